@@ -13,9 +13,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from jepsen_like.chaos.service import Call
     from jepsen_like.simulation.failure import Failure
-    from jepsen_like.simulation.service.call import Call, Told, Unanswered
     from jepsen_like.simulation.service.clients import MemberDown
+    from jepsen_like.simulation.service.request import Request, Told, Unanswered
     from jepsen_like.simulation.service.schedule import Do, Schedule, Step
     from jepsen_like.simulation.service.service import Service
     from jepsen_like.simulation.service.service_run import run_schedule
@@ -27,6 +28,7 @@ __all__ = [
     "Do",
     "Failure",
     "MemberDown",
+    "Request",
     "Schedule",
     "Service",
     "SimulatedMember",

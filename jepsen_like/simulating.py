@@ -1,8 +1,9 @@
 """What `jepsen_like` exports: all that a simulated group needs in a test."""
 
+from jepsen_like.chaos.service import Call
 from jepsen_like.simulation.failure import Failure
-from jepsen_like.simulation.service.call import Call, Told, Unanswered
 from jepsen_like.simulation.service.clients import MemberDown
+from jepsen_like.simulation.service.request import Request, Told, Unanswered
 from jepsen_like.simulation.service.schedule import Do, Schedule, Step
 from jepsen_like.simulation.service.service import Service
 from jepsen_like.simulation.service.service_run import run_schedule
@@ -14,6 +15,7 @@ __all__ = [
     "Do",
     "Failure",
     "MemberDown",
+    "Request",
     "Schedule",
     "Service",
     "SimulatedMember",

@@ -28,6 +28,7 @@ PUBLIC_MODULES = (
     "dledger_mq.for_asyncio",
     "dledger_mq.prometheus_metrics",
     "dledger_mq.testing",
+    "jepsen_like",
 )
 
 # Outcomes, in the order in which the page has them, and what each says about the append.

@@ -6,8 +6,11 @@ import time
 from collections.abc import Hashable, Iterator, Sequence
 from datetime import date
 
-from dledger import Entry
-from jepsen_like import Service, World
+from dledger import Entry, WithSessions
+from dledger.machines import Objects, ReplicatedCounter, ReplicatedDict, ReplicatedQueue
+from dledger.machines.command import Command, encode_command
+from jepsen_like import Call, Service, World
+from jepsen_like.chaos.service import Caller, CallFailed
 from jepsen_like.history.operation import Operation
 
 
@@ -204,4 +207,94 @@ class CannotBeSaved:
         self.bodies = set(json.loads(b"".join(chunks)))
 
 
+class Seats:
+    """Who has each seat; the first buyer keeps it."""
+
+    def __init__(self) -> None:
+        self.owners: dict[str, str] = {}
+
+    def apply(self, entries: Sequence[Entry]) -> list[object]:
+        return [self.sell(*json.loads(entry.body)[1:]) for entry in entries]
+
+    def sell(self, seat: str, buyer: str) -> str:
+        return self.owners.setdefault(seat, buyer)
+
+
+class SoldTwice(Seats):
+    """The last buyer gets the seat."""
+
+    def sell(self, seat: str, buyer: str) -> str:
+        self.owners[seat] = buyer
+        return buyer
+
+
+class OneSeat:
+    """What clients may see of one seat."""
+
+    initial = "free"
+
+    def step(self, owner: Hashable, operation: Operation) -> Hashable | None:
+        if operation.function == "buy":
+            return operation.value if owner == "free" else None
+        return owner if not operation.ok or operation.result == owner else None
+
+
+class Shop:
+    """As `jepsen-like run --service` takes it: seats that clients buy and look at."""
+
+    machine: type[Seats] = Seats
+    model = OneSeat
+
+    def generate(self, caller: Caller) -> Call:
+        seat = f"seat {caller.number // 20}"
+        if caller.random.random() < 0.5:
+            return Call("owner", seat, is_read=True)
+        return Call("buy", seat, f"buyer {caller.number}")
+
+    def query(self, machine: Seats, call: Call) -> str:
+        return machine.owners.get(str(call.key), "free")
+
+    def answered(self, call: Call, owner: object) -> object:
+        if owner != call.value:
+            raise CallFailed(f"{owner} was first")
+        return owner
+
+
+class ShopThatSellsTwice(Shop):
+    machine = SoldTwice
+
+
+class ShopOfThreeSeats(Shop):
+    def invariant(self, machine: Seats) -> str | None:
+        return f"{len(machine.owners)} seats are sold" if len(machine.owners) > 3 else None
+
+
+def objects() -> Objects:
+    return Objects(prices=ReplicatedDict(), visits=ReplicatedCounter(), jobs=ReplicatedQueue())
+
+
+def with_sessions() -> WithSessions:
+    return WithSessions(objects())
+
+
+def command(random: random.Random) -> bytes:
+    return encode_command(
+        random.choice(
+            [
+                Command("prices", "add", [random.choice("abc"), random.randrange(9)]),
+                Command("visits", "add", [random.randrange(9)]),
+                Command("jobs", "put", [random.randrange(9)]),
+                Command("jobs", "take", [1]),
+                Command("nobody", "knows", []),
+            ]
+        )
+    )
+
+
+OBJECTS = Service(objects, operations=command)
+WITH_SESSIONS = Service(with_sessions, operations=command)
 an_object = Register()
+
+
+def the_same_object() -> Register:
+    return an_object

@@ -15,6 +15,7 @@ import jepsen_like
 from dledger import OutcomeUnknown, Rejected
 from jepsen_like import Failure, Schedule, Step, World
 from jepsen_like.__main__ import main
+from jepsen_like.chaos.workloads.catalogue import WORKLOADS
 from jepsen_like.simulation.campaign import Plan, run_campaign
 from jepsen_like.simulation.service.drawn_schedule import drawn_schedule
 from tests.jepsen_like import services
@@ -38,6 +39,21 @@ def test_a_right_machine_passes_and_clients_reach_it() -> None:
         assert counts[reached] > 0, reached
 
 
+@pytest.mark.parametrize("name", ["OBJECTS", "WITH_SESSIONS", "Shop"])
+def test_machines_of_the_library_and_services_for_real_processes_pass(name: str) -> None:
+    result = run_campaign(campaign_of(name, seeds=3), jobs=1)
+    assert result.broken is None
+    assert result.coverage.counts()["appends done"] > 0
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", sorted(WORKLOADS))
+def test_workloads_for_real_processes_pass(name: str) -> None:
+    kind = WORKLOADS[name]
+    service = f"{kind.__module__}:{kind.__qualname__}"
+    assert run_campaign(Plan(0, 60, service=service), jobs=2).broken is None
+
+
 @pytest.mark.long
 def test_a_right_machine_passes_a_campaign() -> None:
     result = run_campaign(campaign_of("RIGHT", seeds=400), jobs=2)
@@ -58,7 +74,9 @@ def test_a_right_machine_passes_a_campaign() -> None:
         ("Raises", "the state machine never raises", "UnicodeDecodeError"),
         ("LosesResults", "", "results for"),
         ("CannotBeSaved", "the state machine never raises", "not JSON serializable"),
-        ("READS_ITS_OWN_STATE", "clients see one order", "read"),
+        ("READS_ITS_OWN_STATE", "clients see what the model allows", "read"),
+        ("ShopThatSellsTwice", "clients see what the model allows", "buy"),
+        ("ShopOfThreeSeats", "the invariant of ShopOfThreeSeats holds", "4 seats are sold"),
         ("BOUNDED", "the invariant no_more_than_five_writes holds", "assert machine.writes <= 5"),
     ],
 )
@@ -213,7 +231,7 @@ def test_hypothesis_can_drive_a_group(seed: int, doings: list[str]) -> None:
         for doing in doings:
             match doing:
                 case "append":
-                    world.submit(b"%d" % len(world.calls))
+                    world.submit(b"%d" % len(world.requests))
                 case "kill":
                     world.kill("leader")
                 case "restart":
@@ -275,7 +293,7 @@ def test_a_schedule_says_what_happens_and_when() -> None:
         ],
     )
     world = jepsen_like.run_schedule(Register, schedule)
-    assert [(call.began_s, call.body) for call in world.calls] == [(1.0, b"one"), (1.9, b"two")]
+    assert [(call.began_s, call.body) for call in world.requests] == [(1.0, b"one"), (1.9, b"two")]
     assert world.coverage.counts()["kills"] == 1
 
 
@@ -297,6 +315,7 @@ def test_what_is_printed_by_a_machine_does_no_harm(tmp_path: Path) -> None:
     ("name", "said"),
     [
         ("tests.jepsen_like.services:an_object", "is an object"),
+        ("tests.jepsen_like.services:the_same_object", "is made once only"),
         ("tests.jepsen_like.services:NoSuch", "has no NoSuch"),
         ("tests.jepsen_like.no_such:Machine", "cannot import"),
         ("tests.jepsen_like.services", "name a module and what is in it"),

@@ -8,24 +8,17 @@ from dledger.errors import DLedgerError, Rejected
 from dledger.state_machine import StateMachine
 from dledger.waits.pending_appends import Outcome
 from dledger.waits.pending_reads import ReadOutcome
-from jepsen_like.checkers.bounds import Bounds
-from jepsen_like.checkers.linearizability import Linearizability
-from jepsen_like.checkers.models.model import Model
+from jepsen_like.chaos.service import Call
 from jepsen_like.checkers.report import Verdict
-from jepsen_like.history.history import History
-from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.simulation.event_loop import EventLoop
-from jepsen_like.simulation.service.call import Call, Told, Unanswered
+from jepsen_like.simulation.service.clients_history import check_of, clients_history
 from jepsen_like.simulation.service.fingerprint import digest, shortened, told
 from jepsen_like.simulation.service.journal import Journal
+from jepsen_like.simulation.service.request import Request, Told, Unanswered
 from jepsen_like.simulation.service.service import Service
 from jepsen_like.simulation.service.service_book import ServiceBook
 from jepsen_like.simulation.virtual_node import VirtualNode
 from jepsen_like.simulation.witness import InvariantViolated
-
-# What a search for an order may remember: histories of runs are short.
-SEARCH_MEMORY_BYTES = 200_000_000
-_OUTCOMES = {Told.DONE: EventType.OK, Told.NEVER: EventType.FAIL}
 
 
 class MemberDown(Rejected):
@@ -42,7 +35,7 @@ class ServiceClients:
         journal: told of requests, if there is one.
 
     Attributes:
-        calls: all requests, in the order in which they began.
+        requests: all requests, in the order in which they began.
     """
 
     def __init__(
@@ -52,106 +45,138 @@ class ServiceClients:
         machine: Callable[[str], StateMachine | None],
         journal: Journal | None,
     ) -> None:
-        self.calls: list[Call] = []
+        self.requests: list[Request] = []
         self._service = service
         self._loop = loop
         self._machine = machine
         self._journal = journal
-        self._open: dict[int, Call] = {}
+        self._open: dict[int, Request] = {}
+        self._gone: set[int] = set()  # clients whose last call has an unknown outcome
         # Calls and answers in one order: what a history has as its lines.
         self._lines: dict[int, tuple[int, int | None]] = {}
         self._line = 0
 
     @property
-    def open_calls(self) -> Sequence[Call]:
+    def open_requests(self) -> Sequence[Request]:
         """The requests without an answer."""
         return list(self._open.values())
 
-    def append(self, node: VirtualNode | None, body: bytes) -> Call:
-        """Ask a member to append, once."""
-        call = self._begin("append", node, body)
+    def append(
+        self,
+        node: VirtualNode | None,
+        body: bytes,
+        call: Call | None = None,
+        client: int = 0,
+    ) -> Request:
+        """Ask a member to append, once; `call` and `client` as in Request."""
+        request = self._begin("append", node, body, call, client)
         if node is None or node.process is None:
-            self._failed(call, MemberDown("no member leads, or the member is down"))
-            return call
+            self._failed(request, MemberDown("no member leads, or the member is down"))
+            return request
 
         def done(outcome: Outcome) -> None:
-            if call.is_open:
-                call.append_ended(outcome, self._loop.now)
-                self._ended(call)
+            if request.is_open:
+                request.append_ended(outcome, self._loop.now)
+                self._ended(request)
 
         def submit() -> None:
             if node.process is not None:
                 node.process.member.turn.submit([body], len(body), done)
 
         node.call(submit)
-        return call
+        return request
 
-    def read(self, node: VirtualNode | None, *, locally: bool) -> Call:
-        """Read on a member: after the group has confirmed the read, or what is there now."""
-        call = self._begin("read", node, b"")
+    def waits(self, client: int) -> bool:
+        """Whether a client that makes one call at a time waits for an answer, maybe in vain."""
+        return client in self._gone or any(
+            each.call is not None and each.client == client for each in self._open.values()
+        )
+
+    def read(
+        self,
+        node: VirtualNode | None,
+        *,
+        locally: bool,
+        call: Call | None = None,
+        client: int = 0,
+    ) -> Request:
+        """Read on a member: after the group has confirmed the read, or what is there now.
+
+        `call` and `client` as in Request.
+        """
+        request = self._begin("read", node, b"", call, client)
         process = node.process if node is not None else None
         if node is None or process is None:
-            self._failed(call, MemberDown("no member leads, or the member is down"))
+            self._failed(request, MemberDown("no member leads, or the member is down"))
         elif locally:
-            call.read_ended(self._look(node), self._loop.now)
-            self._ended(call)
+            request.read_ended(self._look(node, request), self._loop.now)
+            self._ended(request)
         else:
-            node.call(lambda: self._begin_read(node, call))
-        return call
+            node.call(lambda: self._begin_read(node, request))
+        return request
 
-    def _begin_read(self, node: VirtualNode, call: Call) -> None:
+    def _begin_read(self, node: VirtualNode, request: Request) -> None:
         assert node.process is not None
 
         def done(outcome: ReadOutcome) -> None:
             if isinstance(outcome, DLedgerError):
-                self._failed(call, outcome)
-            elif call.is_open:
-                call.read_ended(self._look(node), self._loop.now)
-                self._ended(call)
+                self._failed(request, outcome)
+            elif request.is_open:
+                request.read_ended(self._look(node, request), self._loop.now)
+                self._ended(request)
 
         try:
             node.process.member.reads.begin(done)
         except DLedgerError as error:
-            self._failed(call, error)
+            self._failed(request, error)
 
-    def _look(self, node: VirtualNode) -> object:
+    def _look(self, node: VirtualNode, request: Request) -> object:
         machine = self._machine(node.name)
+        described = self._service.described
+        if described is not None and request.call is not None:
+            return described.query(machine, request.call)
         query = self._service.query
         return machine if query is None or machine is None else query(machine)
 
     def member_ended(self, name: str) -> None:
         """The process of a member has ended: nobody answers."""
-        for call in self.open_calls:
-            if call.member == name:
-                self._failed(call, Unanswered(f"{name} ended before it answered"))
+        for request in self.open_requests:
+            if request.member == name:
+                self._failed(request, Unanswered(f"{name} ended before it answered"))
 
-    def _begin(self, what: str, node: VirtualNode | None, body: bytes) -> Call:
+    def _begin(
+        self, what: str, node: VirtualNode | None, body: bytes, call: Call | None, client: int
+    ) -> Request:
         name = node.name if node is not None else ""
-        call = Call(len(self.calls), what, name, body, self._loop.now)
-        self.calls.append(call)
-        self._open[call.number] = call
-        self._lines[call.number] = (self._next_line(), None)
+        request = Request(len(self.requests), what, name, body, self._loop.now, call, client)
+        self.requests.append(request)
+        self._open[request.number] = request
+        self._lines[request.number] = (self._next_line(), None)
         if self._journal is not None:
             said = f"append {shortened(repr(body))}" if what == "append" else what
-            self._journal.note("called", "client", said, call.number, name)
-        return call
+            if call is not None:
+                said = shortened(f"{call.function} {call.value!r} of {call.key!r}")
+            self._journal.note("called", "client", said, request.number, name)
+        return request
 
-    def _failed(self, call: Call, error: DLedgerError) -> None:
-        if call.is_open:
-            call.failed(error, self._loop.now)
-            self._ended(call)
+    def _failed(self, request: Request, error: DLedgerError) -> None:
+        if request.is_open:
+            request.failed(error, self._loop.now)
+            self._ended(request)
 
-    def _ended(self, call: Call) -> None:
-        self._open.pop(call.number, None)
-        self._lines[call.number] = (self._lines[call.number][0], self._next_line())
+    def _ended(self, request: Request) -> None:
+        self._open.pop(request.number, None)
+        if request.call is not None and request.told is Told.UNKNOWN:
+            self._gone.add(request.client)
+        self._lines[request.number] = (self._lines[request.number][0], self._next_line())
         if self._journal is None:
             return
-        said = str(call.told)
-        if call.told is Told.DONE:
-            answer = call.appended.result if call.appended is not None else call.answer
-            at = f"entry {call.appended.index}, " if call.appended is not None else ""
+        said = str(request.told)
+        if request.told is Told.DONE:
+            answer = request.appended.result if request.appended is not None else request.answer
+            at = f"entry {request.appended.index}, " if request.appended is not None else ""
             said = f"{at}{shortened(told(answer))}"
-        self._journal.note("answered", call.member, said, call.number, "client")
+        self._journal.note("answered", request.member, said, request.number, "client")
 
     def _next_line(self) -> int:
         self._line += 1
@@ -162,49 +187,26 @@ class ServiceClients:
     def check_answers(self, book: ServiceBook) -> None:
         """Check that each append that is done is in the log, with its result."""
         places = {entry.index: at for at, entry in enumerate(book.entries)}
-        for call in self.calls:
-            if call.appended is None:
+        for request in self.requests:
+            if request.appended is None:
                 continue
-            at = places.get(call.appended.index)
-            if at is None or book.entries[at].body != call.body:
+            at = places.get(request.appended.index)
+            if at is None or book.entries[at].body != request.body:
                 raise InvariantViolated(
                     "acknowledged means for ever",
-                    f"{call.body!r} was acknowledged as entry {call.appended.index}, "
+                    f"{request.body!r} was acknowledged as entry {request.appended.index}, "
                     "which is another one",
                 )
-            if digest(call.appended.result) != digest(book.results[at]):
+            if digest(request.appended.result) != digest(book.results[at]):
                 raise InvariantViolated(
                     "clients get the results of the log",
-                    f"the client got {shortened(told(call.appended.result))} for entry "
-                    f"{call.appended.index}; the log gives {shortened(told(book.results[at]))}",
+                    f"the client got {shortened(told(request.appended.result))} for entry "
+                    f"{request.appended.index}; the log gives {shortened(told(book.results[at]))}",
                 )
 
-    def check_model(self, model: Model) -> None:
-        """Check that the answers have an order that the model allows."""
-        operations = [self._operation(call) for call in self.calls]
-        operations.sort(key=lambda operation: operation.invoked_line)
-        report = Linearizability(model, Bounds(memory_bytes_max=SEARCH_MEMORY_BYTES)).check(
-            History(operations, name="clients")
-        )
+    def check_history(self) -> None:
+        """Check what clients saw by the service's model or checker."""
+        report = check_of(self._service)(clients_history(self._service, self.requests, self._lines))
         if report.verdict is Verdict.INVALID:
             how = report.problems[0].how if report.problems else report.summary
-            raise InvariantViolated("clients see one order", how)
-
-    def _operation(self, call: Call) -> Operation:
-        invoked, ended = self._lines[call.number]
-        value = call.body.decode("utf-8", "backslashreplace") if call.what == "append" else None
-        result = call.appended.result if call.appended is not None else call.answer
-        unknown = call.told in (Told.NOTHING, Told.UNKNOWN)
-        return Operation(
-            process=call.number,
-            function=call.what,
-            key=None,
-            value=value,
-            invoked_line=invoked,
-            invoked_ns=round(call.began_s * 1e9),
-            member=call.member or None,
-            outcome=EventType.INFO if unknown else _OUTCOMES[call.told],
-            result=result if call.told is Told.DONE else None,
-            ended_line=None if unknown else ended,
-            ended_ns=None if unknown or call.ended_s is None else round(call.ended_s * 1e9),
-        )
+            raise InvariantViolated("clients see what the model allows", how)

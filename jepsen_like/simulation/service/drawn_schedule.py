@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dledger.state_machine import SnapshottingMachine
+from jepsen_like.chaos.service import Caller, Described
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.service.schedule import LEADER, Do, Schedule, Step
 from jepsen_like.simulation.service.service import Service
@@ -38,12 +39,16 @@ MOST_STEPS = 2_000
 LONGEST_FACTOR = 2.5
 # Kinds of faults in one run, at most: a group under all of them answers nobody.
 MOST_KINDS = 3
+# Share of the reads that go to any member.
+READS_ANYWHERE = 0.7
+# Clients that take turns, each with one call at a time, where the service tells them apart; and
+# how many calls each makes before another one comes. One that gets no answer makes no more.
+CLIENTS = 5
+CALLS_A_CLIENT = 12
 # Share of the faults that meet the leader, which has the most to lose.
 LEADERS_SHARE = 0.6
 # The mean seconds between faults of one kind.
 _EVERY_S = (1.0, 2.5, 6.0)
-# In this share of the runs the network loses and repeats nothing by itself.
-CALM_NETWORKS = 0.5
 
 
 def service_swarm(
@@ -56,9 +61,9 @@ def service_swarm(
 ) -> Swarm:
     """The surroundings of a seed: network, disks, timeouts. Faults come from the schedule alone."""
     swarm = swarm_of(seed, nodes, seconds)
-    crash, network = swarm.faults.crash, swarm.network
-    if Chance(seed, "calm network").happens(CALM_NETWORKS):
-        network = replace(network, loss=0.0, duplication=0.0)
+    crash = swarm.faults.crash
+    # As the library's own links are: a sender learns when its connection breaks.
+    network = replace(swarm.network, connections=True, ordered=True)
     pieces = max(swarm.snapshots.piece_bytes, LEAST_PIECE_BYTES)
     quiet = SnapshotStyle(0, 1, 0, pieces)
     return replace(
@@ -139,11 +144,14 @@ def _victim(chance: Chance, do: Do, names: list[str]) -> str:
 
 
 def _operations(service: Service, seed: int, names: list[str], length_s: float) -> list[Step]:
-    steps: list[Step] = []
     style = Chance(seed, "operations")
     every_s = style.choice((0.02, 0.05, 0.2))
     elsewhere = style.choice((0.0, 0.1))
-    bodies, times = Chance(seed, "bodies"), Chance(seed, "times of appends")
+    times = Chance(seed, "times of appends")
+    if service.described is not None:
+        return _calls(service.described, seed, names, times, every_s, length_s)
+    steps: list[Step] = []
+    bodies = Chance(seed, "bodies")
     at_s = times.wait_s(every_s)
     while at_s < length_s:
         member = times.choice(names) if times.happens(elsewhere) else LEADER
@@ -155,7 +163,33 @@ def _operations(service: Service, seed: int, names: list[str], length_s: float) 
     read_every_s = style.choice((0.02, 0.05, 0.2))
     at_s = reads.wait_s(read_every_s)
     while at_s < length_s:
-        member = reads.choice(names) if reads.happens(0.7) else LEADER
+        member = reads.choice(names) if reads.happens(READS_ANYWHERE) else LEADER
         steps.append(Step(at_s, Do.READ.value, member))
         at_s += reads.wait_s(read_every_s)
+    return steps
+
+
+def _calls(
+    described: Described,
+    seed: int,
+    names: list[str],
+    times: Chance,
+    every_s: float,
+    length_s: float,
+) -> list[Step]:
+    """The calls of a service that is written for real processes, in turn by each client."""
+    made = type(described.service)()
+    chances: dict[int, Chance] = {}
+    steps: list[Step] = []
+    at_s = times.wait_s(every_s)
+    while at_s < length_s:
+        turn, place = divmod(len(steps), CLIENTS)
+        client = place + CLIENTS * (turn // CALLS_A_CLIENT)
+        chance = chances.setdefault(client, Chance(seed, f"client {client}"))
+        call = made.generate(Caller(chance, client, len(steps)))
+        do, member = Do.APPEND, LEADER
+        if call.is_read:
+            do, member = Do.READ, times.choice(names) if times.happens(READS_ANYWHERE) else LEADER
+        steps.append(Step(at_s, do.value, member, call=call, client=client))
+        at_s += times.wait_s(every_s)
     return steps

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from jepsen_like.chaos.service import Call
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.service.schedule import LEADER, Do, Schedule, Step
 
@@ -22,9 +23,10 @@ def pasted_test(name: str, schedule: Schedule, failure: Failure) -> str:
     module, _, path = name.partition(":")
     top = path.partition(".")[0]
     words = re.sub(r"[^a-z0-9]+", "_", failure.promise.lower()).strip("_")
+    calls = any(step.call is not None for step in schedule.steps)
     lines = [
         "import jepsen_like",
-        "from jepsen_like import Schedule, Step",
+        f"from jepsen_like import {'Call, ' if calls else ''}Schedule, Step",
         f"from {module} import {top}",
         "",
         "",
@@ -50,9 +52,21 @@ def _written(step: Step) -> str:
         words.append(f'"{step.member}"')
     if step.for_s:
         words.append(f"for_s={step.for_s!r}")
-    if step.do == Do.APPEND:
+    if step.call is not None:
+        words.append(f"call={_written_call(step.call)}")
+        words.append(f"client={step.client}")
+    elif step.do == Do.APPEND:
         words.append(f"body={_bytes(step.body)}")
     return f"Step({', '.join(words)})"
+
+
+def _written_call(call: Call) -> str:
+    words = [f'"{call.function}"', repr(call.key), repr(call.value)]
+    if call.body is not None:
+        words.append(_bytes(call.body))
+    if call.is_read:
+        words.append("is_read=True")
+    return f"Call({', '.join(words)})"
 
 
 def _bytes(body: bytes) -> str:

@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
+from jepsen_like.chaos.service import Call
+
 # A member that is named so is the leader of the moment; if none leads, nothing happens.
 LEADER = "leader"
 
@@ -38,6 +40,8 @@ class Step(NamedTuple):
         member: to which one. Several that are cut off together stand with blanks between.
         for_s: how long a fault lasts, in virtual seconds.
         body: of an append.
+        call: what the append or the read is in the words of a service for `jepsen-like run`.
+        client: the number of the client that makes this call; it makes one at a time.
     """
 
     at_s: float
@@ -45,6 +49,13 @@ class Step(NamedTuple):
     member: str = LEADER
     for_s: float = 0.0
     body: bytes = b""
+    call: Call | None = None
+    client: int = 0
+
+    @property
+    def entry(self) -> bytes:
+        """The body of the entry that is appended."""
+        return self.body if self.call is None else self.call.entry
 
     @property
     def is_fault(self) -> bool:
@@ -58,7 +69,9 @@ class Step(NamedTuple):
 
     def __str__(self) -> str:
         words = [f"{self.at_s:.3f} s: {self.do}"]
-        if self.do == Do.APPEND:
+        if self.call is not None:
+            words.append(f"{self.call.function} {self.call.value!r} of {self.call.key!r} at")
+        elif self.do == Do.APPEND:
             words.append(f"{self.body!r} at")
         words.append(self.member)
         if self.for_s:
@@ -70,7 +83,7 @@ class Schedule(NamedTuple):
     """A run of a service. Equal schedules give equal runs.
 
     Attributes:
-        seed: decides on the speed of network and disks, election timeouts, lost messages.
+        seed: decides on the speed of network and disks, and on election timeouts.
         nodes: how many members.
         seconds: of virtual time; then everything is put right, and the end is checked.
         steps: what happens meanwhile, in the order of their times.
@@ -84,7 +97,7 @@ class Schedule(NamedTuple):
     @property
     def largest_body_bytes(self) -> int:
         """The length of the longest body, rounded up to a power of two."""
-        longest = max((len(step.body) for step in self.steps), default=0)
+        longest = max((len(step.entry) for step in self.steps), default=0)
         return 1 << max(longest - 1, LEAST_BODY_BYTES - 1).bit_length()
 
     @property

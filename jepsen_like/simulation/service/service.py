@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from dledger.errors import MachineUnusable
 from dledger.machine_check import check_machine
 from dledger.state_machine import StateMachine
+from jepsen_like.chaos.service import Call, Described
+from jepsen_like.chaos.service import Service as ProcessService
 from jepsen_like.checkers.models.model import Model
 from jepsen_like.history.value import Value
+from jepsen_like.simulation.witness import InvariantViolated
 
 if TYPE_CHECKING:
     from jepsen_like.simulation.service.world import World
@@ -39,6 +43,8 @@ class Service:
             reads.
         reads_locally: whether clients read from any member without asking the group, as a program
             does that looks at its own machine and never calls `read`.
+        described: a service as `jepsen-like run --service` takes it; see `service_of`. Its calls
+            take the place of `operations`, and its checker that of `model`.
         model: what the service does if one operation follows another, as in `jepsen_like.checkers`.
             Appends have the function "append", the body as value, and the machine's result; reads
             have the function "read" and what `query` returned. Clients' histories must be
@@ -53,6 +59,23 @@ class Service:
     query: Callable[[Any], Value] | None = None
     reads_locally: bool = False
     model: Model | None = None
+    described: Described | None = None
+
+    @property
+    def checked(self) -> bool:
+        """Whether there is something that clients' histories must keep."""
+        return self.model is not None or (
+            self.described is not None and self.described.model is not None
+        )
+
+    @property
+    def reads(self) -> bool:
+        """Whether clients read at all, besides what `described` has them do."""
+        return self.query is not None
+
+    def final(self) -> Sequence[Call]:
+        """The reads that are made of each member in the end."""
+        return () if self.described is None else self.described.final()
 
     def new_machine(self) -> StateMachine:
         """A machine for a process that starts. Raises MachineUnusable."""
@@ -60,15 +83,54 @@ class Service:
         check_machine(machine)
         return machine
 
+    def check(self) -> None:
+        """Raise MachineUnusable if machines cannot be made, or are one and the same object."""
+        first, second = self.new_machine(), self.new_machine()
+        if first is second:
+            problem = "is made once only: every process needs a machine of its own"
+            raise MachineUnusable(type(first).__name__, problem)
+
     def state_of(self, machine: StateMachine) -> object:
         """What has to be the same on all members."""
         return machine if self.state is None else self.state(machine)
 
 
-# What may be simulated: a service, or just what makes its machine.
-Simulated = Service | Callable[[], StateMachine]
+# What may be simulated: a service, just what makes its machine, or a class with `machine` and
+# `generate`, as `jepsen-like run --service` takes it.
+Simulated = Service | Callable[[], StateMachine] | ProcessService
 
 
-def service_of(simulated: Simulated) -> Service:
-    """The service of what a user named."""
-    return simulated if isinstance(simulated, Service) else Service(simulated)
+def service_of(simulated: Simulated | type) -> Service:
+    """The service of what a user named.
+
+    A class (or an object of one) that is written for `jepsen-like run --service` has its calls,
+    queries, invariant and model used here as well.
+    """
+    if isinstance(simulated, Service):
+        return simulated
+    if hasattr(simulated, "generate") and hasattr(simulated, "machine"):
+        made = simulated() if isinstance(simulated, type) else simulated
+        name = type(made).__name__
+        described = Described(made, name)
+        return Service(
+            machine=described.service.machine,
+            invariant=_Invariant(described) if described.has_invariant else None,
+            state=getattr(described.service, "state", None),
+            described=described,
+        )
+    return Service(simulated)
+
+
+class _Invariant:
+    """Asks each member's machine what is wrong with it."""
+
+    def __init__(self, described: Described) -> None:
+        self._described = described
+
+    def __call__(self, world: World) -> None:
+        for name, machine in sorted(world.machines.items()):
+            problem = self._described.invariant(machine)
+            if problem is not None:
+                raise InvariantViolated(
+                    f"the invariant of {self._described.name} holds", f"{name}: {problem}"
+                )

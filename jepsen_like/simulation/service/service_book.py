@@ -40,6 +40,7 @@ class ServiceBook:
     def __init__(self, service: Service) -> None:
         self.entries: list[Entry] = []
         self.results: list[object] = []
+        service.check()
         self._service = service
         self._machine = service.new_machine()
         self._indexes: list[int] = []

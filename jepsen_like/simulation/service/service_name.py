@@ -35,7 +35,7 @@ def service_named(name: str) -> Service:
         )
     service = service_of(found)
     try:
-        service.new_machine()
+        service.check()
     except DLedgerError as error:
         raise ServiceUnusable(f"{name}: {error}") from error
     except Exception as error:

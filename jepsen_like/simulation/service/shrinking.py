@@ -165,7 +165,7 @@ class Shrunk:
         """Write times with few digits, if it still fails."""
         for digits in DIGITS:
             rounded = self.schedule._replace(
-                seconds=round(self.schedule.seconds, digits) + 10**-digits,
+                seconds=round(self.schedule.seconds + 10**-digits, digits),
                 steps=_rounded(self.schedule.steps, digits),
             )
             if self._try(rounded):

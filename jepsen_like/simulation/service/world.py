@@ -16,7 +16,6 @@ from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.group import simulated_group
 from jepsen_like.simulation.invariants import Invariants
-from jepsen_like.simulation.service.call import Call, Told, Unanswered
 from jepsen_like.simulation.service.clients import ServiceClients
 from jepsen_like.simulation.service.drawn_schedule import (
     LARGEST_BODY_BYTES,
@@ -26,6 +25,7 @@ from jepsen_like.simulation.service.drawn_schedule import (
 )
 from jepsen_like.simulation.service.journal import Journal
 from jepsen_like.simulation.service.machine_error import raised_in
+from jepsen_like.simulation.service.request import Request, Told, Unanswered
 from jepsen_like.simulation.service.schedule import LEADER, Do, Step
 from jepsen_like.simulation.service.service import Service, Simulated, service_of
 from jepsen_like.simulation.service.service_application import ServiceApplication
@@ -60,7 +60,7 @@ class World:
 
     Attributes:
         service: what is simulated.
-        calls: all requests of clients so far.
+        seed: of the run.
     """
 
     def __init__(
@@ -154,9 +154,9 @@ class World:
         return max(leaders, key=lambda each: (not each.is_frozen, each.term), default=None)
 
     @property
-    def calls(self) -> Sequence[Call]:
+    def requests(self) -> Sequence[Request]:
         """All requests of clients so far, in the order in which they began."""
-        return self._clients.calls
+        return self._clients.requests
 
     @property
     def journal(self) -> Journal | None:
@@ -194,8 +194,8 @@ class World:
 
     # --- clients --------------------------------------------------------------------------------
 
-    def submit(self, body: bytes, member: str | SimulatedMember = LEADER) -> Call:
-        """Ask a member to append, once, and let no time pass. Look at the call later."""
+    def submit(self, body: bytes, member: str | SimulatedMember = LEADER) -> Request:
+        """Ask a member to append, once, and let no time pass. Look at the request later."""
         self._check_alive()
         return self._clients.append(self._node(member), body)
 
@@ -207,19 +207,19 @@ class World:
         A client asks again when it was refused for sure, as when no member leads.
 
         Raises:
-            OutcomeUnknown: the leader was lost; the entry may be in the log.
-            Rejected: it was refused until the time was over; the entry is not in the log.
+            dledger.OutcomeUnknown: the leader was lost; the entry may be in the log.
+            dledger.Rejected: it was refused until the time was over; the entry is not in the log.
             Failure: a promise was broken.
         """
         until_s = self.now + within_s
         while True:
             self._wait_for_leader(member, until_s)
-            call = self.submit(body, member)
-            self._wait(call, until_s)
-            if call.appended is not None:
-                return call.appended
-            if call.told is not Told.NEVER or self.now >= until_s:
-                raise call.error or Unanswered(f"no answer within {within_s:g} virtual seconds")
+            request = self.submit(body, member)
+            self._wait(request, until_s)
+            if request.appended is not None:
+                return request.appended
+            if request.told is not Told.NEVER or self.now >= until_s:
+                raise request.error or Unanswered(f"no answer within {within_s:g} virtual seconds")
             self._pass_time(min(until_s, self.now + RETRY_S))
 
     def read(self, member: str | SimulatedMember = LEADER, within_s: float = WAIT_S) -> object:
@@ -229,18 +229,18 @@ class World:
         before the call.
 
         Raises:
-            Rejected: no member could confirm it in the time.
+            dledger.Rejected: no member could confirm it in the time.
             Failure: a promise was broken.
         """
         until_s = self.now + within_s
         while True:
             self._wait_for_leader(member, until_s)
-            call = self._clients.read(self._node(member), locally=False)
-            self._wait(call, until_s)
-            if call.told is Told.DONE:
-                return call.answer
-            if call.is_open or self.now >= until_s:
-                raise call.error or Unanswered(f"no answer within {within_s:g} virtual seconds")
+            request = self._clients.read(self._node(member), locally=False)
+            self._wait(request, until_s)
+            if request.told is Told.DONE:
+                return request.answer
+            if request.is_open or self.now >= until_s:
+                raise request.error or Unanswered(f"no answer within {within_s:g} virtual seconds")
             self._pass_time(min(until_s, self.now + RETRY_S))
 
     # --- faults ---------------------------------------------------------------------------------
@@ -321,14 +321,17 @@ class World:
 
     def _take(self, step: Step) -> None:
         node = self._node(step.member.split()[0])
+        if step.call is not None and self._clients.waits(step.client):
+            return  # as a program does that awaits each call
         if step.is_fault:
             self.coverage.count(f"faults: {step.do}")
             self._note(f"{step.do} {step.member if node is None else node.name}")
         match step.do:
             case Do.APPEND:
-                self._clients.append(node, step.body)
+                self._clients.append(node, step.entry, step.call, step.client)
             case Do.READ:
-                self._clients.read(node, locally=self.service.reads_locally)
+                locally = self.service.reads_locally
+                self._clients.read(node, locally=locally, call=step.call, client=step.client)
             case Do.CUT_OFF | Do.MUTE:
                 names = {name for name in step.member.split() if name != LEADER}
                 names |= {node.name} if node is not None else set()
@@ -380,8 +383,8 @@ class World:
         if member == LEADER:
             self._pass_time(until_s, lambda: self.leader is not None)
 
-    def _wait(self, call: Call, until_s: float) -> None:
-        self._pass_time(until_s, lambda: not call.is_open)
+    def _wait(self, request: Request, until_s: float) -> None:
+        self._pass_time(until_s, lambda: not request.is_open)
 
     def _pass_time(self, end_s: float, until: Callable[[], bool] | None = None) -> bool:
         def run() -> bool:
@@ -437,18 +440,21 @@ class World:
         self._put_right()
         self._wait_for_agreement()
         self._is_over = True
+        for call in self.service.final():
+            for node in self._nodes.values():
+                self._clients.read(node, locally=True, call=call)
         check_end(self._runs.book)
         self._clients.check_answers(self._runs.book)
-        if self.service.model is not None:
-            self._clients.check_model(self.service.model)
+        if self.service.checked:
+            self._clients.check_history()
         self._check_invariant()
 
     def _count(self) -> None:
         """Count what the run reached."""
         self.coverage.count("events", self._loop.count)
         self.coverage.count("messages", self._around.network.sent)
-        for call in self.calls:
-            self.coverage.count(f"{call.what}s {call.told}")
+        for request in self.requests:
+            self.coverage.count(f"{request.what}s {request.told}")
 
     def _put_right(self) -> None:
         self._note("everything is put right")
@@ -472,7 +478,7 @@ class World:
             for node in self._nodes.values():
                 if not node.is_up:  # a sync that failed before may end it now
                     node.start()
-            if self._agree() and not self._clients.open_calls:
+            if self._agree() and not self._clients.open_requests:
                 return
         raise InvariantViolated("progress after healing", f"no agreement within {bound_s:.1f} s")
 
@@ -574,7 +580,8 @@ def simulate(
         simulated: the class of the state machine, or anything else that makes one; or a Service,
             which says more about it.
         nodes: how many members.
-        seed: decides on the speed of network and disks, on election timeouts and lost messages.
+        seed: decides on the speed of network and disks, on election timeouts, on the order of what
+            happens at once.
         faults_s: so many virtual seconds long, the faults of the seed happen by themselves.
         records: whether to note what happens, for `World.digest` and for pictures. Takes a third
             of the speed.

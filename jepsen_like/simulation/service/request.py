@@ -6,6 +6,7 @@ from enum import StrEnum
 
 from dledger.errors import Discarded, DLedgerError, OutcomeUnknown, Rejected
 from dledger.waits.pending_appends import Appended, Outcome
+from jepsen_like.chaos.service import Call
 
 
 class Unanswered(OutcomeUnknown):
@@ -21,7 +22,7 @@ class Told(StrEnum):
     UNKNOWN = "done or not"
 
 
-class Call:
+class Request:
     """A request.
 
     Attributes:
@@ -29,6 +30,8 @@ class Call:
         what: "append" or "read".
         member: to which member it went; empty if there was none to ask.
         body: of an append.
+        call: the same in the words of a service for `jepsen-like run`, if it was made for one.
+        client: the number of the client, then.
         began_s, ended_s: in virtual seconds; `ended_s` is None until there is an answer.
         told: what the client knows.
         appended: the answer to an append that is done: index, term and the machine's result.
@@ -36,11 +39,22 @@ class Call:
         error: why it is not done, or may not be.
     """
 
-    def __init__(self, number: int, what: str, member: str, body: bytes, began_s: float) -> None:
+    def __init__(
+        self,
+        number: int,
+        what: str,
+        member: str,
+        body: bytes,
+        began_s: float,
+        call: Call | None = None,
+        client: int = 0,
+    ) -> None:
         self.number = number
         self.what = what
         self.member = member
         self.body = body
+        self.call = call
+        self.client = client
         self.began_s = began_s
         self.ended_s: float | None = None
         self.told = Told.NOTHING
