@@ -13,12 +13,13 @@ PYTEST_ARGUMENTS ?=
 TEST_PROCESSES ?= 3
 PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 BENCH_ARGUMENTS ?=
+CHAOS_ARGUMENTS ?=
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup setup-spark test test-long check format lint types docs demo clients client-gaps interop-java \
-	bench bench-failover bench-broker sim mutants lock clean distclean
+	bench bench-failover bench-broker sim chaos mutants lock clean distclean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -72,6 +73,10 @@ bench-broker: setup ## measure brokers beside RocketMQ's own (needs a JDK, Maven
 
 sim: setup ## simulate 2000 seeds of faults in virtual time
 	$(BIN)/jepsen-like simulate --seeds 2000
+
+# make chaos CHAOS_ARGUMENTS="--seed 7" makes the runs of a table again.
+chaos: setup ## break real processes in every way, and check what clients saw: twenty minutes
+	$(BIN)/python tests/jepsen_like/chaos/table.py $(CHAOS_ARGUMENTS)
 
 mutants: setup ## plant every known mistake in a copy of the code; each must turn a test red
 	$(BIN)/python tests/mutants/run.py

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import trio
 
-from jepsen_like.chaos.members.member import Member, OrderFailed
+from jepsen_like.chaos.members.member import Member
 
 LOOK_S = 0.05
 
@@ -62,17 +62,3 @@ class Group:
             while not self.healthy:
                 await trio.sleep(LOOK_S)
         return self.healthy
-
-    async def wait_leader(self, timeout_s: float) -> bool:
-        """Wait until a member leads and serves; return whether one does."""
-        with trio.move_on_after(timeout_s):
-            while self.leader is None:
-                await trio.sleep(LOOK_S)
-        return self.leader is not None
-
-    async def order_leader(self, do: str, timeout_s: float, **fields: object) -> object:
-        """Have the leader do something. Raises OrderFailed."""
-        leader = self.leader
-        if leader is None:
-            raise OrderFailed("no member leads")
-        return await leader.order(do, timeout_s, **fields)

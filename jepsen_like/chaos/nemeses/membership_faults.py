@@ -6,13 +6,18 @@ import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
+import trio
+
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.nemeses.executor import Done, Executor, Skipped
 from jepsen_like.simulation.chance import Chance
 
-CHANGE_TIMEOUT_S = 20.0
-ATTEMPTS_MAX = 5
+# One attempt at a change, and all of them: a partition lasts for some seconds, and the group is not
+# to be left between two configurations. Attempts do not follow one another in a busy loop.
+CHANGE_TIMEOUT_S = 10.0
+ALL_ATTEMPTS_S = 60.0
+PAUSE_S = 0.3
 
 
 class MembershipFaults:
@@ -103,20 +108,29 @@ class MembershipFaults:
         await self._change(group, {back.name: self._address(back.name)}, ())
 
     async def _change(self, group: Group, add: dict[str, str], remove: tuple[str, ...]) -> None:
-        """Have the leader change the group; another attempt may find that it is done."""
-        problem = ""
-        for _ in range(ATTEMPTS_MAX):
-            await group.wait_leader(CHANGE_TIMEOUT_S)
+        """Have the leader change the group; another attempt may find that it is done.
+
+        Raises Skipped if it cannot be done in time, which is a finding, too.
+        """
+        problem = "no member leads"
+        until = trio.current_time() + ALL_ATTEMPTS_S
+        while trio.current_time() < until:
             leader = group.leader
-            voters = set(leader.status.get("voters", ())) if leader is not None else set()
-            if leader is not None and set(add) <= voters and not voters & set(remove):
-                return
-            try:
-                await group.order_leader("change", CHANGE_TIMEOUT_S, add=add, remove=list(remove))
-                return
-            except OrderFailed as error:
-                problem = str(error)
-        self._finding(f"a change (add {sorted(add)}, remove {list(remove)}) failed: {problem}")
+            if leader is not None:
+                voters = set(leader.status.get("voters", ()))
+                if set(add) <= voters and not voters & set(remove):
+                    return
+                try:
+                    await leader.order("change", CHANGE_TIMEOUT_S, add=add, remove=list(remove))
+                    return
+                except OrderFailed as error:
+                    problem = str(error)
+            await trio.sleep(PAUSE_S)
+        self._finding(
+            f"a change (add {sorted(add)}, remove {list(remove)}) failed for {ALL_ATTEMPTS_S:g} s: "
+            f"{problem}"
+        )
+        raise Skipped(f"the members cannot be changed: {problem}")
 
 
 def _check(group: Group) -> None:

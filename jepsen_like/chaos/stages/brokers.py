@@ -13,11 +13,30 @@ from jepsen_like.chaos.wiring import CLIENTS_HOST, NAMESERVER_HOST, Wiring
 CONSUMERS, PRODUCERS = 2, 4
 # What `jepsen-like list` says of each workload with brokers, and the model of its history.
 EXPLANATIONS = {
-    "messages": "Brokers: messages that were acknowledged are consumed, by a group of consumers.",
+    "messages": "Brokers: each message that was acknowledged is consumed, by a group of consumers.",
+    "ordered": "Brokers: messages of one key are consumed in the order in which they were sent.",
+    "delay": "Brokers: delayed messages come once they are due, never before, and none is lost.",
+    "transaction": "Brokers: transactions that commit are delivered, those that roll back never.",
+    "pop": "Brokers: each message that was acknowledged is consumed, by consumers that pop.",
 }
-MODELS = {"messages": "queue"}
-# A group promises each message at least once; and messages of one producer are in several queues.
-ALLOWED = {"messages": ("duplicated", "reordered")}
+MODELS = {
+    "messages": "queue",
+    "ordered": "queue",
+    "delay": "delays",
+    "transaction": "transactions",
+    "pop": "queue",
+}
+# A group promises each message at least once. Messages of a producer are in several queues, unless
+# their keys say in which.
+ALLOWED = {
+    "messages": ("duplicated", "reordered"),
+    "ordered": ("duplicated",),
+    "delay": ("duplicated",),
+    "transaction": ("duplicated",),
+    "pop": ("duplicated", "reordered"),
+}
+# Brokers count milliseconds, by a clock that is not that of the history.
+SETTINGS = {"delay": {"clock_error_ns": 5_000_000}}
 
 
 class BrokerStage:
@@ -64,11 +83,17 @@ class BrokerStage:
             "calls_a_second": plan.calls_a_second,
             "begin_ns": self._begin_ns,
             "history": str(self._folder / "history.jsonl"),
-            "header": {"workload": plan.service, "model": self.model_name, "seed": plan.seed},
+            "workload": plan.service,
+            "header": {
+                "workload": plan.service,
+                "model": self.model_name,
+                "seed": plan.seed,
+                **SETTINGS.get(plan.service, {}),
+            },
         }
         path = self._folder / "clients.json"
         path.write_text(json.dumps(settings, indent=1) + "\n")
-        command = [sys.executable, "-m", "jepsen_like.chaos.brokers.messages", str(path)]
+        command = [sys.executable, "-m", "jepsen_like.chaos.brokers.clients", str(path)]
         return wiring.command(CLIENTS_HOST, command)
 
     def beside_commands(self, wiring: Wiring) -> Mapping[str, list[str]]:

@@ -1,0 +1,174 @@
+"""Producers and consumers of a run: `python -m jepsen_like.chaos.brokers.clients SETTINGS.json`.
+
+Two consumers of one group take turns in leaving it and coming back. Orders come as to other clients
+of runs: `end` ends the sends, `final` waits until the group has consumed everything.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import logging
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import trio
+
+from dledger_mq import Admin
+from dledger_mq.errors import MessagingError
+from jepsen_like.chaos.brokers.notes import Notes
+from jepsen_like.chaos.brokers.workload import (
+    BROKER_WORKLOADS,
+    GROUP,
+    TOPIC,
+    Messages,
+    Turn,
+    listener_of,
+)
+from jepsen_like.chaos.clients.recorder import Recorder
+from jepsen_like.chaos.members.control import lines_of
+from jepsen_like.history.operation import EventType
+from jepsen_like.history.writer import HistoryWriter
+from jepsen_like.simulation.chance import Chance
+
+TELL_EVERY_S = 0.5
+PAUSE_S = 0.1
+# A consumer stays in the group for so long, then leaves and comes back.
+SHORTEST_STAY_S, LONGEST_STAY_S = 6.0, 15.0
+# The group has consumed everything by then, besides what a message may have to wait for: consumers
+# commit every 5 s, and look for queues every 20 s.
+DRAINED_TIMEOUT_S = 40.0
+
+
+class Traffic:
+    """All producers and consumers.
+
+    Args:
+        settings: those of the process.
+        workload: what they do.
+        notes: take what they do.
+    """
+
+    def __init__(self, settings: dict[str, Any], workload: Messages, notes: Notes) -> None:
+        self._settings = settings
+        self._workload = workload
+        self._notes = notes
+        self._numbers = itertools.count()
+        self._ends = trio.Event()
+
+    async def run(self, orders: AsyncIterator[str]) -> None:
+        """Send and consume as the orders say, until there are no more orders."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self._tell)
+            nursery.start_soon(self._produce)
+            for consumer in range(self._settings["consumers"]):
+                nursery.start_soon(self._consume, consumer)
+            async for order in orders:
+                if order == "end":
+                    self._ends.set()
+                elif order == "final":
+                    nursery.start_soon(self._drain)
+            nursery.cancel_scope.cancel()
+
+    async def _produce(self) -> None:
+        """Producers stay open for the questions of brokers after their last sends."""
+        ended = [trio.Event() for _ in range(self._settings["producers"])]
+        async with trio.open_nursery() as nursery:
+            for place, event in enumerate(ended):
+                nursery.start_soon(self._send, place, event)
+            for event in ended:
+                await event.wait()
+            _say(ended=True)
+
+    async def _send(self, place: int, ended: trio.Event) -> None:
+        settings = self._settings
+        process = settings["consumers"] + place
+        chance = Chance(settings["seed"], f"producer {place}")
+        async with self._workload.producer() as producer:
+            while not self._ends.is_set():
+                turn = Turn(place, process, next(self._numbers), chance, _now_ns(settings))
+                outcome, process = await self._workload.send(producer, turn)
+                if outcome is not EventType.OK:
+                    await trio.sleep(PAUSE_S)
+                await trio.sleep(chance.expovariate(settings["calls_a_second"]))
+            ended.set()
+            await trio.sleep_forever()
+
+    async def _consume(self, process: int) -> None:
+        """Belong to the group, and leave it now and then until the sends end."""
+        chance = Chance(self._settings["seed"], f"consumer {process}")
+        listener = listener_of(process, self._notes, self._workload.key_of)
+        while True:
+            async with self._workload.consumer(listener):
+                with trio.move_on_after(chance.uniform(SHORTEST_STAY_S, LONGEST_STAY_S)):
+                    await self._ends.wait()
+                if self._ends.is_set():
+                    await trio.sleep_forever()
+
+    async def _drain(self) -> None:
+        """Wait until the group has committed all there is, then note that nothing is left.
+
+        What is due and was not received is waited for as long as it may have to wait.
+        """
+        failed = [f"the group has not committed all within {DRAINED_TIMEOUT_S:g} s"]
+        waits_until = trio.current_time() + self._workload.longest_wait_s
+        with trio.move_on_at(waits_until + DRAINED_TIMEOUT_S):
+            async with Admin(nameservers=[self._settings["nameserver"]]) as admin:
+                while not (
+                    (self._notes.all_received or trio.current_time() >= waits_until)
+                    and await _is_drained(admin)
+                ):
+                    await trio.sleep(PAUSE_S)
+            for key in self._workload.keys(self._settings["producers"]):
+                self._notes.drain(0, key)
+            failed = []
+        _say(final=failed)
+
+    async def _tell(self) -> None:
+        while True:
+            _say(counts=self._notes.counts)
+            await trio.sleep(TELL_EVERY_S)
+
+
+async def _is_drained(admin: Admin) -> bool:
+    try:
+        progress = await admin.progress(TOPIC, GROUP)
+    except MessagingError:
+        return False  # the route may be old: it is asked for again
+    return bool(progress) and all(row.lag == 0 for row in progress)
+
+
+def _now_ns(settings: dict[str, Any]) -> int:
+    begin_ns: int = settings["begin_ns"]
+    return time.monotonic_ns() - begin_ns
+
+
+def _say(**fields: object) -> None:
+    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
+        sys.stdout.write(json.dumps(fields) + "\n")
+        sys.stdout.flush()
+
+
+async def run_traffic(settings: dict[str, Any]) -> None:
+    """Run producers and consumers until standard input ends."""
+    with HistoryWriter(Path(settings["history"]), **settings["header"]) as writer:
+        recorder = Recorder(writer, lambda: _now_ns(settings))
+        notes = Notes(recorder, settings["consumers"] + settings["producers"])
+        workload = BROKER_WORKLOADS[settings["workload"]](notes, [settings["nameserver"]])
+        async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
+            await Traffic(settings, workload, notes).run(lines_of(orders))
+
+
+def main() -> None:
+    """Run the clients of a run with brokers."""
+    logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
+    trio.run(run_traffic, json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,92 @@
+"""What producers and consumers of a run note of their calls."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+
+from dledger_mq.errors import MessagingError, OutcomeUnknown, SendFailed, TransactionRefused
+from jepsen_like.chaos.clients.recorder import Recorder
+from jepsen_like.chaos.service import Call
+from jepsen_like.history.operation import EventType
+from jepsen_like.history.value import Value
+
+# Calls that certainly did nothing.
+_CERTAIN = (SendFailed, TransactionRefused)
+
+
+class Notes:
+    """The history, and which messages were acknowledged and received.
+
+    Args:
+        recorder: writes the history.
+        step: how much the number of a process grows when an outcome was unknown.
+    """
+
+    def __init__(self, recorder: Recorder, step: int) -> None:
+        self._recorder = recorder
+        self._step = step
+        self.due: set[tuple[Value, int]] = set()
+        self.received: set[tuple[Value, int]] = set()
+
+    async def call(
+        self,
+        process: int,
+        function: str,
+        key: Value,
+        value: object,
+        make: Callable[[], Awaitable[object]],
+    ) -> tuple[EventType, int]:
+        """Make a call and note it; return its outcome, and the process that goes on.
+
+        `make` returns False for what a broker has not confirmed.
+        """
+        call = Call(function, key, value)
+        self._recorder.note(process, EventType.INVOKE, call, value, None)
+        outcome, error = EventType.OK, None
+        try:
+            if await make() is False:
+                outcome, error = EventType.INFO, "the broker has not confirmed it"
+        except OutcomeUnknown as unknown:
+            outcome, error = EventType.INFO, str(unknown)
+        except _CERTAIN as failure:
+            outcome, error = EventType.FAIL, str(failure)
+        except MessagingError as other:
+            outcome, error = EventType.INFO, f"{type(other).__name__}: {other}"
+        told = value if outcome is EventType.OK else None
+        self._recorder.note(process, outcome, call, told, None, error)
+        return outcome, process + self._step * (outcome is EventType.INFO)
+
+    def leave_unknown(self, process: int, function: str, key: Value, value: object) -> int:
+        """Note a call whose outcome is left to others; return the process that goes on."""
+        call = Call(function, key, value)
+        self._recorder.note(process, EventType.INVOKE, call, value, None)
+        self._recorder.note(process, EventType.INFO, call, None, None, "left open")
+        return process + self._step
+
+    def expect(self, key: Value, number: int) -> None:
+        """This message has to be received."""
+        self.due.add((key, number))
+
+    def receive(self, process: int, key: Value, numbers: Sequence[int]) -> None:
+        """Note a delivery. It takes no time: it is noted when it is there."""
+        self.received.update((key, number) for number in numbers)
+        self._deliver(process, "receive", key, numbers)
+
+    def drain(self, process: int, key: Value) -> None:
+        """Note that nothing is left."""
+        self._deliver(process, "drain", key, ())
+
+    def _deliver(self, process: int, function: str, key: Value, numbers: Sequence[int]) -> None:
+        call = Call(function, key)
+        self._recorder.note(process, EventType.INVOKE, call, None, None)
+        self._recorder.note(process, EventType.OK, call, list(numbers), None)
+
+    @property
+    def all_received(self) -> bool:
+        """Whether all that has to be received was."""
+        return self.due <= self.received
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Outcomes by type."""
+        return dict(self._recorder.counts)

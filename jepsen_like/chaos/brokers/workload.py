@@ -1,0 +1,235 @@
+"""What producers and consumers of a run do."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, NamedTuple
+
+from dledger_mq import (
+    ConsumeFrom,
+    ConsumeResult,
+    Listener,
+    Message,
+    PopConsumer,
+    Producer,
+    PushConsumer,
+    ReceivedMessage,
+    TransactionState,
+    by_sharding_key,
+)
+from jepsen_like.chaos.brokers.notes import Notes
+from jepsen_like.history.operation import EventType
+from jepsen_like.history.value import Value
+from jepsen_like.simulation.chance import Chance
+
+TOPIC, GROUP, WRITERS = "chaos", "chaos-readers", "chaos-writers"
+SEND_TIMEOUT_S = 3.0
+
+
+class Turn(NamedTuple):
+    """One turn of a producer: its place among producers, its process, and a number of its own."""
+
+    place: int
+    process: int
+    number: int
+    chance: Chance
+    now_ns: int
+
+
+class Messages:
+    """Plain messages, and a group of push consumers. Other kinds of traffic differ in a part of it.
+
+    `longest_wait_s` is how long a message may have to wait until it is delivered.
+
+    Args:
+        notes: take all calls and deliveries.
+        nameservers: host:port of each.
+    """
+
+    longest_wait_s = 0.0
+
+    def __init__(self, notes: Notes, nameservers: Sequence[str]) -> None:
+        self._notes = notes
+        self._nameservers = nameservers
+
+    def producer(self) -> Producer:
+        """A producer that is not open yet."""
+        return Producer(WRITERS, nameservers=self._nameservers, timeout_seconds=SEND_TIMEOUT_S)
+
+    async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
+        """Send a message; return the outcome, and the process that goes on."""
+        return await self._sent(producer, turn, None, turn.number, Message(TOPIC, body_of(turn)))
+
+    async def _sent(
+        self,
+        producer: Producer,
+        turn: Turn,
+        key: Value,
+        value: object,
+        message: Message,
+        selector: Any = None,
+    ) -> tuple[EventType, int]:
+        outcome, process = await self._notes.call(
+            turn.process, "send", key, value, lambda: producer.send(message, selector=selector)
+        )
+        if outcome is EventType.OK:
+            self._notes.expect(key, turn.number)
+        return outcome, process
+
+    def consumer(self, listener: Listener) -> AbstractAsyncContextManager[Any]:
+        """A consumer that is not open yet."""
+        return PushConsumer(
+            GROUP,
+            TOPIC,
+            listener,
+            nameservers=self._nameservers,
+            consume_from=ConsumeFrom.FIRST,
+        )
+
+    def key_of(self, message: ReceivedMessage) -> Value:
+        """The key under which the history has a message."""
+        return None
+
+    def keys(self, producers: int) -> Sequence[Value]:
+        """All keys."""
+        return (None,)
+
+
+class Popped(Messages):
+    """Plain messages, and consumers that pop."""
+
+    # What a consumer that left had comes again after its invisible time.
+    longest_wait_s = 60.0
+
+    def consumer(self, listener: Listener) -> AbstractAsyncContextManager[Any]:
+        """See Messages."""
+        return PopConsumer(GROUP, TOPIC, listener, nameservers=self._nameservers, from_first=True)
+
+
+KEYS_A_PRODUCER = 3
+
+
+class Ordered(Messages):
+    """Messages with keys, each key's in the order of their sends: one producer sends each key."""
+
+    async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
+        """See Messages."""
+        key = f"{turn.place}-{turn.chance.randrange(KEYS_A_PRODUCER)}"
+        message = Message(TOPIC, body_of(turn), sharding_key=key, keys=key)
+        return await self._sent(producer, turn, key, turn.number, message, by_sharding_key)
+
+    def consumer(self, listener: Listener) -> AbstractAsyncContextManager[Any]:
+        """See Messages."""
+        return PushConsumer(
+            GROUP,
+            TOPIC,
+            listener,
+            nameservers=self._nameservers,
+            consume_from=ConsumeFrom.FIRST,
+            ordered=True,
+        )
+
+    def key_of(self, message: ReceivedMessage) -> Value:
+        """See Messages."""
+        return message.keys
+
+    def keys(self, producers: int) -> Sequence[Value]:
+        """See Messages."""
+        places, numbers = range(producers), range(KEYS_A_PRODUCER)
+        return [f"{place}-{number}" for place in places for number in numbers]
+
+
+SHORTEST_DELAY_MS, LONGEST_DELAY_MS = 500, 8_000
+NS_A_MS = 1_000_000
+
+
+class Delayed(Messages):
+    """Messages that are delivered later."""
+
+    longest_wait_s = LONGEST_DELAY_MS / 1000 + 10.0
+
+    async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
+        """See Messages. A delay counts from the arrival of the message on."""
+        delay_ms = turn.chance.randint(SHORTEST_DELAY_MS, LONGEST_DELAY_MS)
+        message = Message(TOPIC, body_of(turn), delay_milliseconds=delay_ms)
+        value = {"id": turn.number, "deliver_at_ns": turn.now_ns + delay_ms * NS_A_MS}
+        return await self._sent(producer, turn, None, value, message)
+
+
+COMMITS, LEFT_OPEN = 0.7, 0.05
+
+
+class Transactional(Messages):
+    """Transactions: half messages that are committed, rolled back, or left for brokers to ask."""
+
+    # A broker asks 6 s after the message was stored, and then every 30 s.
+    longest_wait_s = 40.0
+
+    def __init__(self, notes: Notes, nameservers: Sequence[str]) -> None:
+        super().__init__(notes, nameservers)
+        self._commits: dict[int, bool] = {}
+
+    def producer(self) -> Producer:
+        """See Messages."""
+        return Producer(
+            WRITERS,
+            nameservers=self._nameservers,
+            timeout_seconds=SEND_TIMEOUT_S,
+            check=self._check,
+        )
+
+    async def _check(self, message: ReceivedMessage) -> TransactionState:
+        commits = self._commits.get(int(message.body))
+        if commits is None:
+            return TransactionState.UNKNOWN
+        return TransactionState.COMMIT if commits else TransactionState.ROLLBACK
+
+    async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
+        """See Messages. A half message that may be stored and was not begun rolls back."""
+        begun: list[Any] = []
+
+        async def prepare() -> None:
+            begun.append(await producer.begin_transaction(Message(TOPIC, body_of(turn))))
+
+        number, notes = turn.number, self._notes
+        outcome, process = await notes.call(turn.process, "prepare", None, number, prepare)
+        if not begun:
+            self._commits[number] = False
+            return outcome, process
+        (transaction,) = begun
+        commits = self._commits[number] = turn.chance.happens(COMMITS)
+        function = "commit" if commits else "rollback"
+        if turn.chance.happens(LEFT_OPEN):
+            transaction.leave_open()
+            return EventType.INFO, notes.leave_unknown(process, function, None, number)
+        end = transaction.commit if commits else transaction.roll_back
+        outcome, process = await notes.call(process, function, None, number, end)
+        if commits and outcome is EventType.OK:
+            notes.expect(None, number)
+        return outcome, process
+
+
+def body_of(turn: Turn) -> bytes:
+    """A message's body: its number."""
+    return str(turn.number).encode()
+
+
+def listener_of(process: int, notes: Notes, key_of: Callable[[ReceivedMessage], Value]) -> Listener:
+    """What notes deliveries of a consumer."""
+
+    async def listen(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
+        for message in messages:
+            notes.receive(process, key_of(message), [int(message.body)])
+        return ConsumeResult.SUCCESS
+
+    return listen
+
+
+BROKER_WORKLOADS: dict[str, type[Messages]] = {
+    "messages": Messages,
+    "ordered": Ordered,
+    "delay": Delayed,
+    "transaction": Transactional,
+    "pop": Popped,
+}

@@ -1,0 +1,91 @@
+"""What producers and consumers of a run note of what they are told."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dledger_mq.errors import MessagingError, OutcomeUnknown, Rejected, TransactionRefused
+from jepsen_like.chaos.brokers.notes import Notes
+from jepsen_like.chaos.brokers.workload import BROKER_WORKLOADS
+from jepsen_like.chaos.clients.recorder import Recorder
+from jepsen_like.chaos.stages.brokers import ALLOWED, EXPLANATIONS, MODELS
+from jepsen_like.check_files import Plan, check_file
+from jepsen_like.checkers.catalogue import CATALOGUE
+from jepsen_like.history.operation import EventType
+from jepsen_like.history.reading import read_history
+from jepsen_like.history.writer import HistoryWriter
+
+STEP = 6
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "history.jsonl"
+
+
+@pytest.fixture
+def notes(path: Path) -> Iterator[Notes]:
+    clock = itertools.count()
+    with HistoryWriter(path, model="queue") as writer:
+        yield Notes(Recorder(writer, lambda: next(clock)), STEP)
+
+
+@pytest.mark.parametrize(
+    ("error", "outcome"),
+    [
+        (None, EventType.OK),
+        (Rejected("chaos", "no broker leads", 1), EventType.FAIL),
+        (OutcomeUnknown("chaos", "the connection broke", 1), EventType.INFO),
+        (TransactionRefused("chaos", "7", "it was rolled back"), EventType.FAIL),
+        (MessagingError("something else"), EventType.INFO),
+    ],
+    ids=lambda value: type(value).__name__ if value is not None else "acknowledged",
+)
+async def test_the_kind_of_an_error_says_what_the_history_has(
+    error: Exception | None, outcome: EventType, notes: Notes, path: Path
+) -> None:
+    async def send() -> None:
+        if error is not None:
+            raise error
+
+    found, process = await notes.call(2, "send", None, 7, send)
+    assert found is outcome
+    assert process == (2 + STEP if outcome is EventType.INFO else 2)
+    (operation,) = read_history(path).operations
+    assert (operation.outcome, operation.value) == (outcome, 7)
+
+
+async def test_what_a_broker_has_not_confirmed_is_unknown(notes: Notes) -> None:
+    async def commit() -> bool:
+        return False
+
+    assert await notes.call(2, "commit", None, 7, commit) == (EventType.INFO, 2 + STEP)
+
+
+async def test_a_message_that_is_due_and_was_not_received_is_lost_once_drained(
+    notes: Notes, path: Path
+) -> None:
+    async def send() -> None:
+        return None
+
+    for number in (1, 2):
+        await notes.call(2, "send", None, number, send)
+        notes.expect(None, number)
+    notes.receive(0, None, [1])
+    assert not notes.all_received
+    notes.drain(0, None)
+    checked = check_file(path, Plan())
+    assert checked.report is not None
+    assert checked.report.counts == {"lost": 1}
+    notes.receive(1, None, [2])
+    assert notes.all_received
+
+
+def test_every_workload_of_brokers_has_a_model_and_a_line_of_explanation() -> None:
+    names = BROKER_WORKLOADS.keys()
+    assert names == EXPLANATIONS.keys() == MODELS.keys() == ALLOWED.keys()
+    assert set(MODELS.values()) <= CATALOGUE.keys()
