@@ -55,6 +55,8 @@ def main() -> None:
     """Make the hosts, tell `ready`, and switch until standard input ends."""
     prefix, seed, *hosts = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the run
+    # Stopping a container or a service ends all its processes by SIGTERM: leave nothing then.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     remove_orphans()
     home = os.open("/proc/self/ns/net", os.O_RDONLY)
     try:
@@ -69,6 +71,7 @@ def main() -> None:
         os.write(sys.stdout.fileno(), b"done\n")
         Switch(devices, addresses, int(seed)).run(sys.stdin.fileno(), sys.stdout.fileno())
     finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not stop this
         for host in hosts:
             name = namespace_of(prefix, host)
             subprocess.run(["ip", "netns", "del", name], check=False, stderr=subprocess.DEVNULL)

@@ -17,13 +17,16 @@ from collections.abc import Mapping
 from typing import Any
 
 from jepsen_like.chaos.links.condition import Link, LinkCondition
+from jepsen_like.chaos.links.counts import Counts, LinkCounts, counts_rows
 from jepsen_like.simulation.chance import Chance
 
 PACKET_BYTES_MAX = 65_536
 # Packets that are read from one host before the others have their turn.
 PACKETS_A_TURN = 64
 # Packets that are held up; further ones are lost, as in a switch whose buffers are full.
-HELD_MAX = 20_000
+HELD_PACKETS_MAX = 20_000
+# Orders that carry no conditions.
+TELL_COUNTS, RESET_COUNTS = "counts", "reset counts"
 IPV4 = 4
 SOURCE, TARGET = slice(12, 16), slice(16, 20)
 
@@ -44,7 +47,8 @@ class Switch:
         self._hosts = {address: host for host, address in addresses.items()}
         self._seed = seed
         self._links: dict[tuple[str, str], Link] = {}
-        self._held: list[tuple[float, int, int, bytes]] = []
+        self._counts: Counts = {}
+        self._held: list[tuple[float, int, int, bytes, LinkCounts]] = []
         self._numbers = itertools.count()
         self._changes = 0
         self._rest = b""
@@ -79,9 +83,17 @@ class Switch:
         piece = os.read(orders, PACKET_BYTES_MAX)
         *lines, self._rest = (self._rest + piece).split(b"\n")
         for line in lines:
-            self.set_links(parse_links(json.loads(line)))
-            os.write(answers, b"done\n")
+            os.write(answers, self._obey(json.loads(line)))
         return bool(piece)
+
+    def _obey(self, order: Any) -> bytes:
+        if order == TELL_COUNTS:
+            return json.dumps(counts_rows(self._counts)).encode() + b"\n"
+        if order == RESET_COUNTS:
+            self._counts = {}
+        else:
+            self.set_links(parse_links(order))
+        return b"done\n"
 
     def _pass_on(self, device: int) -> None:
         now_s = time.monotonic()
@@ -94,27 +106,46 @@ class Switch:
             target = self._hosts.get(packet[TARGET])
             if packet[0] >> 4 != IPV4 or source is None or target is None:
                 continue  # such as the neighbour discovery of IPv6
+            counts = self._counts.get((source, target))
+            if counts is None:
+                counts = self._counts[source, target] = LinkCounts()
             link = self._links.get((source, target))
             if link is None:
-                self._write(self._devices[target], packet)
+                self._write(self._devices[target], packet, counts)
                 continue
-            for at_s in link.arrivals(now_s):
+            arrivals = link.arrivals(now_s)
+            counts.lost += not arrivals
+            counts.copied += len(arrivals) == 2
+            for at_s in arrivals:
                 if at_s <= now_s:
-                    self._write(self._devices[target], packet)
-                elif len(self._held) < HELD_MAX:
-                    number = next(self._numbers)
-                    heapq.heappush(self._held, (at_s, number, self._devices[target], packet))
+                    self._write(self._devices[target], packet, counts)
+                else:
+                    self._hold(at_s, self._devices[target], packet, counts)
+
+    def _hold(self, at_s: float, device: int, packet: bytes, counts: LinkCounts) -> None:
+        if len(self._held) >= HELD_PACKETS_MAX:
+            counts.overflowed += 1
+            return
+        counts.held += 1
+        heapq.heappush(self._held, (at_s, next(self._numbers), device, packet, counts))
 
     def _release(self, now_s: float) -> None:
         while self._held and self._held[0][0] <= now_s:
-            _, _, device, packet = heapq.heappop(self._held)
-            self._write(device, packet)
+            _, _, device, packet, counts = heapq.heappop(self._held)
+            self._write(device, packet, counts)
 
-    def _write(self, device: int, packet: bytes) -> None:
+    def _write(self, device: int, packet: bytes, counts: LinkCounts) -> None:
         try:
             os.write(device, packet)
         except BlockingIOError:
-            return  # the host does not take it: lost
+            counts.overflowed += 1  # the host does not take it
+        else:
+            counts.passed += 1
+
+
+def order_line(order: str) -> bytes:
+    """TELL_COUNTS or RESET_COUNTS as an order to the switch."""
+    return json.dumps(order).encode() + b"\n"
 
 
 def links_line(links: Mapping[tuple[str, str], LinkCondition]) -> bytes:

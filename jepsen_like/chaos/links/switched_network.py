@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -12,12 +13,15 @@ import trio
 
 from jepsen_like.chaos.client_process import HarnessFailed
 from jepsen_like.chaos.links.condition import LinkCondition
+from jepsen_like.chaos.links.counts import Counts, parse_counts
 from jepsen_like.chaos.links.namespaces import FOLDER, address_of, namespace_of, prefix_of
-from jepsen_like.chaos.links.switch import links_line
+from jepsen_like.chaos.links.switch import RESET_COUNTS, TELL_COUNTS, links_line, order_line
 
 READY_TIMEOUT_S = 20.0
 ORDER_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 10.0
+# The counts of 16 hosts have some 15 KiB.
+ANSWER_BYTES_MAX = 1_048_576
 PEER_PORT, CLIENT_PORT = 20911, 20912
 
 
@@ -54,10 +58,26 @@ class SwitchedNetwork:
         """Put conditions in the place of all those before; they hold when this returns."""
         async with self._turn:
             await self._order(links_line(links))
+            await self.wait_done(ORDER_TIMEOUT_S)
 
     async def heal(self) -> None:
         """Let all packets pass."""
         await self.set_links({})
+
+    async def counts(self) -> Counts:
+        """What became of packets since the begin or the last reset, by source and target.
+
+        Links that had none are left out. Raises HarnessFailed.
+        """
+        async with self._turn:
+            await self._order(order_line(TELL_COUNTS))
+            return parse_counts(json.loads(await self._answer(ORDER_TIMEOUT_S)))
+
+    async def reset_counts(self) -> None:
+        """Count anew. Packets that are held up now count no more. Raises HarnessFailed."""
+        async with self._turn:
+            await self._order(order_line(RESET_COUNTS))
+            await self.wait_done(ORDER_TIMEOUT_S)
 
     async def _order(self, line: bytes) -> None:
         assert self._process.stdin is not None
@@ -65,20 +85,25 @@ class SwitchedNetwork:
             await self._process.stdin.send_all(line)
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise HarnessFailed("the switch of the network has ended") from None
-        await self.wait_done(ORDER_TIMEOUT_S)
 
     async def wait_done(self, timeout_s: float) -> None:
-        """Wait for the answer to one order. Raises HarnessFailed."""
+        """Wait until one order is carried out. Raises HarnessFailed."""
+        said = await self._answer(timeout_s)
+        if said != b"done\n":
+            raise HarnessFailed(f"the switch of the network said {said!r} where an answer was due")
+
+    async def _answer(self, timeout_s: float) -> bytes:
         assert self._process.stdout is not None
         said = b""
         with trio.move_on_after(timeout_s):
-            while not said.endswith(b"\n"):
-                piece = await self._process.stdout.receive_some(64)
+            while not said.endswith(b"\n") and len(said) < ANSWER_BYTES_MAX:
+                piece = await self._process.stdout.receive_some(65_536)
                 if not piece:
                     break
                 said += piece
-        if said != b"done\n":
+        if not said.endswith(b"\n"):
             raise HarnessFailed(f"the switch of the network said {said!r} where an answer was due")
+        return said
 
 
 @asynccontextmanager

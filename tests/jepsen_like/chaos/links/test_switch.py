@@ -14,8 +14,16 @@ import pytest
 import trio
 
 from jepsen_like.chaos.links.condition import CLEAR, CUT, LinkCondition
+from jepsen_like.chaos.links.counts import Counts, LinkCounts, counts_rows, parse_counts
 from jepsen_like.chaos.links.namespaces import FOLDER, prefix_of, why_not
-from jepsen_like.chaos.links.switch import Switch, links_line, parse_links
+from jepsen_like.chaos.links.switch import (
+    RESET_COUNTS,
+    TELL_COUNTS,
+    Switch,
+    links_line,
+    order_line,
+    parse_links,
+)
 from jepsen_like.chaos.links.switched_network import SwitchedNetwork, switched_network
 
 ADDRESSES = {"a": b"\x0a\x63\x00\x01", "b": b"\x0a\x63\x00\x02", "c": b"\x0a\x63\x00\x03"}
@@ -48,6 +56,14 @@ class SwitchedHosts:
 
     def set_links(self, links: dict[tuple[str, str], LinkCondition]) -> None:
         os.write(self._orders, links_line(links))
+        assert os.read(self._answers, 100) == b"done\n"
+
+    def counts(self) -> Counts:
+        os.write(self._orders, order_line(TELL_COUNTS))
+        return parse_counts(json.loads(os.read(self._answers, 65_536)))
+
+    def reset_counts(self) -> None:
+        os.write(self._orders, order_line(RESET_COUNTS))
         assert os.read(self._answers, 100) == b"done\n"
 
     def receive(self, host: str, patience_s: float = PATIENCE_S) -> bytes | None:
@@ -105,6 +121,39 @@ def test_what_is_no_packet_between_hosts_is_dropped(switched: SwitchedHosts) -> 
         switched.hosts["a"].send(foreign)
     switched.hosts["a"].send(packet("a", "b"))
     assert switched.receive("b") == packet("a", "b")
+
+
+def test_the_switch_counts_by_link_what_became_of_packets(switched: SwitchedHosts) -> None:
+    switched.set_links({("a", "b"): CUT, ("a", "c"): LinkCondition(delay_s=0.01, duplicate=1.0)})
+    for target in ("b", "b", "c"):
+        switched.hosts["a"].send(packet("a", target))
+    switched.hosts["b"].send(packet("b", "a"))
+    assert switched.receive("c") == switched.receive("c") == packet("a", "c")
+    assert switched.receive("a") == packet("b", "a")
+    assert switched.counts() == {
+        ("a", "b"): LinkCounts(lost=2),
+        ("a", "c"): LinkCounts(passed=2, held=2, copied=1),
+        ("b", "a"): LinkCounts(passed=1),
+    }
+    switched.reset_counts()
+    assert switched.counts() == {}
+
+
+def test_packets_beyond_those_that_may_be_held_are_lost_and_counted(
+    switched: SwitchedHosts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("jepsen_like.chaos.links.switch.HELD_PACKETS_MAX", 2)
+    switched.set_links({("a", "b"): LinkCondition(delay_s=0.2)})
+    for content in (b"1", b"2", b"3"):
+        switched.hosts["a"].send(packet("a", "b", content))
+    arrived = [switched.receive("b"), switched.receive("b")]
+    assert arrived == [packet("a", "b", b"1"), packet("a", "b", b"2")]
+    assert switched.counts() == {("a", "b"): LinkCounts(passed=2, held=2, overflowed=1)}
+
+
+def test_counts_pass_to_the_run_unchanged() -> None:
+    counts = {("a", "b"): LinkCounts(1, 2, 3, 4, 5), ("b", "a"): LinkCounts()}
+    assert parse_counts(json.loads(json.dumps(counts_rows(counts)))) == counts
 
 
 def test_conditions_pass_to_the_switch_unchanged() -> None:
