@@ -188,7 +188,7 @@ async def _stop_on_signal(one: Run, scope: trio.CancelScope) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for _ in signals:
             if one.result.interrupted:
-                one.result.findings.append("stopped by a second Ctrl-C before the end")
+                one.result.aborted = True
                 scope.cancel()
             one.stop()
 

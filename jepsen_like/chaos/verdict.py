@@ -56,6 +56,8 @@ def judge(run: Run, check_limit_s: float) -> RunVerdict:
     )
     findings = [*result.findings, *(f"in the end: {each}" for each in result.unanswered)]
     exit_, reason = _outcome(checked, findings)
+    if exit_ is RunExit.NOTHING_FOUND and result.aborted:
+        exit_, reason = RunExit.UNDECIDED, "it was stopped before the last reads"
     return RunVerdict(exit_, reason, checked, statistics, _gaps(run))
 
 
