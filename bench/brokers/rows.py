@@ -14,6 +14,7 @@ from typing import NamedTuple
 from bench.brokers.asking import NotAnswered, make_topics
 from bench.brokers.failover import outage_ms
 from bench.brokers.group import BrokerGroup
+from bench.brokers.puller import pull_all
 from bench.brokers.rocketmq import Load
 from bench.one_run import RunFailed
 
@@ -136,6 +137,20 @@ def _catch_up(bench: Bench) -> list[Figure]:
     return [Figure(name, "a second", found["a_second"], more_is_better=True), cost]
 
 
+def _pulls(bench: Bench) -> list[Figure]:
+    count, topic = bench.scale.backlog, "Pulled"
+    bench.make_topics([topic])
+    bench.run("fill", 120, topic=topic, bytes=256, batch=100, count=count, in_flight=16)
+    before_s = bench.group.processor_s()
+    took_s = pull_all(bench.group.leader_address(), topic, _TOPIC_QUEUES, count)
+    each_us = (bench.group.processor_s() - before_s) * 1e6 / count
+    name = "catch-up of a light client, 256 B"
+    return [
+        Figure(name, "a second", count / took_s, more_is_better=True),
+        Figure(f"{name}: processor time of three brokers", "us a message", each_us),
+    ]
+
+
 def _travel(bench: Bench) -> list[Figure]:
     rate = bench.scale.rate
     name = f"end to end at {rate:,}/s"
@@ -237,6 +252,7 @@ ROWS = (
         _sends("Batches", 16, 32, "16 senders, batches of 32 x 1 KB"),
     ),
     Row("catch-up", "catch-up", _catch_up),
+    Row("pulls", "catch-up of a light client", _pulls),
     Row("travel", "end to end at a rate", _travel),
     Row("memory", "memory", _memory, needs_load=False),
     Row("failover", "leader killed", _failover, needs_load=False),

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import click
 import pytest
+import trio
 from click.testing import CliRunner
 
 from bench.__main__ import main
@@ -15,10 +16,15 @@ from bench.brokers.asking import make_topics, route
 from bench.brokers.command import Results, chosen_rows, in_words, measure, ratio
 from bench.brokers.group import BrokerGroup
 from bench.brokers.ours import OURS
+from bench.brokers.puller import pull_all
 from bench.brokers.rocketmq import Load
 from bench.brokers.rows import Bench, Figure, Row, Scale
 from bench.one_run import RunFailed
 from bench.toolchain import Toolchain
+from broker.offsets.state import OFFSETS
+from broker.server import Broker
+from remoting.message.batch import BatchMessage, encode_batch_body
+from tests.broker.one_broker import Client, running_broker, send_fields, until
 
 
 def test_values_are_shown_with_their_units() -> None:
@@ -111,3 +117,23 @@ def test_without_java_what_needs_no_load_is_measured(
     assert "install a JDK" in done.output
     assert "memory of a broker" in done.output
     assert "senders" not in done.output
+
+
+async def test_a_light_client_pulls_all_messages_and_brings_its_offsets(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        address = str(broker.config.address)
+        client = Client(nursery, address)
+        batch = encode_batch_body([BatchMessage(b"%d" % number) for number in range(70)])
+        for queue_id in range(2):
+            await client.ask(320, batch, **send_fields("T", queue_id, m="true"))
+        with trio.fail_after(20):
+            await trio.to_thread.run_sync(pull_all, address, "T", 4, 140)
+        await until(lambda: brought(broker))
+        with pytest.raises(RunFailed, match="not exist"), trio.fail_after(20):
+            await trio.to_thread.run_sync(pull_all, address, "NoTopic", 1, 1)
+
+
+async def brought(broker: Broker) -> bool:
+    """Whether a group has committed what its pulls have brought."""
+    tables = broker.machine.state[OFFSETS].tables.values()
+    return any(table.get(0, 0) >= 64 and table.get(1, 0) >= 64 for table in tables)

@@ -1,0 +1,139 @@
+"""A light client that pulls all messages of a topic: nearly all processor time is the brokers'.
+
+It sends what RocketMQ's Java client of version 4.9 sends: a heartbeat, and pulls of 32 messages
+with one under way for each queue, each of which brings along how far the group has come. It looks
+at the header of an answer and not at its messages.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+import time
+
+from bench.one_run import RunFailed
+from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
+from remoting.net.address import parse_address
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.frame import encode_command
+
+_PULL = (
+    '{{"code":11,"extFields":{{"queueId":"{queue}","maxMsgNums":"32","sysFlag":"{flag}",'
+    '"suspendTimeoutMillis":"15000","commitOffset":"{offset}","bname":"bench","topic":"{topic}",'
+    '"queueOffset":"{offset}","expressionType":"TAG","subVersion":"0",'
+    '"consumerGroup":"{group}"}},"flag":0,"language":"JAVA","opaque":{queue},'
+    '"serializeTypeCurrentRPC":"JSON","version":409}}'
+)
+_COMMIT_AND_WAIT = 3
+_WAIT = 2
+
+_CODE = re.compile(rb'"code":(\d+)')
+_NEXT_OFFSET = re.compile(rb'"nextBeginOffset":"(\d+)"')
+_OPAQUE = re.compile(rb'"opaque":(\d+)')
+
+# A pull that finds no message is answered within 20 seconds; then something is missing.
+_TIMEOUT_S = 30.0
+_RECEIVED_BYTES = 256 * 1024
+_PREFIX = struct.Struct(">II")  # length of all that follows; of the header
+
+# The answer to it is told from those to pulls, which have the number of their queue.
+_HEARTBEAT_OPAQUE = 1_000_000
+
+
+def pull_all(address: str, topic: str, queues: int, count: int) -> float:
+    """Pull `count` messages of a topic as a new group; return how long it took, in seconds.
+
+    Raises RunFailed.
+    """
+    at = parse_address(address)
+    group = f"bench_puller_{time.monotonic_ns()}"
+    try:
+        with socket.create_connection((at.host, at.port), _TIMEOUT_S) as connection:
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            connection.sendall(_heartbeat(group, topic))
+            began = time.monotonic()
+            _Puller(connection, group, topic, queues).run(count)
+            return time.monotonic() - began
+    except OSError as error:
+        raise RunFailed(f"pulling from {address}: {error}") from None
+
+
+def _heartbeat(group: str, topic: str) -> bytes:
+    data = ConsumerData(group, subscriptions=[SubscriptionData(topic)])
+    body = encode_heartbeat(Heartbeat("127.0.0.1@puller", [], [data]))
+    return encode_command(Command(RequestCode.HEART_BEAT, {}, body, opaque=_HEARTBEAT_OPAQUE))
+
+
+class _Puller:
+    """Pulls on one connection."""
+
+    def __init__(self, connection: socket.socket, group: str, topic: str, queues: int) -> None:
+        self._connection = connection
+        self._group = group
+        self._topic = topic
+        self._offsets = [0] * queues
+        self._received = bytearray()
+
+    def run(self, count: int) -> None:
+        """Pull until there were so many messages. Raises OSError, RunFailed."""
+        self._await_heartbeat()
+        self._connection.sendall(b"".join(map(self._pull, range(len(self._offsets)))))
+        while sum(self._offsets) < count:
+            for header in self._headers():
+                self._connection.sendall(self._next_pull(header))
+
+    def _await_heartbeat(self) -> None:
+        while not any(
+            int(_found(_OPAQUE, header)) == _HEARTBEAT_OPAQUE for header in self._headers()
+        ):
+            pass
+
+    def _pull(self, queue: int) -> bytes:
+        offset = self._offsets[queue]
+        header = _PULL.format(
+            queue=queue,
+            flag=_COMMIT_AND_WAIT if offset else _WAIT,
+            offset=offset,
+            topic=self._topic,
+            group=self._group,
+        ).encode()
+        return _PREFIX.pack(4 + len(header), len(header)) + header
+
+    def _next_pull(self, header: bytes) -> bytes:
+        if b'"nextBeginOffset"' not in header:
+            if int(_found(_CODE, header)) == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+                return b""
+            raise RunFailed(f"a pull was answered with {header!r:.300}")
+        if int(_found(_CODE, header)) != ResponseCode.SUCCESS:
+            raise RunFailed(f"a pull found no message: {header!r:.300}")
+        queue = int(_found(_OPAQUE, header))
+        self._offsets[queue] = int(_found(_NEXT_OFFSET, header))
+        return self._pull(queue)
+
+    def _headers(self) -> list[bytes]:
+        """The headers of the next answers; at least one."""
+        headers: list[bytes] = []
+        while not headers:
+            data = self._connection.recv(_RECEIVED_BYTES)
+            if not data:
+                raise RunFailed("the broker has closed the connection")
+            received, at = self._received, 0
+            received += data
+            while len(received) - at >= _PREFIX.size:
+                total, header_bytes = _PREFIX.unpack_from(received, at)
+                if len(received) - at < 4 + total:
+                    break
+                header_at = at + _PREFIX.size
+                headers.append(bytes(received[header_at : header_at + header_bytes]))
+                at += 4 + total
+            del received[:at]
+        return headers
+
+
+def _found(pattern: re.Pattern[bytes], header: bytes) -> bytes:
+    found = pattern.search(header)
+    if found is None:
+        raise RunFailed(f"an answer without {pattern.pattern!r}: {header!r:.300}")
+    return found[1]
