@@ -256,6 +256,8 @@ def rerun_command(plan: Plan, seed: int) -> str:
         words += ["--seconds", str(plan.fault_seconds)]
     if plan.seeded_bug is not None:
         words += ["--seeded-bug", plan.seeded_bug, *["--aimed"] * plan.aimed]
+    if plan.service is not None:
+        return shlex.join([*words, "--diagram", f"seed-{seed}.html"])
     return shlex.join([*words, "--trace", f"seed-{seed}.txt"])
 
 

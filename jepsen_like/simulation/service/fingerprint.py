@@ -1,8 +1,8 @@
 """Compares states of machines by their content: equal states give equal texts, in any process.
 
 The order of a dictionary or a set is no part of a state, nor are lists different from tuples (a
-state that went through JSON or msgpack is the same). Functions, locks, loggers and other objects
-without content that can be seen count by their type.
+state that went through JSON or msgpack is the same). Functions, locks, loggers, files and other
+objects without content that can be seen count by their type, and so does what is nested too deep.
 """
 
 from __future__ import annotations
@@ -14,6 +14,12 @@ from hashlib import blake2b
 
 # A text of a state in a message is cut to this.
 SHOWN_CHARACTERS_MAX = 160
+# Deeper parts of a state are not compared: each level takes some of Python's stack.
+LEVELS_MAX = 60
+# Objects of these modules are no state.
+_MACHINERY = frozenset(
+    {"_io", "_thread", "asyncio", "concurrent", "logging", "queue", "socket", "threading", "trio"}
+)
 _PLAIN = (type(None), bool, int, float, complex, str, bytes)
 _DIGEST_BYTES = 8
 
@@ -53,6 +59,9 @@ def _told(value: object, inside: tuple[int, ...]) -> str:
         return f"<{value.__qualname__}>"
     if id(value) in inside:
         return "<again>"
+    kind = type(value)
+    if len(inside) >= LEVELS_MAX or kind.__module__.partition(".")[0] in _MACHINERY:
+        return f"<{kind.__qualname__}>"
     inside = (*inside, id(value))
     if isinstance(value, OrderedDict):
         pairs = [f"{_told(k, inside)}: {_told(v, inside)}" for k, v in value.items()]
