@@ -26,16 +26,19 @@ from jepsen_like.chaos.run import Progress, Run
 from jepsen_like.chaos.service import ServiceUnusable
 from jepsen_like.chaos.services import find_service
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS
+from jepsen_like.chaos.told import told_run
 from jepsen_like.chaos.verdict import (
     RunExit,
     RunVerdict,
     again,
     judge,
     run_file,
+    versions,
     write_run_file,
 )
 from jepsen_like.chaos.workloads.catalogue import WORKLOADS
 from jepsen_like.check_command import tell_details
+from jepsen_like.report.page import page
 
 # Without a terminal: a line after so many seconds.
 SECONDS_A_PLAIN_LINE = 10.0
@@ -172,6 +175,8 @@ def run(
         sys.exit(RunExit.HARNESS_FAILED)
     verdict = judge(one, check_limit_seconds)
     write_run_file(folder, run_file(plan, command, one.schedule, one.result, verdict))
+    told = told_run(plan, command, one.result, verdict, verdict.operations, versions())
+    (folder / "report.html").write_text(page(told), encoding="utf-8")
     _report(one, verdict, folder, command)
     sys.exit(verdict.exit)
 
@@ -188,7 +193,7 @@ async def _stop_on_signal(one: Run, scope: trio.CancelScope) -> None:
     with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
         async for _ in signals:
             if one.result.interrupted:
-                one.result.findings.append("stopped by a second Ctrl-C before the end")
+                one.result.aborted = True
                 scope.cancel()
             one.stop()
 
@@ -252,6 +257,7 @@ def _report(one: Run, verdict: RunVerdict, folder: Path, command: str) -> None:
             tell_details(report)
     words = verdict.exit.name.lower().replace("_", " ")
     click.echo(f"{words}: {verdict.reason}")
+    click.echo(f"report: {folder / 'report.html'}")
     if verdict.exit is not RunExit.NOTHING_FOUND:
         click.echo(f"again: {command}")
 

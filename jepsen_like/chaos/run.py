@@ -83,6 +83,7 @@ class RunResult:
     events: list[dict[str, object]] = field(default_factory=list)
     quiet_from_ns: int = 0
     interrupted: bool = False
+    aborted: bool = False
 
 
 class Run:

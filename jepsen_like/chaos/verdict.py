@@ -20,6 +20,7 @@ from jepsen_like.chaos.run import Run, RunResult
 from jepsen_like.check_files import Checked, Plan, check_file
 from jepsen_like.checkers.report import Verdict
 from jepsen_like.history.errors import HistoryUnreadable
+from jepsen_like.history.operation import Operation
 from jepsen_like.history.reading import read_history
 
 RUN_FORMAT = 1
@@ -44,6 +45,7 @@ class RunVerdict:
     checked: Checked | None
     statistics: Checked | None
     gaps: Sequence[GapRow]
+    operations: Sequence[Operation] = ()
 
 
 def judge(run: Run, check_limit_s: float) -> RunVerdict:
@@ -56,7 +58,10 @@ def judge(run: Run, check_limit_s: float) -> RunVerdict:
     )
     findings = [*result.findings, *(f"in the end: {each}" for each in result.unanswered)]
     exit_, reason = _outcome(checked, findings)
-    return RunVerdict(exit_, reason, checked, statistics, _gaps(run))
+    if exit_ is RunExit.NOTHING_FOUND and result.aborted:
+        exit_, reason = RunExit.UNDECIDED, "it was stopped before the last reads"
+    operations = _operations(run)
+    return RunVerdict(exit_, reason, checked, statistics, _gaps(run, operations), operations)
 
 
 def _model(run: Run) -> str | None:
@@ -76,11 +81,14 @@ def _outcome(checked: Checked, findings: Sequence[str]) -> tuple[RunExit, str]:
     return RunExit.NOTHING_FOUND, checked.report.summary
 
 
-def _gaps(run: Run) -> list[GapRow]:
+def _operations(run: Run) -> Sequence[Operation]:
     try:
-        operations = read_history(run.history).operations
+        return read_history(run.history).operations
     except HistoryUnreadable:
-        return []
+        return ()  # which is the verdict
+
+
+def _gaps(run: Run, operations: Sequence[Operation]) -> list[GapRow]:
     windows = windows_of(run.result.events, run.result.quiet_from_ns)
     stage = run.stage
     clients = stage.readers + stage.writers
@@ -99,6 +107,16 @@ def again(plan: RunPlan, service_option: str) -> str:
     return shlex.join(words)
 
 
+def versions() -> dict[str, str]:
+    """What it ran on."""
+    return {
+        "dledger": dledger.__version__,
+        "trio": trio.__version__,
+        "python": platform.python_version(),
+        "system": platform.platform(),
+    }
+
+
 def run_file(
     plan: RunPlan,
     again_: str,
@@ -111,12 +129,7 @@ def run_file(
         "run_format": RUN_FORMAT,
         "plan": asdict(plan),
         "again": again_,
-        "versions": {
-            "dledger": dledger.__version__,
-            "trio": trio.__version__,
-            "python": platform.python_version(),
-            "system": platform.platform(),
-        },
+        "versions": versions(),
         "schedule": [fault._asdict() for fault in planned],
         "verdict": None,
     }

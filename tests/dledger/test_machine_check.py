@@ -11,6 +11,7 @@ import trio
 import dledger
 from dledger.entry import Entry
 from dledger.free_ports import free_ports
+from dledger.machine_check import applied
 
 
 class NoApply:
@@ -139,3 +140,15 @@ async def test_odd_bodies_are_refused_and_the_node_lives_on(tmp_path: Path) -> N
             with pytest.raises(TypeError):
                 await node.append("text")  # type: ignore[arg-type]
             assert (await node.append(b"bytes")).index >= 1
+
+
+class FullDisk:
+    """Keeps files of its own, and their disk is full."""
+
+    def apply(self, entries: Sequence[Entry]) -> list[None]:
+        raise dledger.DiskFailed("write", "table.sqlite", OSError(28, "No space left on device"))
+
+
+def test_a_machine_whose_own_disk_failed_says_so_itself() -> None:
+    with pytest.raises(dledger.DiskFailed, match=r"table\.sqlite.*free or replace the disk"):
+        applied(FullDisk().apply, [], 5, 5)

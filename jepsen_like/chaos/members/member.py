@@ -47,6 +47,8 @@ class Member:
     end_expected: bool = False
     holds: int = 0
     incarnations: int = 0
+    # Where the log of its present process begins.
+    log_begin: int = 0
     # A member that left the group for good is not started any more.
     retired: bool = False
     _waiting: dict[int, _Answer] = field(default_factory=dict)
@@ -78,6 +80,7 @@ class Member:
         self.status, self.end_expected, self.frozen = {}, False, False
         self.incarnations += 1
         with self.log.open("ab") as log:
+            self.log_begin = log.tell()
             # A process group of its own: Ctrl-C in a terminal is for the run, which then stops all.
             process = await trio.lowlevel.open_process(
                 list(self.command),
@@ -167,9 +170,9 @@ class Member:
             await self.process.wait()
 
     def log_end(self) -> str:
-        """The end of its log."""
+        """The end of the log of its last process."""
         with self.log.open("rb") as log:
-            log.seek(max(0, self.log.stat().st_size - LOG_END_BYTES))
+            log.seek(max(self.log_begin, self.log.stat().st_size - LOG_END_BYTES))
             return log.read().decode(errors="replace")
 
     # --- orders -------------------------------------------------------------------------------

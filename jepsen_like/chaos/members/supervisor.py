@@ -48,13 +48,12 @@ class Supervisor:
         """Run a member until it is retired; cancelled, stop it."""
         tried: list[Remedy] = []
         while not member.retired:
-            began = trio.current_time()
+            began_s = trio.current_time()
             self._faults.note("start", member=member.name)
             code = await member.run_once()
-            steady = trio.current_time() - began >= STEADY_S
-            if steady:
-                tried.clear()
             expected = member.end_expected
+            if expected or trio.current_time() - began_s >= STEADY_S:
+                tried.clear()
             words = last_words(member.log_end())
             if expected or code == 0:
                 self._faults.note("down", member=member.name, exit_code=code, expected=expected)

@@ -15,6 +15,8 @@ from jepsen_like.simulation.chance import Chance
 
 # Bytes that are cut off the end of a log: less than an entry, up to some.
 TORN_BYTES_MAX = 400
+# What `dledger rejoin` moves files into: nobody reads them any more.
+ASIDE = "/aside-"
 # Left of a full disk: less than an entry.
 FILLER = "filler"
 
@@ -62,7 +64,7 @@ async def flipped_bit(group: Group, chance: Chance, kind: str) -> AsyncIterator[
         files = [
             path
             for path in sorted(member.folder.rglob("*"))
-            if path.is_file() and path.stat().st_size and _used_end(path)
+            if path.is_file() and ASIDE not in str(path) and _used_end(path)
         ]
         if not files:
             raise Skipped(f"{member.name} has no files")

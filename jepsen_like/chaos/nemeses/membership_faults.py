@@ -17,7 +17,7 @@ from jepsen_like.simulation.chance import Chance
 # to be left between two configurations. Attempts do not follow one another in a busy loop.
 CHANGE_TIMEOUT_S = 10.0
 ALL_ATTEMPTS_S = 60.0
-PAUSE_S = 0.3
+PAUSE_S = 0.5
 
 
 class MembershipFaults:
@@ -112,14 +112,16 @@ class MembershipFaults:
 
         Raises Skipped if it cannot be done in time, which is a finding, too.
         """
-        problem = "no member leads"
+        problem, tried = "no member leads", False
         until = trio.current_time() + ALL_ATTEMPTS_S
         while trio.current_time() < until:
             leader = group.leader
             if leader is not None:
+                # Before the first attempt, a status may be older than the change before this one.
                 voters = set(leader.status.get("voters", ()))
-                if set(add) <= voters and not voters & set(remove):
+                if tried and set(add) <= voters and not voters & set(remove):
                     return
+                tried = True
                 try:
                     await leader.order("change", CHANGE_TIMEOUT_S, add=add, remove=list(remove))
                     return

@@ -69,6 +69,8 @@ def test_a_run_finds_nothing_wrong_with_a_right_service(tmp_path: Path) -> None:
     assert {"start", "begin", "end", "healed", "quiet"} <= {event["event"] for event in events}
     assert re.search(r"^(kill|freeze)-\w+\treads of", ended.stdout, re.MULTILINE), ended.stdout
     assert (folder / "members" / "n0.log").stat().st_size
+    report = (folder / "report.html").read_text(encoding="utf-8")
+    assert "Nothing found: register on 3 members" in report
     assert processes_with(str(folder)) == []
 
 

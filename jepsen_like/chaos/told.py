@@ -1,0 +1,95 @@
+"""A run as its report tells it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from jepsen_like.chaos.gaps import NS_A_S
+from jepsen_like.chaos.gaps import GapRow as Row
+from jepsen_like.chaos.plan import RunPlan
+from jepsen_like.chaos.run import RunResult
+from jepsen_like.chaos.verdict import RunVerdict
+from jepsen_like.check_files import Checked as CheckedFile
+from jepsen_like.history.operation import Operation
+from jepsen_like.report.told_run import Checked, Death, Fault, GapRow, Link, Outcome, ToldRun
+
+Event = Mapping[str, object]
+
+
+def told_run(
+    plan: RunPlan,
+    command: str,
+    result: RunResult,
+    verdict: RunVerdict,
+    operations: Sequence[Operation],
+    versions: Mapping[str, str],
+) -> ToldRun:
+    """What the report of a run tells."""
+    nemeses = ", ".join(plan.nemeses) or "nothing"
+    return ToldRun(
+        title=f"{plan.service} on {plan.nodes} members, broken by {nemeses}",
+        outcome=Outcome(int(verdict.exit)),
+        reason=verdict.reason,
+        command=command,
+        facts=[
+            ("seed", str(plan.seed)),
+            ("seconds with faults", f"{plan.time_s:g}"),
+            ("network", result.network),
+            *versions.items(),
+            *((f"found {number}", text) for number, text in enumerate(result.findings, 1)),
+        ],
+        operations=operations,
+        checks=[*_checked(verdict.checked), *_checked(verdict.statistics)],
+        faults=list(faults_of(result.events)),
+        deaths=list(deaths_of(result.events)),
+        gaps=[_gap(row) for row in verdict.gaps],
+        left_out=[*result.left_out, *skipped_of(result.events)],
+        links=[Link(name, name) for name in ("run.json", "history.jsonl", "faults.jsonl")]
+        + [Link("logs of the members", "members/")],
+    )
+
+
+def _checked(checked: CheckedFile | None) -> Iterable[Checked]:
+    if checked is not None and checked.report is not None:
+        yield Checked(str(checked.model), checked.report)
+
+
+def _gap(row: Row) -> GapRow:
+    times = (row.median_s, row.p95_s, row.max_s)
+    return GapRow(row.kind, row.who, row.windows, *(round(each * NS_A_S) for each in times))
+
+
+def faults_of(events: Iterable[Event]) -> Iterable[Fault]:
+    """The faults, in the order in which they began."""
+    found = list(events)
+    ends = {event["fault"]: _ns(event) for event in found if event["event"] == "end"}
+    begins = sorted((event for event in found if event["event"] == "begin"), key=_ns)
+    for event in begins:
+        targets = event["targets"]
+        assert isinstance(targets, list)
+        yield Fault(str(event["kind"]), ", ".join(targets), _ns(event), ends.get(event["fault"]))
+
+
+def deaths_of(events: Iterable[Event]) -> Iterable[Death]:
+    """The processes that ended."""
+    for event in events:
+        if event["event"] != "down":
+            continue
+        expected = bool(event["expected"])
+        done = "started again" if expected else str(event.get("done", "started again"))
+        words = str(event.get("last_words", f"exit code {event['exit_code']}"))
+        yield Death(str(event["member"]), _ns(event), words, done, expected)
+
+
+def skipped_of(events: Iterable[Event]) -> list[str]:
+    """Why faults were left out, each reason once."""
+    reasons = {
+        f"{event['kind']}: {event['reason']}" for event in events if event["event"] == "skipped"
+    }
+    return sorted(reasons)
+
+
+def _ns(event: Event) -> int:
+    time_ns = event["time_ns"]
+    assert isinstance(time_ns, int)
+    return time_ns
