@@ -19,7 +19,7 @@ CHAOS_ARGUMENTS ?=
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup setup-spark test test-long check format lint types docs demo clients client-gaps interop-java \
-	bench bench-failover bench-broker sim chaos soak mutants lock clean distclean
+	bench bench-failover bench-broker sim chaos soak chaos-pysyncobj mutants lock clean distclean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -83,6 +83,11 @@ SOAK_ARGUMENTS ?= --hours 8
 soak: setup ## make the runs of all suites again and again, for eight hours
 	@mkdir -p build
 	$(BIN)/jepsen-like suite chaos partition disk membership broker --out build/soak $(SOAK_ARGUMENTS)
+
+# It succeeds if the run finds something: status 1.
+chaos-pysyncobj: setup ## kill PySyncObj while it writes snapshots; the run must find that entries are lost
+	$(BIN)/jepsen-like run --workload append --system bench.pysyncobj_chaos_member --rate 30 \
+		--nemesis bench.snapshot_nemesis:KillAtSnapshot $(CHAOS_ARGUMENTS); test $$? -eq 1
 
 mutants: setup ## plant every known mistake in a copy of the code; each must turn a test red
 	$(BIN)/python tests/mutants/run.py

@@ -7,6 +7,7 @@ import signal
 import sys
 import time
 from collections.abc import Sequence
+from importlib.util import find_spec
 from pathlib import Path
 
 import click
@@ -113,6 +114,11 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
     help="Make a known mistake in the service: the run must find it.",
 )
 @click.option(
+    "--system",
+    metavar="MODULE",
+    help="Runs a member of another system, in the place of dledger: see docs/other-systems.md.",
+)
+@click.option(
     "--check-limit-seconds",
     default=120.0,
     show_default=True,
@@ -131,6 +137,7 @@ def run(
     rate: float,
     network: str,
     dirty: str | None,
+    system: str | None,
     check_limit_seconds: float,
 ) -> None:
     """Break a group of real processes on purpose, and check what clients saw.
@@ -153,11 +160,15 @@ def run(
         raise click.UsageError(str(error)) from error
     if dirty is not None and name in EXPLANATIONS:
         raise click.UsageError(f"--dirty is for services, and {name} is about brokers")
+    if system is not None and (dirty is not None or name in EXPLANATIONS):
+        raise click.UsageError("--system goes with a workload of the library, and without --dirty")
+    if system is not None and not _is_there(system):
+        raise click.UsageError(f"there is no module {system}")
     folder = out or Path(f"chaos-{name.replace(':', '-')}-{seed}")
     if folder.exists() and any(folder.iterdir()):
         raise click.UsageError(f"{folder} is not empty: name another folder with --out")
     folder.mkdir(parents=True, exist_ok=True)
-    plan = RunPlan(name, nemeses, nodes, time_s, seed, lease, rate, network, dirty)
+    plan = RunPlan(name, nemeses, nodes, time_s, seed, lease, rate, network, dirty, system)
     command = again(plan, "--workload" if workload else "--service")
     click.echo(f"{command}\nfiles in {folder}", err=True)
     drawing = _Drawing()
@@ -176,6 +187,13 @@ def run(
     (folder / "report.html").write_text(page(told), encoding="utf-8")
     _report(one, verdict, folder, command)
     sys.exit(verdict.exit)
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:  # a package of its name
+        return False
 
 
 async def _stoppable(one: Run) -> None:

@@ -22,6 +22,7 @@ class RunPlan:
         calls_a_second: of each client.
         network: `auto`, `namespaces` or `none`.
         seeded_bug: a mistake to make on purpose.
+        system: a module that runs a member of another system, or None.
     """
 
     service: str
@@ -33,3 +34,4 @@ class RunPlan:
     calls_a_second: float = CALLS_A_SECOND_DEFAULT
     network: str = "auto"
     seeded_bug: str | None = None
+    system: str | None = None

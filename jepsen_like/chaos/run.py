@@ -282,7 +282,7 @@ class Run:
         }
 
     def _no_joining(self) -> dict[str, Executor]:
-        reason = "members cannot be added to a group of brokers that runs"
+        reason = "members cannot be added to such a group while it runs"
         return {kind.name: absent(reason) for kind in NEMESES["membership"].kinds}
 
     async def _quieten(self, group: Group, faults: FaultLog) -> None:

@@ -15,7 +15,7 @@ import trio
 import dledger
 from jepsen_like.chaos.gaps import GapRow, gap_rows, windows_of
 from jepsen_like.chaos.nemeses.schedule import Fault
-from jepsen_like.chaos.plan import RunPlan
+from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, RunPlan
 from jepsen_like.chaos.run import Run, RunResult
 from jepsen_like.check_files import Checked, Plan, check_file
 from jepsen_like.checkers.report import Verdict
@@ -98,12 +98,17 @@ def _gaps(run: Run, operations: Sequence[Operation]) -> list[GapRow]:
 def again(plan: RunPlan, service_option: str) -> str:
     """The command that makes a run of the same plan."""
     words = ["jepsen-like", "run", service_option, plan.service]
-    if plan.nemeses:
-        words += ["--nemesis", ",".join(plan.nemeses)]
+    words += ["--nemesis", ",".join(plan.nemeses) or "none"]
     words += ["--nodes", str(plan.nodes), "--time", f"{plan.time_s:g}", "--seed", str(plan.seed)]
     words += ["--lease"] * plan.lease
     if plan.seeded_bug is not None:
         words += ["--dirty", plan.seeded_bug]
+    if plan.calls_a_second != CALLS_A_SECOND_DEFAULT:
+        words += ["--rate", f"{plan.calls_a_second:g}"]
+    if plan.network != "auto":
+        words += ["--network", plan.network]
+    if plan.system is not None:
+        words += ["--system", plan.system]
     return shlex.join(words)
 
 

@@ -12,7 +12,7 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import trio
@@ -42,7 +42,7 @@ class Clients:
         settings: ClientSettings,
         service: Described,
         recorder: Recorder,
-        log: dledger.RemoteLog,
+        log: dledger.RemoteLog | None,
     ) -> None:
         self._settings = settings
         self._service = service
@@ -84,8 +84,13 @@ class Clients:
             )
 
     def _writing_way(self, place: int, member: str) -> Way:
-        """Half of the writers have sessions; half of them go through the port of a member."""
+        """Half of the writers have sessions; half of them go through the port of a member.
+
+        Without a log, all go through the ports, and half of them stay with their member.
+        """
         timeout_s = self._settings.timeout_s
+        if self._log is None:
+            return MemberWay(self._settings.ports, member, timeout_s, follows=place % 2 == 0)
         match place % 4:
             case 0:
                 return MemberWay(self._settings.ports, member, timeout_s, follows=True)
@@ -151,10 +156,13 @@ async def run_clients(settings: ClientSettings) -> None:
     service = find_service(settings.service)
     with HistoryWriter(Path(settings.history), **settings.header) as writer:
         recorder = Recorder(writer, lambda: time.monotonic_ns() - settings.begin_ns)
-        async with (
-            dledger.connect(dict(settings.peers), group=settings.group) as log,
-            trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders,
-        ):
+        async with AsyncExitStack() as stack:
+            log: dledger.RemoteLog | None = None
+            if not settings.ports_only:
+                connecting = dledger.connect(dict(settings.peers), group=settings.group)
+                log = await stack.enter_async_context(connecting)
+            orders = trio.lowlevel.FdStream(os.dup(sys.stdin.fileno()))
+            await stack.enter_async_context(orders)
             await Clients(settings, service, recorder, log).run(lines_of(orders))
 
 

@@ -19,6 +19,8 @@ class ClientSettings:
         calls_a_second: of each client, at most.
         begin_ns: the reading of the monotonic clock that the history calls 0.
         header: the header of the history.
+        ports_only: whether clients reach members at their ports alone, and have no sessions:
+            members of another system have no more.
     """
 
     seed: int
@@ -33,6 +35,7 @@ class ClientSettings:
     begin_ns: int
     history: str
     header: Mapping[str, object]
+    ports_only: bool = False
 
     def as_text(self) -> str:
         """The content of the file."""

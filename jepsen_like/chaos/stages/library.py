@@ -1,4 +1,4 @@
-"""A state machine over the library: its members, its clients."""
+"""A state machine over the library, or over another system: its members, its clients."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ CALL_TIMEOUT_S = 2.0
 # Each member has a reader of its own. There are four ways to write, and each member is used.
 READERS_A_MEMBER = 1
 WRITERS_LEAST = 4
+MEMBER_MODULE = "jepsen_like.chaos.members"
 
 
 class LibraryStage:
@@ -32,7 +33,6 @@ class LibraryStage:
 
     group = "chaos"
     allowed: tuple[str, ...] = ()
-    can_join = True
     hosts: Sequence[str] = ()
 
     def __init__(
@@ -43,6 +43,7 @@ class LibraryStage:
         self._folder = folder
         self._names = names
         self._begin_ns = begin_ns
+        self.can_join = plan.system is None
         self.model_name = service.model_name
         self.has_invariant = service.has_invariant
         self.readers = READERS_A_MEMBER * len(names)
@@ -67,7 +68,8 @@ class LibraryStage:
         )
         path = self._folder / "members" / f"{name}.json"
         path.write_text(settings.as_text())
-        command = [sys.executable, "-m", "jepsen_like.chaos.members", str(path)]
+        module = self._plan.system or MEMBER_MODULE
+        command = [sys.executable, "-m", module, str(path)]
         return wiring.command(name, command)
 
     def client_command(self, wiring: Wiring) -> list[str]:
@@ -89,6 +91,7 @@ class LibraryStage:
             begin_ns=self._begin_ns,
             history=str(self._folder / "history.jsonl"),
             header={**header, **service.settings},
+            ports_only=plan.system is not None,
         )
         path = self._folder / "clients.json"
         path.write_text(settings.as_text())
