@@ -15,10 +15,10 @@ from broker.limits import MAX_PULL_BYTES, MAX_PULL_MESSAGES, MAX_PULL_SCANNED_UN
 from broker.log.folded import Arrivals
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
-from broker.messages.fold import UNIT
 from broker.messages.record_facts import (
     SMALLEST_RECORD_BYTES,
     STORE_TIMESTAMP_AT,
+    UNIT,
     properties_run,
     read_record_facts,
 )

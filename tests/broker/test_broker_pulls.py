@@ -8,7 +8,7 @@ import trio
 
 from broker.limits import MAX_PULL_BYTES, MAX_PULL_MESSAGES, BrokerLimits
 from broker.log.folded import Folded
-from broker.messages.fold import UNIT
+from broker.messages.record_facts import UNIT
 from broker.offsets.state import OFFSETS
 from broker.pulls.feature import HELD_PULLS
 from broker.server import Broker
