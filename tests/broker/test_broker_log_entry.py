@@ -163,9 +163,9 @@ def test_a_command_is_written_in_the_first_version_that_holds_it(command: LogCom
             version = 3
         case CommitOffsets(at_ms=int()):
             version = 2
-        case RaiseFormat(version=RUNS_VERSION):
-            version = 5
-        case RaiseFormat() | Delay() | Deliver() | MoveDelayed() | DropDelayed():
+        case RaiseFormat():
+            version = command.version
+        case Delay() | Deliver() | MoveDelayed() | DropDelayed():
             version = 4
         case _:
             version = 1
