@@ -114,6 +114,11 @@ class PositionedBody(NamedTuple):
     head: bytes
     tail: bytes
 
+    @property
+    def placed_bytes(self) -> int:
+        """Its length in the log."""
+        return len(self.head) + STAMP_BYTES + len(self.tail)
+
 
 class PositionedParts(NamedTuple):
     """A body of adjacent parts, each of which holds its own position: several records in one entry.
@@ -123,17 +128,22 @@ class PositionedParts(NamedTuple):
 
     parts: tuple[PositionedBody, ...]
 
+    @property
+    def placed_bytes(self) -> int:
+        """Its length in the log."""
+        return sum(self.lengths())
+
+    def lengths(self) -> list[int]:
+        """The length of each part in the log."""
+        return [len(head) + STAMP_BYTES + len(tail) for head, tail in self.parts]
+
 
 Body = bytes | PositionedBody | PositionedParts
 
 
 def body_bytes(body: Body) -> int:
     """Length of a body in bytes once it is placed."""
-    if isinstance(body, PositionedBody):
-        return len(body.head) + STAMP_BYTES + len(body.tail)
-    if isinstance(body, PositionedParts):
-        return sum(map(body_bytes, body.parts))
-    return len(body)
+    return len(body) if isinstance(body, bytes) else body.placed_bytes
 
 
 def body_lengths(bodies: Sequence[Body]) -> list[int]:
@@ -148,7 +158,7 @@ def stamped_body(body: Body, pos: int) -> bytes:
     if isinstance(body, PositionedBody):
         return b"".join((body.head, _STAMP.pack(pos + HEADER_BYTES), body.tail))
     if isinstance(body, PositionedParts):
-        positions = accumulate(map(body_bytes, body.parts), initial=pos + HEADER_BYTES)
+        positions = accumulate(body.lengths(), initial=pos + HEADER_BYTES)
         pieces = [b""] * (3 * len(body.parts))
         pieces[::3] = [part.head for part in body.parts]
         pieces[1::3] = map(_STAMP.pack, islice(positions, len(body.parts)))

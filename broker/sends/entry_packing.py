@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
 from dledger import Body, PositionedBody, PositionedParts
-from dledger.entry import body_bytes
 from remoting.wire.codes import ResponseCode
 
 # With so much in one entry, what it costs by itself is nothing; and it is read, checked and sent to
@@ -49,7 +48,7 @@ class EntryPacking:
         Raises:
             RequestRefused (13): a record is larger than any entry may be; none was added.
         """
-        sizes = list(map(body_bytes, records))
+        sizes = [record.placed_bytes for record in records]
         self._check(max(sizes))
         if self._last_bytes + sum(sizes) > self._packed_bytes:
             self.close()
@@ -67,7 +66,7 @@ class EntryPacking:
 
         Raises as `add`.
         """
-        self._check(max(map(body_bytes, records)))
+        self._check(max([record.placed_bytes for record in records]))
         self.close()
         first = len(self.bodies)
         self.bodies += records
