@@ -19,7 +19,7 @@ CHAOS_ARGUMENTS ?=
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup setup-spark test test-long check format lint types docs demo clients client-gaps interop-java \
-	bench bench-failover bench-broker sim chaos mutants lock clean distclean
+	bench bench-failover bench-broker sim chaos soak mutants lock clean distclean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -74,9 +74,15 @@ bench-broker: setup ## measure brokers beside RocketMQ's own (needs a JDK, Maven
 sim: setup ## simulate 2000 seeds of faults in virtual time
 	$(BIN)/jepsen-like simulate --seeds 2000
 
-# make chaos CHAOS_ARGUMENTS="--seed 7" makes the runs of a table again.
+# make chaos CHAOS_ARGUMENTS="--seed 7 --out chaos" makes the same runs again, or goes on with them.
 chaos: setup ## break real processes in every way, and check what clients saw: twenty minutes
-	$(BIN)/python tests/jepsen_like/chaos/table.py $(CHAOS_ARGUMENTS)
+	$(BIN)/jepsen-like suite chaos $(CHAOS_ARGUMENTS)
+
+# It goes on where it was stopped, for as many hours again; build/soak/index.html tells of all runs.
+SOAK_ARGUMENTS ?= --hours 8
+soak: setup ## make the runs of all suites again and again, for eight hours
+	@mkdir -p build
+	$(BIN)/jepsen-like suite chaos partition disk membership broker --out build/soak $(SOAK_ARGUMENTS)
 
 mutants: setup ## plant every known mistake in a copy of the code; each must turn a test red
 	$(BIN)/python tests/mutants/run.py

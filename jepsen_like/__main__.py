@@ -9,6 +9,7 @@ from jepsen_like.check_command import check
 from jepsen_like.list_command import list_
 from jepsen_like.run_command import run
 from jepsen_like.simulate_command import simulate
+from jepsen_like.suite_command import suite
 
 
 @click.group(cls=InterruptibleCommands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -19,6 +20,7 @@ def main() -> None:
 main.add_command(simulate)
 main.add_command(check)
 main.add_command(run)
+main.add_command(suite)
 main.add_command(list_)
 
 if __name__ == "__main__":

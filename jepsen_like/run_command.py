@@ -20,7 +20,7 @@ from dledger.commands.exit_codes import single_errors
 from jepsen_like.chaos.client_process import HarnessFailed
 from jepsen_like.chaos.gaps import GapRow
 from jepsen_like.chaos.members.seeded_bugs import BUGS
-from jepsen_like.chaos.nemeses.catalogue import NEMESES
+from jepsen_like.chaos.nemeses.users_nemesis import NemesisUnusable, find_nemeses
 from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, RunPlan
 from jepsen_like.chaos.run import Progress, Run
 from jepsen_like.chaos.service import ServiceUnusable
@@ -62,11 +62,7 @@ Examples:
 
 
 def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
-    names = tuple(name.strip() for name in text.split(",") if name.strip() not in ("", "none"))
-    for name in names:
-        if name not in NEMESES:
-            raise click.BadParameter(f"no nemesis is named {name}: `jepsen-like list` has them all")
-    return names
+    return tuple(name.strip() for name in text.split(",") if name.strip() not in ("", "none"))
 
 
 @click.command(epilog=EPILOG)
@@ -83,7 +79,7 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
     show_default=True,
     callback=_nemeses,
     metavar="NAME[,NAME]",
-    help="What to break; `none` for nothing.",
+    help="What to break; `none` for nothing, MODULE:CLASS for a nemesis of yours.",
 )
 @click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 7), help="Members.")
 @click.option(
@@ -148,11 +144,12 @@ def run(
     if seed is None:
         seed = time.time_ns() % 1_000_000
     if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does: the module of a service lies there
+        sys.path.insert(0, os.getcwd())  # as `python -m` does: the user's modules lie there
     try:
+        find_nemeses(nemeses)
         if name not in EXPLANATIONS:
             find_service(name)
-    except ServiceUnusable as error:
+    except (NemesisUnusable, ServiceUnusable) as error:
         raise click.UsageError(str(error)) from error
     if dirty is not None and name in EXPLANATIONS:
         raise click.UsageError(f"--dirty is for services, and {name} is about brokers")

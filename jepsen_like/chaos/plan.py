@@ -16,7 +16,7 @@ class RunPlan:
 
     Args:
         service: the name of a workload, or `module:Class`.
-        nemeses: names of the catalogue; none for a run without faults.
+        nemeses: names of the catalogue, or `module:Class`; none for a run without faults.
         time_s: how long faults go on; clients go on a little longer.
         lease: whether reads of the leader rely on its lease (`max_clock_drift`).
         calls_a_second: of each client.

@@ -38,6 +38,7 @@ from jepsen_like.chaos.nemeses.membership_faults import MembershipFaults
 from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
 from jepsen_like.chaos.nemeses.process_faults import freeze, kill, rolling_restart, stop, transfer
 from jepsen_like.chaos.nemeses.schedule import Fault, schedule
+from jepsen_like.chaos.nemeses.users_nemesis import find_nemeses
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.services import find_service
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
@@ -109,7 +110,9 @@ class Run:
         self._phase, self._until_s = "starting", 0.0
         self._network: NetworkFaults | None = None
         self._stage = self._made_stage()
-        self.schedule = schedule(plan.seed, plan.nemeses, plan.time_s)
+        self._nemeses = find_nemeses(plan.nemeses)
+        catalogue = self._nemeses.catalogue
+        self.schedule = schedule(plan.seed, plan.nemeses, plan.time_s, catalogue)
 
     @property
     def stage(self) -> Stage:
@@ -275,6 +278,7 @@ class Run:
             "wiped-folder": wiped_folder,
             "disk-full": disk_full,
             **(membership.executors if self._stage.can_join else self._no_joining()),
+            **self._nemeses.executors,
         }
 
     def _no_joining(self) -> dict[str, Executor]:

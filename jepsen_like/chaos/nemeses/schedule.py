@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from jepsen_like.chaos.nemeses.catalogue import NEMESES, Kind, Lane
+from jepsen_like.chaos.nemeses.catalogue import NEMESES, Kind, Lane, Nemesis
 from jepsen_like.simulation.chance import Chance
 
 # Clients have calls on their way when the first fault begins.
@@ -35,7 +35,12 @@ class Fault(NamedTuple):
     chance: str
 
 
-def schedule(seed: int, nemeses: Sequence[str], time_s: float) -> list[Fault]:
+def schedule(
+    seed: int,
+    nemeses: Sequence[str],
+    time_s: float,
+    catalogue: Mapping[str, Nemesis] = NEMESES,
+) -> list[Fault]:
     """The faults of a run, in the order in which they begin.
 
     Faults of one lane follow one another. If nemeses of both lanes are named, half of the seeds run
@@ -46,11 +51,13 @@ def schedule(seed: int, nemeses: Sequence[str], time_s: float) -> list[Fault]:
         seed: the seed of the run.
         nemeses: names of the catalogue.
         time_s: faults have ended by then.
+        catalogue: the nemeses by name.
     """
-    lanes = _lanes(seed, nemeses)
+    lanes = _lanes(seed, nemeses, catalogue)
     found: list[Fault] = []
     for place, names in enumerate(lanes):
-        found += _faults_of(Chance(seed, f"lane {place}"), place, names, time_s)
+        kinds = [(name, kind) for name in names for kind in catalogue[name].kinds]
+        found += _faults_of(Chance(seed, f"lane {place}"), place, kinds, time_s)
     found.sort(key=lambda fault: fault.begin_s)
     return [
         fault._replace(number=number, chance=f"fault {number}")
@@ -58,23 +65,25 @@ def schedule(seed: int, nemeses: Sequence[str], time_s: float) -> list[Fault]:
     ]
 
 
-def _lanes(seed: int, nemeses: Sequence[str]) -> list[list[str]]:
+def _lanes(seed: int, nemeses: Sequence[str], catalogue: Mapping[str, Nemesis]) -> list[list[str]]:
     names = sorted(set(nemeses))
-    by_lane = [[name for name in names if NEMESES[name].lane is lane] for lane in Lane]
+    by_lane = [[name for name in names if catalogue[name].lane is lane] for lane in Lane]
     used = [lane for lane in by_lane if lane]
     if len(used) > 1 and Chance(seed, "lanes").happens(0.5):
         return used
     return [names]
 
 
-def _faults_of(chance: Chance, lane: int, names: Sequence[str], time_s: float) -> list[Fault]:
+def _faults_of(
+    chance: Chance, lane: int, kinds: Sequence[tuple[str, Kind]], time_s: float
+) -> list[Fault]:
     found: list[Fault] = []
     bag: list[tuple[str, Kind]] = []
     scale = min(1.0, time_s / SHORT_RUN_S)
     now_s = min(WARM_UP_S, time_s / 4) + chance.uniform(0.0, 0.5)
-    while names:
+    while kinds:
         if not bag:
-            bag = [(name, kind) for name in names for kind in NEMESES[name].kinds]
+            bag = list(kinds)
             chance.shuffle(bag)
         name, kind = bag.pop()
         lasts_s = chance.uniform(kind.shortest_s, kind.longest_s) * scale

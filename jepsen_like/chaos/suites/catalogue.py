@@ -1,0 +1,140 @@
+"""The suites by the names that `jepsen-like suite` takes. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import count
+from typing import NamedTuple
+
+
+class Row(NamedTuple):
+    """One run of a suite.
+
+    Attributes:
+        workload: a name of `jepsen-like list`.
+        nemeses: names of it, with commas between them.
+        nodes: members of the group.
+        lease: whether the leader answers reads by its lease.
+    """
+
+    workload: str
+    nemeses: str
+    nodes: int = 3
+    lease: bool = False
+
+
+class Suite(NamedTuple):
+    """Runs that belong together."""
+
+    explanation: str
+    rows: tuple[Row, ...]
+
+
+class Planned(NamedTuple):
+    """One run of a series: its number, which names its folder, and its seed."""
+
+    number: int
+    row: Row
+    seed: int
+
+    @property
+    def name(self) -> str:
+        """The name of its folder."""
+        return f"{self.number:04}-{self.row.workload}"
+
+
+SUITES: dict[str, Suite] = {
+    "chaos": Suite(
+        "every workload, and every nemesis among them: twenty minutes",
+        (
+            Row("register", "kill,freeze,partition", 5),
+            Row("register", "partition,loss,delay,reorder,duplicate", lease=True),
+            Row("cas", "rolling,transfer,stop,partition"),
+            Row("append", "kill,partition", 5),
+            Row("set", "tail,flip,wipe,partition", 5),
+            Row("bank", "membership,partition"),
+            Row("bank", "disk-full,kill"),
+            Row("lock", "freeze,partition"),
+            Row("session-counter", "kill,freeze,partition,loss"),
+            Row("queue", "kill,partition,delay"),
+            Row("messages", "kill,freeze,partition"),
+            Row("messages", "wipe,flip,disk-full"),
+            Row("ordered", "kill,freeze,partition"),
+            Row("delay", "kill,freeze,partition"),
+            Row("transaction", "kill,freeze,partition"),
+            Row("pop", "kill,freeze,partition"),
+        ),
+    ),
+    "partition": Suite(
+        "links that are cut, slow, lossy, and twice: groups of three and five",
+        (
+            Row("register", "partition"),
+            Row("register", "partition,kill", 5),
+            Row("register", "partition,freeze", lease=True),
+            Row("cas", "partition,transfer", 5),
+            Row("append", "partition,loss", 5),
+            Row("append", "loss,delay,reorder,duplicate"),
+            Row("set", "partition,delay", 5),
+            Row("bank", "partition,freeze"),
+            Row("lock", "partition,loss"),
+            Row("session-counter", "partition,duplicate,reorder"),
+            Row("queue", "partition,kill", 5),
+            Row("messages", "partition,loss"),
+            Row("transaction", "partition,delay"),
+        ),
+    ),
+    "disk": Suite(
+        "files that lose their end, flip bits, vanish, and disks that are full",
+        (
+            Row("register", "tail,kill"),
+            Row("cas", "wipe,rolling"),
+            Row("append", "flip,kill", 5),
+            Row("set", "tail,flip,wipe", 5),
+            Row("bank", "disk-full,kill"),
+            Row("lock", "disk-full,freeze"),
+            Row("session-counter", "tail,flip,transfer"),
+            Row("queue", "wipe,kill", 5),
+            Row("register", "wipe,flip,partition"),
+            Row("messages", "wipe,flip,disk-full"),
+            Row("ordered", "tail,flip"),
+            Row("pop", "wipe,kill"),
+        ),
+    ),
+    "membership": Suite(
+        "members that come, go and are replaced, while others break",
+        (
+            Row("register", "membership"),
+            Row("append", "membership,kill"),
+            Row("bank", "membership,partition"),
+            Row("set", "membership,kill,partition", 5),
+            Row("lock", "membership,freeze"),
+            Row("cas", "membership,transfer,rolling"),
+            Row("session-counter", "membership,kill"),
+            Row("queue", "membership,delay,loss"),
+        ),
+    ),
+    "broker": Suite(
+        "every workload with brokers, under faults of processes, links and disks",
+        tuple(
+            Row(workload, nemeses)
+            for workload in ("messages", "ordered", "delay", "transaction", "pop")
+            for nemeses in ("kill,freeze", "partition,loss", "wipe,flip,disk-full", "rolling,stop")
+        ),
+    ),
+}
+
+
+def planned(names: Sequence[str], seed: int, rounds: int | None) -> Iterator[Planned]:
+    """The runs of some suites, one round after another, each with a seed of its own.
+
+    Args:
+        names: names of `SUITES`.
+        seed: of the first run; each further run has the next one.
+        rounds: how often all runs are made; None for ever.
+    """
+    rows = [row for name in names for row in SUITES[name].rows]
+    number = 0
+    for _ in count() if rounds is None else range(rounds):
+        for row in rows:
+            yield Planned(number, row, seed + number)
+            number += 1

@@ -1,0 +1,100 @@
+"""Makes the runs of a suite, each as a process of its own, one after another."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterable
+
+import trio
+
+from jepsen_like.chaos.suites.catalogue import Planned
+from jepsen_like.chaos.suites.made_run import MadeRun
+from jepsen_like.chaos.suites.suite_folder import SuiteFolder, SuitePlan
+
+ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Series:
+    """The runs of a suite.
+
+    Args:
+        folder: of the suite, which has begun.
+        plan: of the suite.
+        begins: told of each run that begins.
+        ended: told of each run that was made now, or finished before.
+    """
+
+    def __init__(
+        self,
+        folder: SuiteFolder,
+        plan: SuitePlan,
+        begins: Callable[[Planned], None],
+        ended: Callable[[MadeRun], None],
+    ) -> None:
+        self.runs: list[MadeRun] = []
+        self.stopped = False
+        self._folder = folder
+        self._plan = plan
+        self._begins = begins
+        self._ended = ended
+        self._process: trio.Process | None = None
+
+    async def make(self, planned: Iterable[Planned], until_s: float) -> None:
+        """Make the runs that are not finished yet.
+
+        The first signal ends the faults of the present run, and no further one begins; a second
+        one ends that run at once.
+
+        Args:
+            planned: all runs of the suite, in their order.
+            until_s: on trio's clock; no run begins from then on.
+        """
+        async with trio.open_nursery() as nursery:
+            await nursery.start(self._hear_signals)
+            for each in planned:
+                made = self._folder.finished(each, self._plan.time_s)
+                if made is None:
+                    if self.stopped or trio.current_time() >= until_s:
+                        break
+                    self._begins(each)
+                    made = await self._make(each)
+                self.runs.append(made)
+                self._ended(made)
+                if self.stopped:
+                    break
+            nursery.cancel_scope.cancel()
+
+    async def _make(self, planned: Planned) -> MadeRun:
+        command = self.command(planned, str(self._folder.room_for(planned)))
+        with self._folder.output_of(planned).open("wb") as output:
+            # A process group of its own: Ctrl-C in a terminal reaches it by way of the suite.
+            self._process = await trio.lowlevel.open_process(
+                command,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                process_group=0,
+            )
+            await self._process.wait()
+            self._process = None
+        return self._folder.made(planned)
+
+    def command(self, planned: Planned, out: str) -> list[str]:
+        """What makes a run."""
+        row, plan = planned.row, self._plan
+        words = ["--workload", row.workload, "--nemesis", row.nemeses, "--nodes", str(row.nodes)]
+        words += ["--time", f"{plan.time_s:g}", "--seed", str(planned.seed)]
+        words += ["--network", plan.network, "--out", out, *["--lease"] * row.lease]
+        return [sys.executable, "-m", "jepsen_like", "run", *words]
+
+    async def _hear_signals(
+        self, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
+    ) -> None:
+        with trio.open_signal_receiver(*ENDING_SIGNALS) as signals:
+            task_status.started()
+            async for _ in signals:
+                self.stopped = True
+                if self._process is not None:
+                    self._process.send_signal(signal.SIGINT)

@@ -1,0 +1,102 @@
+"""The folder of a suite: its plan, the runs that are in it, and what came of them."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
+
+from jepsen_like.chaos.suites.catalogue import Planned
+from jepsen_like.chaos.suites.made_run import MadeRun, finished_run, made_run
+
+SUITE_FORMAT = 1
+SUITE_FILE = "suite.json"
+
+
+class OtherSuite(Exception):
+    """A folder holds runs of another plan. Its text says which."""
+
+
+@dataclass(frozen=True)
+class SuitePlan:
+    """What is asked of a suite.
+
+    Args:
+        suites: names of the catalogue.
+        seed: of the first run.
+        time_s: seconds with faults, of each run.
+        network: as of `jepsen-like run`.
+    """
+
+    suites: tuple[str, ...]
+    seed: int
+    time_s: float
+    network: str = "auto"
+
+
+class SuiteFolder:
+    """Where the runs of a suite are.
+
+    Args:
+        folder: may be there already, with runs of the same plan, and need not be.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder
+
+    def begun_plan(self) -> SuitePlan | None:
+        """The plan of the runs that are there, or None if there are none."""
+        try:
+            text = (self.path / SUITE_FILE).read_text(encoding="utf-8")
+        except FileNotFoundError:
+            return None
+        plan = json.loads(text)["plan"]
+        return SuitePlan(**{**plan, "suites": tuple(plan["suites"])})
+
+    def begin(self, plan: SuitePlan) -> None:
+        """Make the folder, or go on in it. Raises OtherSuite."""
+        begun = self.begun_plan()
+        if begun is None and self.path.exists() and any(self.path.iterdir()):
+            raise OtherSuite(f"{self.path} holds something else than a suite")
+        if begun is not None and begun != plan:
+            raise OtherSuite(
+                f"{self.path} holds runs of {', '.join(begun.suites)} with seed {begun.seed}, "
+                f"{begun.time_s:g} s and network {begun.network}"
+            )
+        self.path.mkdir(parents=True, exist_ok=True)
+        self.write(plan, ())
+
+    def write(self, plan: SuitePlan, runs: Iterable[MadeRun]) -> None:
+        """Write suite.json, whole or not at all."""
+        told = [run._asdict() | {"worst": run.worst and run.worst._asdict()} for run in runs]
+        content = {"suite_format": SUITE_FORMAT, "plan": asdict(plan), "runs": told}
+        self.replace(SUITE_FILE, json.dumps(content, indent=1) + "\n")
+
+    def replace(self, name: str, text: str) -> None:
+        """Write a file, whole or not at all."""
+        draft = self.path / f"{name}.new"
+        draft.write_text(text, encoding="utf-8")
+        draft.rename(self.path / name)
+
+    def finished(self, planned: Planned, time_s: float) -> MadeRun | None:
+        """The run if it was finished before."""
+        return finished_run(self.path / planned.name, planned, time_s)
+
+    def made(self, planned: Planned) -> MadeRun:
+        """What is there of a run."""
+        return made_run(self.path / planned.name, planned)
+
+    def room_for(self, planned: Planned) -> Path:
+        """A path for a run; what was begun there before is set aside, because it may tell why."""
+        place = self.path / planned.name
+        if place.exists():
+            asides = (Path(f"{place}-aside-{number}") for number in count(1))
+            os.rename(place, next(aside for aside in asides if not aside.exists()))
+        return place
+
+    def output_of(self, planned: Planned) -> Path:
+        """Where the output of a run goes."""
+        return self.path / f"{planned.name}.txt"

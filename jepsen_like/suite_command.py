@@ -1,0 +1,230 @@
+"""`jepsen-like suite`: many runs one after another, and a table of what came of them."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import click
+import trio
+from rich.console import Console
+from rich.table import Table
+
+from jepsen_like.chaos.suites.catalogue import SUITES, Planned, planned
+from jepsen_like.chaos.suites.made_run import MadeRun
+from jepsen_like.chaos.suites.series import Series
+from jepsen_like.chaos.suites.suite_folder import OtherSuite, SuiteFolder, SuitePlan
+from jepsen_like.chaos.verdict import RunExit
+from jepsen_like.report.suite_page import SuiteRun, suite_page
+from jepsen_like.report.told_run import Outcome
+
+TIME_S_DEFAULT = 45.0
+SECONDS_AN_HOUR = 3600.0
+INDEX_FILE = "index.html"
+NAMES = (
+    "run",
+    "workload",
+    "nemeses",
+    "members",
+    "operations",
+    "verdict",
+    "longest gap of writes, after",
+    "p50 s",
+    "p95 s",
+    "max s",
+)
+TEXTS = ("run", "workload", "nemeses", "verdict", "longest gap of writes, after")
+# The worst comes first: what a suite with such a run ends with.
+WORST_FIRST = (RunExit.VIOLATION, RunExit.HARNESS_FAILED, RunExit.UNDECIDED)
+
+EPILOG = """\b
+Suites:
+{suites}
+
+\b
+Exit status:
+  0  nothing was found
+  1  a run found something
+  2  a run is undecided, or Ctrl-C left runs unmade
+  3  the harness failed in a run
+
+\b
+Examples:
+  jepsen-like suite chaos --seed 7 --out chaos
+  jepsen-like suite partition disk --hours 8 --out soak
+""".format(suites="\n".join(f"  {name:<11} {one.explanation}" for name, one in SUITES.items()))
+
+
+@click.command(epilog=EPILOG)
+@click.argument(
+    "names", nargs=-1, required=True, type=click.Choice(list(SUITES)), metavar="NAME..."
+)
+@click.option(
+    "--out",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="The folder of all runs. Runs that are finished in it are not made again.  "
+    "[default: suite-NAMES-SEED]",
+)
+@click.option(
+    "--seed",
+    type=click.IntRange(0),
+    help="Of the first run; the next one has the next seed.  [default: that of --out, or drawn]",
+)
+@click.option(
+    "--time",
+    "time_s",
+    default=TIME_S_DEFAULT,
+    show_default=True,
+    type=click.FloatRange(1.0),
+    help="Seconds with faults, of each run.",
+)
+@click.option(
+    "--rounds",
+    type=click.IntRange(1),
+    help="How often all runs are made.  [default: once, or as often as --hours allows]",
+)
+@click.option("--hours", type=click.FloatRange(0.0), help="No run begins after so many hours.")
+@click.option(
+    "--network",
+    default="auto",
+    show_default=True,
+    type=click.Choice(["auto", "namespaces", "none"]),
+    help="As of `jepsen-like run`.",
+)
+def suite(
+    names: tuple[str, ...],
+    out: Path | None,
+    seed: int | None,
+    time_s: float,
+    rounds: int | None,
+    hours: float | None,
+    network: str,
+) -> None:
+    """Make many runs one after another, and print a table.
+
+    Each run is one of `jepsen-like run`. With the same folder, a suite that was stopped goes on.
+    """
+    begun = SuiteFolder(out).begun_plan() if out is not None else None
+    if seed is None:
+        seed = time.time_ns() % 1_000_000 if begun is None else begun.seed
+    plan = SuitePlan(names, seed, time_s, network)
+    folder = SuiteFolder(out or Path(f"suite-{'-'.join(names)}-{seed}"))
+    try:
+        folder.begin(plan)
+    except OtherSuite as error:
+        raise click.UsageError(f"{error}: name another folder with --out") from error
+    if rounds is None and hours is None:
+        rounds = 1
+    command = _again(plan, folder, rounds)
+    click.echo(f"{command}\nfiles in {folder.path}", err=True)
+
+    def ended(made: MadeRun) -> None:
+        click.echo(f"  {made.verdict}: {made.reason}", err=True)
+        _write(folder, plan, command, series.runs)
+
+    series = Series(folder, plan, _tell_begin, ended)
+    seconds = float("inf") if hours is None else hours * SECONDS_AN_HOUR
+    trio.run(_made, series, planned(names, seed, rounds), seconds)
+    _write(folder, plan, command, series.runs)
+    _tell_table(series.runs)
+    _tell_findings(series.runs)
+    click.echo(f"reports: {folder.path / INDEX_FILE}")
+    sys.exit(_exit_of(series.runs, stopped=series.stopped))
+
+
+async def _made(series: Series, runs: Iterable[Planned], seconds: float) -> None:
+    await series.make(runs, trio.current_time() + seconds)
+
+
+def _again(plan: SuitePlan, folder: SuiteFolder, rounds: int | None) -> str:
+    words = ["jepsen-like", "suite", *plan.suites, "--seed", str(plan.seed)]
+    words += ["--time", f"{plan.time_s:g}"]
+    if plan.network != "auto":
+        words += ["--network", plan.network]
+    if rounds is not None and rounds > 1:
+        words += ["--rounds", str(rounds)]
+    return shlex.join([*words, "--out", str(folder.path)])
+
+
+def _exit_of(runs: Sequence[MadeRun], *, stopped: bool) -> RunExit:
+    codes = {run.exit_code for run in runs}
+    for code in WORST_FIRST:
+        if code in codes:
+            return code
+    return RunExit.UNDECIDED if stopped else RunExit.NOTHING_FOUND
+
+
+def _write(folder: SuiteFolder, plan: SuitePlan, command: str, runs: Sequence[MadeRun]) -> None:
+    folder.write(plan, runs)
+    rows = [
+        SuiteRun(
+            run.name,
+            run.workload,
+            run.nemeses,
+            run.nodes,
+            run.operations,
+            Outcome(run.exit_code),
+            run.reason,
+            _page_of(folder, run),
+            _gap_cells(run),
+        )
+        for run in runs
+    ]
+    outcome = Outcome(int(_exit_of(runs, stopped=False)))
+    title = f"Suite of {', '.join(plan.suites)}"
+    folder.replace(INDEX_FILE, suite_page(title, command, outcome, rows))
+
+
+def _page_of(folder: SuiteFolder, run: MadeRun) -> str:
+    """The report of a run, or its output if it came to none."""
+    report = f"{run.name}/report.html"
+    return report if (folder.path / report).exists() else f"{run.name}.txt"
+
+
+def _tell_begin(run: Planned) -> None:
+    row = run.row
+    click.echo(f"{run.name} {row.nemeses}, {row.nodes} members, seed {run.seed}", err=True)
+
+
+def _gap_cells(run: MadeRun) -> tuple[str, ...]:
+    if run.worst is None:
+        return ("-",) * 4
+    figures = (run.worst.median_s, run.worst.p95_s, run.worst.max_s)
+    return (run.worst.kind, *(f"{figure:.2f}" for figure in figures))
+
+
+def _tell_table(runs: Sequence[MadeRun]) -> None:
+    cells = [
+        (
+            run.name,
+            run.workload,
+            run.nemeses,
+            str(run.nodes),
+            str(run.operations),
+            run.verdict,
+            *_gap_cells(run),
+        )
+        for run in runs
+    ]
+    console = Console()
+    if console.is_terminal:
+        table = Table()
+        for name in NAMES:
+            table.add_column(name, justify="left" if name in TEXTS else "right")
+        for cell in cells:
+            table.add_row(*cell)
+        console.print(table)
+        return
+    for line in (NAMES, *cells):
+        click.echo("\t".join(line))
+
+
+def _tell_findings(runs: Sequence[MadeRun]) -> None:
+    for run in runs:
+        if run.exit_code:
+            click.echo(f"{run.name}: {run.verdict}: {run.reason}")
+            if run.again:
+                click.echo(f"again: {run.again}")
