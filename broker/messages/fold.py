@@ -56,7 +56,7 @@ class RecordFold:
         if arrivals is None:
             arrivals = self._arrivals[key] = Arrivals(offset)
         arrivals.units.append(UNIT.pack(place, size, tags_code))
-        arrivals.records.append(body if size == len(body) else body[:size])
+        arrivals.sources.append((body, 0, size))
         arrivals.tags_codes.add(tags_code)
         return None
 
@@ -85,7 +85,7 @@ class RecordFold:
                 self._arrivals[key] = arrived
             else:
                 known.units += arrived.units
-                known.records += arrived.records
+                known.sources += arrived.sources
                 known.tags_codes |= arrived.tags_codes
         return None
 

@@ -81,7 +81,7 @@ def read_run(body: bytes, position: int) -> RecordRun | str:
             tags_at = body.find(TAGS_NAME, properties_at, end)
             code = 0 if tags_at < 0 else code_of(body, tags_at, properties_at, end)
             arrived.units.append(pack_unit(place, size, code))
-            arrived.records.append(body[at:end])
+            arrived.sources.append((body, at, end))
             arrived.tags_codes.add(code)
             if stored_ms > newest:
                 run.times.append((count, stored_ms))

@@ -5,7 +5,8 @@ its acknowledgement and its result. So messages that come together share one.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from itertools import accumulate, repeat
+from typing import Final, TypeAlias
 
 from broker.errors import RequestRefused
 from dledger import Body, PositionedBody, PositionedParts
@@ -15,12 +16,11 @@ from remoting.wire.codes import ResponseCode
 # the others as a whole.
 PACKED_BYTES: Final = 128 * 1024
 
+_POSITION_BYTES: Final = 8
 
-class Spot(NamedTuple):
-    """Where a record lies: in which of the entries, and at which byte of its body."""
 
-    entry: int
-    offset: int
+# Where a record lies: in which of the entries, and at which byte of its body.
+Spot: TypeAlias = tuple[int, int]
 
 
 class EntryPacking:
@@ -48,15 +48,21 @@ class EntryPacking:
         Raises:
             RequestRefused (13): a record is larger than any entry may be; none was added.
         """
-        sizes = [record.placed_bytes for record in records]
+        sizes = [len(head) + _POSITION_BYTES + len(tail) for head, tail in records]
         self._check(max(sizes))
-        if self._last_bytes + sum(sizes) > self._packed_bytes:
+        total = sum(sizes)
+        if self._last_bytes + total > self._packed_bytes:
             self.close()
+        if total <= self._max_body_bytes:
+            entry, at = len(self.bodies), self._last_bytes
+            self._last += records
+            self._last_bytes += total
+            return list(zip(repeat(entry), accumulate(sizes, initial=at), strict=False))[:-1]
         spots: list[Spot] = []
         for record, size in zip(records, sizes, strict=True):
             if self._last_bytes + size > self._max_body_bytes:
                 self.close()
-            spots.append(Spot(len(self.bodies), self._last_bytes))
+            spots.append((len(self.bodies), self._last_bytes))
             self._last.append(record)
             self._last_bytes += size
         return spots
@@ -70,7 +76,7 @@ class EntryPacking:
         self.close()
         first = len(self.bodies)
         self.bodies += records
-        return [Spot(entry, 0) for entry in range(first, len(self.bodies))]
+        return [(entry, 0) for entry in range(first, len(self.bodies))]
 
     def close(self) -> None:
         """Let the next record begin an entry. The last one, if any, is among `bodies` now."""

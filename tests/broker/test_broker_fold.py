@@ -216,7 +216,7 @@ def test_each_message_of_an_entry_is_indexed_where_it_lies() -> None:
         (len(entry.body) // 3, 0, tags_code("B0")),
         (2 * len(entry.body) // 3, 2, tags_code("A2")),
     ]
-    assert folded.arrivals["A", 1].records[1:] == [
+    assert folded.arrivals["A", 1].records()[1:] == [
         entry.body[: len(entry.body) // 3],
         entry.body[2 * len(entry.body) // 3 :],
     ]

@@ -340,7 +340,7 @@ async def test_messages_that_arrive_are_those_of_the_log(tmp_path: Path) -> None
 
         def applied(folded: Folded) -> None:
             for one in folded.arrivals.values():
-                arrived.extend(zip(one.units, one.records, strict=True))
+                arrived.extend(zip(one.units, one.records(), strict=True))
             then(folded)
 
         broker.machine.on_applied = applied
