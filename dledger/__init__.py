@@ -44,7 +44,15 @@ from dledger.core.membership.configuration_change import (
     UpdateAddress,
 )
 from dledger.core.membership.configuration_codec import NumberedConfiguration
-from dledger.entry import HEADER_BYTES, MAX_BODY_BYTES, Body, Entry, Magic, PositionedBody
+from dledger.entry import (
+    HEADER_BYTES,
+    MAX_BODY_BYTES,
+    Body,
+    Entry,
+    Magic,
+    PositionedBody,
+    PositionedParts,
+)
 from dledger.errors import (
     AddressInUse,
     BirthUnreadable,
@@ -180,6 +188,7 @@ __all__ = [
     "OutsideLog",
     "PeerStatus",
     "PositionedBody",
+    "PositionedParts",
     "Promote",
     "ReadUnavailable",
     "RefusedByNode",

@@ -26,6 +26,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from enum import IntEnum
+from itertools import accumulate, islice
 from typing import NamedTuple
 from zlib import crc32
 
@@ -113,30 +114,64 @@ class PositionedBody(NamedTuple):
     head: bytes
     tail: bytes
 
+    @property
+    def placed_bytes(self) -> int:
+        """Its length in the log."""
+        return len(self.head) + STAMP_BYTES + len(self.tail)
 
-Body = bytes | PositionedBody
+
+class PositionedParts(NamedTuple):
+    """A body of adjacent parts, each of which holds its own position: several records in one entry.
+
+    They are replicated, committed and applied together or not at all, and cost one entry.
+    """
+
+    parts: tuple[PositionedBody, ...]
+
+    @property
+    def placed_bytes(self) -> int:
+        """Its length in the log."""
+        return sum(self.lengths())
+
+    def lengths(self) -> list[int]:
+        """The length of each part in the log."""
+        return [len(head) + STAMP_BYTES + len(tail) for head, tail in self.parts]
+
+
+Body = bytes | PositionedBody | PositionedParts
 
 
 def body_bytes(body: Body) -> int:
     """Length of a body in bytes once it is placed."""
-    if isinstance(body, PositionedBody):
-        return len(body.head) + STAMP_BYTES + len(body.tail)
-    return len(body)
+    return len(body) if isinstance(body, bytes) else body.placed_bytes
 
 
 def body_lengths(bodies: Sequence[Body]) -> list[int]:
     """Return the lengths of many bodies."""
-    if PositionedBody in set(map(type, bodies)):
-        return list(map(body_bytes, bodies))
-    return list(map(len, bodies))
+    if set(map(type, bodies)) <= {bytes}:
+        return list(map(len, bodies))
+    return list(map(body_bytes, bodies))
+
+
+def stamped_body(body: Body, pos: int) -> bytes:
+    """The bytes of a body whose entry is at `pos`, with its position in it."""
+    if isinstance(body, PositionedBody):
+        return b"".join((body.head, _STAMP.pack(pos + HEADER_BYTES), body.tail))
+    if isinstance(body, PositionedParts):
+        positions = accumulate(body.lengths(), initial=pos + HEADER_BYTES)
+        pieces = [b""] * (3 * len(body.parts))
+        pieces[::3] = [part.head for part in body.parts]
+        pieces[1::3] = map(_STAMP.pack, islice(positions, len(body.parts)))
+        pieces[2::3] = [part.tail for part in body.parts]
+        return b"".join(pieces)
+    return body
 
 
 def encode(
     magic: int, index: int, term: int, pos: int, previous_chain: int, body: Body
 ) -> tuple[bytes, int]:
     """One entry's bytes and its chain sum."""
-    if isinstance(body, PositionedBody):
-        body = b"".join((body.head, _STAMP.pack(pos + HEADER_BYTES), body.tail))
+    body = stamped_body(body, pos)
     size = len(body)
     body_sum = crc32(body) or 1
     prefix = _PREFIX.pack(magic, HEADER_BYTES + size, index, term, pos, 0)

@@ -19,7 +19,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 import msgpack
@@ -28,7 +30,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dledger_spark.entry_columns import HEADER_BYTES
+from dledger_spark.entry_columns import HEADER_BYTES, bounds
+from dledger_spark.record_pieces import record_pieces
 from remoting.message.record import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
 
 # The columns of the table of messages that `judge` needs.
@@ -39,10 +42,12 @@ _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 # The broker's commands (docs/broker.md): length, mark and version, then a msgpack array.
 _PREFIX_BYTES: Final = 8
 _COMMAND_MARK: Final = b"DLB"
-_MAX_COMMAND_VERSION: Final = 4
+_MAX_COMMAND_VERSION: Final = 5
+_VERSION_OF_RUNS: Final = 5
 _VERSION_WITH_LIMITS: Final = 3
 _PUT_TOPIC: Final = 1
 _DELETE_TOPIC: Final = 2
+_RAISE_FORMAT: Final = 9
 _TOPIC_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 # The topics of an empty log.
 FIRST_TOPICS: Final = frozenset({"TBW102", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"})
@@ -66,6 +71,12 @@ class _TopicChange(NamedTuple):
     max_topics: int | None = None
 
 
+class _FormatRaised(NamedTuple):
+    """A command behind which entries may hold several records."""
+
+    index: int  # type: ignore[assignment]  # hides tuple.index
+
+
 class Acceptance:
     """The topics and queue ends at one place of the log, which decide on the records behind it.
 
@@ -76,6 +87,7 @@ class Acceptance:
 
     def __init__(self, *, is_whole: bool) -> None:
         self._is_whole = is_whole
+        self._has_runs = not is_whole  # whether entries may hold several records
         # The next offset of each queue, by topic; None for a topic that certainly does not exist.
         self._ends: dict[str, dict[int, int] | None] = {}
         self._existing = set(FIRST_TOPICS)
@@ -96,10 +108,13 @@ class Acceptance:
         for change in _topic_changes(entries):
             stop = int(np.searchsorted(index, change.index))
             refused.append(self._judge_records(records.slice(start, stop - start), entries))
-            self._change(change)
+            if isinstance(change, _FormatRaised):
+                self._has_runs = True
+            else:
+                self._change(change)
             start = stop
         refused.append(self._judge_records(records.slice(start), entries))
-        return _runs(index, np.sort(np.concatenate(refused)))
+        return _runs(np.unique(index), np.unique(np.concatenate(refused)))
 
     def encode(self) -> bytes:
         """The state as JSON, for `decode`."""
@@ -107,13 +122,16 @@ class Acceptance:
             topic: None if queues is None else [[queue, end] for queue, end in queues.items()]
             for topic, queues in self._ends.items()
         }
-        return json.dumps([self._is_whole, ends], separators=(",", ":")).encode()
+        content = [self._is_whole, ends, self._has_runs]
+        return json.dumps(content, separators=(",", ":")).encode()
 
     @classmethod
     def decode(cls, content: bytes) -> Acceptance:
         """The state that `encode` wrote. Raises ValueError, TypeError."""
-        is_whole, ends = json.loads(content)
+        is_whole, ends, *later = json.loads(content)
         state = cls(is_whole=bool(is_whole))
+        # What an earlier version wrote does not say it, and its logs have none yet.
+        state._has_runs = bool(later[0]) if later else not is_whole
         state._ends = {
             topic: None if queues is None else {int(queue): int(end) for queue, end in queues}
             for topic, queues in ends.items()
@@ -145,16 +163,30 @@ class Acceptance:
             for name in ("index", "queue", "offset", "physical_offset", "system_flag")
         )
         rows_of = index - entries.column("index")[0].as_py()
-        positions = entries.column("pos").to_numpy()[rows_of]
+        positions = entries.column("pos").to_numpy()[rows_of] + HEADER_BYTES
+        shared = np.bincount(rows_of)[rows_of] > 1
+        if shared.any():
+            positions = positions + _places_in_bodies(entries, rows_of)
         marks = pc.binary_slice(entries.column("body").take(pa.array(rows_of)), 4, 8)
         fits = (
-            (places == positions + HEADER_BYTES)
+            (places == positions)
             & (queues >= 0)
             & (flags & _V6 == 0)
             & pc.equal(marks, _RECORD_MARK).to_numpy(zero_copy_only=False)
         )
         coded = records.column("topic").dictionary_encode()
         topics = coded.indices.to_numpy()
+        if shared.any():
+            names = coded.dictionary.to_pylist()
+            in_order = zip(
+                index.tolist(),
+                [names[topic] for topic in topics.tolist()],
+                queues.tolist(),
+                offsets.tolist(),
+                (fits & (self._has_runs | ~shared)).tolist(),
+                strict=True,
+            )
+            return self._judge_entries(in_order)
         # Sort rows by queue; within a queue they keep the order of the log.
         rows = np.lexsort((queues, topics))
         rows = rows[fits[rows]]
@@ -170,6 +202,37 @@ class Acceptance:
                 )
         found: Numbers = index[np.concatenate(refused)]
         return found
+
+    def _judge_entries(self, records: Iterable[tuple[int, str, int, int, bool]]) -> Numbers:
+        """The indexes of the refused entries, each of which is taken as a whole or not at all.
+
+        Args:
+            records: index, topic, queue, offset, and whether it is one that brokers can take.
+        """
+        refused: list[int] = []
+        for index, of_entry in groupby(records, itemgetter(0)):
+            ends: dict[tuple[str, int], int] = {}
+            for _, topic, queue, offset, fits in of_entry:
+                end = ends.get((topic, queue))
+                if end is None:
+                    end = self._end(topic, queue, offset)
+                if not fits or offset != end:
+                    refused.append(index)
+                    break
+                ends[topic, queue] = end + 1
+            else:
+                for (topic, queue), end in ends.items():
+                    known = self._ends.get(topic)
+                    if known is not None:
+                        known[queue] = end
+        return np.array(refused, np.int64)
+
+    def _end(self, topic: str, queue: int, offset: int) -> int | None:
+        """The offset of the queue's next record, `offset` if it is not known; None without it."""
+        ends = self._ends.get(topic)
+        if ends is not None:
+            return ends.get(queue, 0)
+        return offset if topic not in self._ends and not self._is_whole else None
 
     def _judge_queue(self, topic: str, queue: int, rows: Numbers, offsets: Numbers) -> Numbers:
         """The refused rows of one queue."""
@@ -190,6 +253,18 @@ class Acceptance:
                 refused.append(row)
         ends[queue] = first
         return np.array(refused, np.int64)
+
+
+def _places_in_bodies(entries: pa.RecordBatch, rows_of: Numbers) -> Numbers:
+    """Where in the body of its entry each record lies. `rows_of`: the places of their entries."""
+    bodies = entries.column("body")
+    pieces = record_pieces(bodies)
+    if pieces is None:
+        return np.zeros(len(rows_of), np.int64)
+    # Of an entry with records, all pieces are records.
+    of_records = np.isin(pieces.rows, rows_of)
+    begins, _ends = bounds(bodies)
+    return (pieces.begins - begins[pieces.rows])[of_records]
 
 
 def without(records: pa.RecordBatch, refused: Sequence[Run]) -> pa.RecordBatch:
@@ -214,12 +289,12 @@ def _runs(candidates: Numbers, refused: Numbers) -> list[Run]:
     return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
 
 
-def _topic_changes(entries: pa.RecordBatch) -> list[_TopicChange]:
-    """The commands that create or delete a topic, in order."""
+def _topic_changes(entries: pa.RecordBatch) -> list[_TopicChange | _FormatRaised]:
+    """The commands that create or delete a topic or raise the format, in order."""
     bodies = entries.column("body")
     marks = pc.binary_slice(bodies, 4, 7)
     rows = np.flatnonzero(pc.equal(marks, _COMMAND_MARK).to_numpy(zero_copy_only=False))
-    changes = []
+    changes: list[_TopicChange | _FormatRaised] = []
     for row in rows.tolist():
         change = _topic_change(entries.column("index")[row].as_py(), bodies[row].as_py())
         if change is not None:
@@ -227,8 +302,8 @@ def _topic_changes(entries: pa.RecordBatch) -> list[_TopicChange]:
     return changes
 
 
-def _topic_change(index: int, body: bytes) -> _TopicChange | None:
-    """The change that a command makes to a topic; None for other and for malformed commands."""
+def _topic_change(index: int, body: bytes) -> _TopicChange | _FormatRaised | None:
+    """The change that a command makes; None for other and for malformed commands."""
     if len(body) < _PREFIX_BYTES or int.from_bytes(body[:4]) != len(body):
         return None
     if body[7] > _MAX_COMMAND_VERSION:
@@ -243,6 +318,8 @@ def _topic_change(index: int, body: bytes) -> _TopicChange | None:
             return _TopicChange(index, members[0], True) if _is_topic(members) else None
         case [int(kind), [*members], int(), _, int(limit)] if kind == _PUT_TOPIC and has_limits:
             return _TopicChange(index, members[0], True, limit) if _is_topic(members) else None
+        case [int(kind)] if kind == _RAISE_FORMAT and body[7] >= _VERSION_OF_RUNS:
+            return _FormatRaised(index)
         case [int(kind), str(topic), int()] if kind == _DELETE_TOPIC:
             return _TopicChange(index, topic, False)
     return None

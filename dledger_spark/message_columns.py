@@ -2,8 +2,9 @@
 
 An entry is a message when its body begins like a record of RocketMQ's commit log
 (remoting.message.record has the layout): its own length, and one of the two magics. A command of a
-broker may follow. All other entries (commands, no-ops, configurations) are skipped, and so are
-records whose lengths contradict one another, because brokers refuse them.
+broker may follow; or further records, each of which is a message. All other entries (commands,
+no-ops, configurations) are skipped, and so are records whose lengths contradict one another, and
+those that share an entry with one, because brokers refuse them.
 
 Records have one of eight shapes: IPv4 or IPv6 for each of two hosts, and one or two bytes for the
 length of the topic. Within a shape every field up to the body has a fixed place, so a batch is
@@ -22,6 +23,7 @@ import pyarrow as pa
 
 from dledger_spark.entry_columns import bounds, fixed_part
 from dledger_spark.property_columns import PropertyColumns, slices, texts
+from dledger_spark.record_pieces import SMALLEST_RECORD_BYTES, RecordPieces, record_pieces
 from dledger_spark.schema import MESSAGE_SCHEMA, TIME
 from remoting.message.host import unpacked_host
 from remoting.message.properties import KEYS, TAGS, UNIQUE_KEY
@@ -32,7 +34,6 @@ from remoting.message.record import (
     STORE_HOST_V6_FLAG,
 )
 
-_SMALLEST_RECORD_BYTES: Final = 91
 _COMMAND_MARK: Final = b"DLB"
 _START: Final = np.dtype([("size", ">i4"), ("magic", ">u4")])
 _SYSTEM_FLAG_AT: Final = 36
@@ -54,8 +55,12 @@ def message_batch(entries: pa.RecordBatch, names: Sequence[str] | None = None) -
     """
     names = MESSAGE_SCHEMA.names if names is None else names
     schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in names])
+    pieces = record_pieces(entries.column("body"))
+    whole_entries = entries
+    if pieces is not None:
+        entries = _apart(entries, pieces)
     shapes = _shapes(entries.column("body"))
-    batches, order = [], []
+    batches, order = [], [np.empty(0, np.int64)]
     for shape in np.unique(shapes[shapes >= 0]).tolist():
         rows = np.flatnonzero(shapes == shape)
         chosen = entries if len(rows) == len(entries) else entries.take(pa.array(rows))
@@ -69,6 +74,11 @@ def message_batch(entries: pa.RecordBatch, names: Sequence[str] | None = None) -
         columns = [records.column(name) for name in names]
         batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
         order.append(rows)
+    if pieces is not None:
+        spoilt = _spoilt(pieces, np.concatenate(order))
+        if len(spoilt):
+            kept = np.setdiff1d(np.arange(len(whole_entries)), spoilt)
+            return message_batch(whole_entries.take(pa.array(kept)), names)
     if len(batches) == 1:
         return batches[0]
     if not batches:
@@ -77,11 +87,29 @@ def message_batch(entries: pa.RecordBatch, names: Sequence[str] | None = None) -
     return together.combine_chunks().to_batches()[0]
 
 
+def _apart(entries: pa.RecordBatch, pieces: RecordPieces) -> pa.RecordBatch:
+    """The entries with a row for each of their records."""
+    bodies = slices(entries.column("body").buffers()[2], pieces.begins, pieces.ends)
+    columns = [
+        bodies if name == "body" else entries.column(name).take(pa.array(pieces.rows))
+        for name in entries.schema.names
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=entries.schema)
+
+
+def _spoilt(pieces: RecordPieces, whole: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """The entries of several records that are not all whole, by their places in the batch."""
+    count = int(pieces.rows[-1]) + 1
+    in_all = np.bincount(pieces.rows, minlength=count)
+    are_whole = np.bincount(pieces.rows[whole], minlength=count)
+    return np.flatnonzero((in_all > 1) & (are_whole < in_all))
+
+
 def _shapes(bodies: Any) -> npt.NDArray[np.int64]:
     """For each body, its shape in three bits, or -1 if it is not a record."""
     shapes = np.full(len(bodies), -1, np.int64)
     begins, ends = bounds(bodies)
-    long = np.flatnonzero(ends - begins >= _SMALLEST_RECORD_BYTES)
+    long = np.flatnonzero(ends - begins >= SMALLEST_RECORD_BYTES)
     if not len(long):
         return shapes
     bodies = bodies.take(pa.array(long)) if len(long) < len(bodies) else bodies
@@ -101,7 +129,7 @@ def _have_command(bodies: Any, sizes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]
     """Whether a broker's command (docs/broker.md) stands behind the first bytes of each body."""
     begins, ends = bounds(bodies)
     found = np.zeros(len(sizes), np.bool_)
-    longer = (sizes >= _SMALLEST_RECORD_BYTES) & (sizes < ends - begins)
+    longer = (sizes >= SMALLEST_RECORD_BYTES) & (sizes < ends - begins)
     for row in np.flatnonzero(longer).tolist():
         command = bodies[row].as_py()[sizes[row] :]
         found[row] = int.from_bytes(command[:4]) == len(command) and command[4:7] == _COMMAND_MARK

@@ -19,7 +19,6 @@ from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS, Settings
 from broker.topics.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from broker.topics.own_topics import OWN_TOPICS, OwnTopics
-from dledger import HEADER_BYTES, Appended
 from remoting.message.properties import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
@@ -96,13 +95,13 @@ class DelayedSends:
             return
         due_ms = due.due_ms
 
-        def replied(appended: Appended) -> Mapping[str, str]:
+        def replied(position: int) -> Mapping[str, str]:
             handle = recall_handle(
                 topic,
                 self._broker_name,
                 due_ms,
                 record.property_map()[UNIQUE_KEY],
-                appended.pos + HEADER_BYTES,
+                position,
             )
             return {"recallHandle": handle}
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from broker.formats.state import FORMATS
-from broker.log.entry import ATTACHED_VERSION
+from broker.log.entry import ATTACHED_VERSION, RUNS_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -29,8 +29,12 @@ class RaiseFormat:
         return []
 
 
-def _read() -> RaiseFormat:
+def _attached() -> RaiseFormat:
     return RaiseFormat(ATTACHED_VERSION)
+
+
+def _runs() -> RaiseFormat:
+    return RaiseFormat(RUNS_VERSION)
 
 
 def _raise(
@@ -41,4 +45,6 @@ def _raise(
     return None
 
 
-RAISE_FORMAT: Final = CommandType(RaiseFormat, {ATTACHED_VERSION: _read}, _raise)
+RAISE_FORMAT: Final = CommandType(
+    RaiseFormat, {ATTACHED_VERSION: _attached, RUNS_VERSION: _runs}, _raise
+)

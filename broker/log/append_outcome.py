@@ -38,10 +38,14 @@ def refusal_of(outcome: Sequence[Appended] | DLedgerError) -> RequestRefused | N
     """What to answer for entries that were not all taken; None when they were."""
     if isinstance(outcome, DLedgerError):
         return refused_append(outcome)
-    for one in outcome:
-        if isinstance(one.result, EntryRefused):
-            return EntryPassedOver(
-                ResponseCode.SYSTEM_ERROR,
-                f"the log took it and the broker did not ({one.result.reason}): send it again",
-            )
-    return None
+    return next(filter(None, map(refusal_of_entry, outcome)), None)
+
+
+def refusal_of_entry(entry: Appended) -> RequestRefused | None:
+    """What to answer for an entry that the fold did not take; None when it did."""
+    if not isinstance(entry.result, EntryRefused):
+        return None
+    return EntryPassedOver(
+        ResponseCode.SYSTEM_ERROR,
+        f"the log took it and the broker did not ({entry.result.reason}): send it again",
+    )

@@ -15,6 +15,8 @@ command is eight bytes and a msgpack array `[kind, ...]`:
 So every reader of the log tells the two apart by the bytes 4 to 8. A command may also stand behind
 a record, in the same entry: the two are folded together or not at all. The record says by its own
 length where it ends. Which commands stand alone, and which behind a record, is fixed by their kind.
+Or further records stand behind a record, of any queues, up to the end of the entry: messages that
+came together, folded together or not at all.
 
 A malformed command changes
 nothing, on every member alike; a command of a newer version, or of an unknown kind, stops a member
@@ -30,6 +32,7 @@ version commands
    3    offsets with the position as of which they hold; topics and groups with a limit of their
         number; deletions that take the locks with them
    4    the format of the log; all commands that stand behind a record
+   5    several records in one entry
 ======= ==========================================================================================
 """
 
@@ -42,11 +45,12 @@ import msgpack
 from broker.errors import CommandMalformed, EntryTooNew
 from remoting.message.record import MESSAGE_MAGIC
 
-FORMAT_VERSION: Final = 4  # the newest that is read
+FORMAT_VERSION: Final = 5  # the newest that is read
 FIRST_VERSION: Final = 1
 OFFSETS_WITH_TIME_VERSION: Final = 2
 GUARDED_VERSION: Final = 3
 ATTACHED_VERSION: Final = 4
+RUNS_VERSION: Final = 5
 
 # What SQLite's tables and the fields of a record hold.
 _MAX_NATURAL: Final = (1 << 63) - 1

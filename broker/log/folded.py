@@ -17,14 +17,18 @@ class Arrivals:
     Attributes:
         first_offset: of the first of them.
         units: where they lie, as in consume queues.
-        records: they themselves, as the log has them.
+        sources: the body of an entry that has each of them, and from where to where in it.
         tags_codes: the hashes of their tags.
     """
 
     first_offset: int
     units: list[bytes] = field(default_factory=list)
-    records: list[bytes] = field(default_factory=list)
+    sources: list[tuple[bytes, int, int]] = field(default_factory=list)
     tags_codes: set[int] = field(default_factory=set)
+
+    def records(self) -> list[bytes]:
+        """The messages, as the log has them: copies of what most members never look at."""
+        return [body[begin:end] for body, begin, end in self.sources]
 
 
 @dataclass(slots=True)

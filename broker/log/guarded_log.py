@@ -35,6 +35,11 @@ class GuardedLog:
         return self._log.term
 
     @property
+    def max_body_bytes(self) -> int:
+        """As in `dledger.Node`."""
+        return self._log.max_body_bytes
+
+    @property
     def begin_position(self) -> int:
         """As in `dledger.Node`."""
         return self._log.begin_position

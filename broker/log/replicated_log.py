@@ -20,6 +20,11 @@ class Log(Protocol):
         ...
 
     @property
+    def max_body_bytes(self) -> int:
+        """As in `dledger.Node`."""
+        ...
+
+    @property
     def begin_position(self) -> int:
         """As in `dledger.Node`."""
         ...

@@ -1,67 +1,121 @@
 """The fold of message records."""
 
-import struct
-from typing import Final
-
+from broker.formats.state import FORMATS
+from broker.log.entry import RUNS_VERSION, is_record
 from broker.log.folded import Arrivals, EntryRefused, Folded
 from broker.log.state import BrokerState
-from broker.messages.record_facts import read_record_facts
+from broker.messages.record_facts import UNIT, read_record_facts
+from broker.messages.record_run import read_run
 from broker.messages.state import MESSAGES
 from broker.topics.state import TOPICS
 from dledger import HEADER_BYTES, Entry
-
-# One message in a consume queue: physical offset, size, hash of the tag.
-UNIT: Final = struct.Struct(">qiq")
 
 
 class RecordFold:
     """Folds the records of one run of entries. Implements `log.registry.FoldsRecords`."""
 
-    __slots__ = ("_arrivals", "_folded", "_messages", "_state", "_topics")
+    __slots__ = ("_arrivals", "_folded", "_format", "_messages", "_state", "_topics")
 
     def __init__(self, state: BrokerState, folded: Folded) -> None:
         self._state = state
         self._folded = folded
         self._messages = state[MESSAGES]
         self._topics = state[TOPICS]
+        self._format = state[FORMATS]
         self._arrivals = folded.arrivals
 
     def __call__(self, entry: Entry) -> EntryRefused | None:
-        """Index one message, if it is the next of its queue and the command behind it is taken."""
+        """Index one message, if it is the next of its queue and the command behind it is taken; or
+        several, if each of them is the next of its queue.
+        """
         body = entry.body
         facts = read_record_facts(body)
         if facts is None:
             return EntryRefused("a record that cannot be read")
+        size = facts.size
+        if size != len(body) and is_record(body[size : size + 8]):
+            return self._fold_several(entry)
         topic, queue_id, offset, place, size, tags_code, store_timestamp = facts
-        messages = self._messages
-        ends = messages.queue_ends.get(topic)
-        if ends is None:
-            if topic not in self._topics.configs:
-                return EntryRefused(f"a record of topic {topic}, which does not exist")
-            ends = messages.queue_ends[topic] = {}
-        if ends.get(queue_id, 0) != offset or place != entry.pos + HEADER_BYTES:
-            return EntryRefused(
-                f"record {offset} of {topic}/{queue_id} where {ends.get(queue_id, 0)} is next"
-            )
+        end = self._queue_end(topic, queue_id)
+        if end is None:
+            return EntryRefused(f"a record of topic {topic}, which does not exist")
+        if end != offset or place != entry.pos + HEADER_BYTES:
+            return _out_of_place(topic, queue_id, offset, end)
         if size != len(body):
             registry = self._state.registry
             refused = registry.fold(self._state, self._folded, entry, body[size:], is_attached=True)
             if refused is not None:
                 return refused
-        ends[queue_id] = offset + 1
+        self._ends(topic)[queue_id] = offset + 1
+        messages = self._messages
+        if store_timestamp > messages.store_timestamp_ms:
+            self._pass_time(entry.index, store_timestamp, messages.messages)
         messages.messages += 1
-        newest = messages.store_timestamp_ms
-        if store_timestamp > newest:
-            messages.store_timestamp_ms = store_timestamp
-            if store_timestamp >= messages.time_marks.next_ms:
-                messages.time_marks.add(newest, entry.index, store_timestamp)
-            if store_timestamp >= messages.quarter_counts.next_ms:
-                messages.quarter_counts.add(store_timestamp, messages.messages - 1)
         key = (topic, queue_id)
         arrivals = self._arrivals.get(key)
         if arrivals is None:
             arrivals = self._arrivals[key] = Arrivals(offset)
         arrivals.units.append(UNIT.pack(place, size, tags_code))
-        arrivals.records.append(body if size == len(body) else body[:size])
+        arrivals.sources.append((body, 0, size))
         arrivals.tags_codes.add(tags_code)
         return None
+
+    def _fold_several(self, entry: Entry) -> EntryRefused | None:
+        """Index the messages of an entry, or none of them."""
+        if self._format.format_version < RUNS_VERSION:
+            return EntryRefused("several records, in a log of a format without them")
+        run = read_run(entry.body, entry.pos + HEADER_BYTES)
+        if isinstance(run, str):
+            return EntryRefused(run)
+        for (topic, queue_id), arrived in run.arrivals.items():
+            end = self._queue_end(topic, queue_id)
+            if end is None:
+                return EntryRefused(f"a record of topic {topic}, which does not exist")
+            if end != arrived.first_offset:
+                return _out_of_place(topic, queue_id, arrived.first_offset, end)
+        messages = self._messages
+        for before, store_timestamp in run.times:
+            self._pass_time(entry.index, store_timestamp, messages.messages + before)
+        for key, arrived in run.arrivals.items():
+            count = len(arrived.units)
+            messages.messages += count
+            self._ends(key[0])[key[1]] = arrived.first_offset + count
+            known = self._arrivals.get(key)
+            if known is None:
+                self._arrivals[key] = arrived
+            else:
+                known.units += arrived.units
+                known.sources += arrived.sources
+                known.tags_codes |= arrived.tags_codes
+        return None
+
+    def _queue_end(self, topic: str, queue_id: int) -> int | None:
+        """The offset that the queue's next message has; None without its topic."""
+        ends = self._messages.queue_ends.get(topic)
+        if ends is not None:
+            return ends.get(queue_id, 0)
+        return 0 if topic in self._topics.configs else None
+
+    def _ends(self, topic: str) -> dict[int, int]:
+        """The ends of the queues of a topic, to be changed."""
+        ends = self._messages.queue_ends.get(topic)
+        if ends is None:
+            ends = self._messages.queue_ends[topic] = {}
+        return ends
+
+    def _pass_time(self, index: int, store_timestamp: int, before: int) -> None:
+        """A message of entry `index` was stored at a time, and so many were folded before it."""
+        messages = self._messages
+        newest = messages.store_timestamp_ms
+        if store_timestamp <= newest:
+            return
+        messages.store_timestamp_ms = store_timestamp
+        if store_timestamp >= messages.time_marks.next_ms:
+            messages.time_marks.add(newest, index, store_timestamp)
+        if store_timestamp >= messages.quarter_counts.next_ms:
+            messages.quarter_counts.add(store_timestamp, before)
+
+
+def _out_of_place(topic: str, queue_id: int, offset: int, end: int) -> EntryRefused:
+    """The refusal of a record whose queue ends elsewhere, or that lies elsewhere."""
+    return EntryRefused(f"record {offset} of {topic}/{queue_id} where {end} is next")

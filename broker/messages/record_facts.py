@@ -10,14 +10,17 @@ from remoting.message.tags import tags_code
 STORE_TIMESTAMP_AT: Final = 56
 SMALLEST_RECORD_BYTES: Final = 91
 
+# One message in a consume queue: physical offset, size, hash of the tag.
+UNIT: Final = struct.Struct(">qiq")
+
 # Size, magic, queue, queue offset, place, system flag, store timestamp, body length.
-_FIXED: Final = struct.Struct(">iI4xi4xqqi16xq20xi")
+FIXED_FACTS: Final = struct.Struct(">iI4xi4xqqi16xq20xi")
 _BODY_LENGTH: Final = struct.Struct(">i")
 _BODY_LENGTH_AT: Final = 84
 BODY_AT: Final = _BODY_LENGTH_AT + _BODY_LENGTH.size
-_PROPERTIES_LENGTH: Final = struct.Struct(">h")
-_TAGS: Final = b"TAGS\x01"
-_V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
+PROPERTIES_LENGTH: Final = struct.Struct(">h")
+TAGS_NAME: Final = b"TAGS\x01"
+V6_FLAGS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
 
 class RecordFacts(NamedTuple):
@@ -32,28 +35,29 @@ class RecordFacts(NamedTuple):
     store_timestamp_ms: int
 
 
-def read_record_facts(body: bytes) -> RecordFacts | None:
-    """The facts of the record that `body` begins with, or None when no broker can have written it.
+def read_record_facts(body: bytes, begin: int = 0) -> RecordFacts | None:
+    """The facts of the record at `begin`, or None when no broker can have written it.
 
-    Behind `size` bytes a command may follow.
+    Behind `size` bytes a command may follow, or further records.
     """
     try:
         size, magic, queue_id, queue_offset, place, system_flag, stored_ms, body_length = (
-            _FIXED.unpack_from(body)
+            FIXED_FACTS.unpack_from(body, begin)
         )
-        at = BODY_AT + body_length
-        if body_length < 0 or magic != MESSAGE_MAGIC or system_flag & _V6:
+        at = begin + BODY_AT + body_length
+        if body_length < 0 or magic != MESSAGE_MAGIC or system_flag & V6_FLAGS:
             return None
         topic_end = at + 1 + body[at]
         topic = body[at + 1 : topic_end].decode()
-        properties_length = _PROPERTIES_LENGTH.unpack_from(body, topic_end)[0]
+        properties_length = PROPERTIES_LENGTH.unpack_from(body, topic_end)[0]
     except (struct.error, IndexError, UnicodeDecodeError):
         return None
+    end = begin + size
     properties_at = topic_end + 2
-    if size > len(body) or properties_at + properties_length != size or queue_id < 0:
+    if end > len(body) or properties_at + properties_length != end or queue_id < 0:
         return None
-    tags_at = body.find(_TAGS, properties_at, size)
-    code = _code_of(body, tags_at, properties_at, size) if tags_at >= 0 else 0
+    tags_at = body.find(TAGS_NAME, properties_at, end)
+    code = code_of(body, tags_at, properties_at, end) if tags_at >= 0 else 0
     facts = topic, queue_id, queue_offset, place, size, code, stored_ms
     return tuple.__new__(RecordFacts, facts)  # a third of the time of RecordFacts(...)
 
@@ -80,12 +84,12 @@ def properties_run(record: bytes) -> bytes:
     return record[at + 3 + record[at] : record_size(record)]
 
 
-def _code_of(body: bytes, at: int, properties_at: int, record_end: int) -> int:
+def code_of(body: bytes, at: int, properties_at: int, record_end: int) -> int:
     """The hash of the TAGS property, 0 without one. Its name is looked for from `at` on."""
     while at > properties_at and body[at - 1] != 2:  # the end of another property's name
-        at = body.find(_TAGS, at + 1, record_end)
+        at = body.find(TAGS_NAME, at + 1, record_end)
     if at < 0:
         return 0
     end = body.find(b"\x02", at, record_end)
-    tags = body[at + len(_TAGS) : end if end >= 0 else record_end]
+    tags = body[at + len(TAGS_NAME) : end if end >= 0 else record_end]
     return tags_code(tags.decode("utf-8", "replace"))

@@ -11,8 +11,13 @@ from typing import Final, NamedTuple, Protocol
 
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
-from broker.messages.fold import UNIT
-from broker.messages.record_facts import BODY_AT, STORE_TIMESTAMP_AT, body_length, without_body
+from broker.messages.record_facts import (
+    BODY_AT,
+    STORE_TIMESTAMP_AT,
+    UNIT,
+    body_length,
+    without_body,
+)
 from broker.messages.state import MESSAGES
 from broker.query.keys import keys_of
 from broker.store.key_index import KeyIndex

@@ -7,7 +7,6 @@ from broker.errors import RequestRefused
 from broker.log.entry import LogCommand
 from broker.sends.request import REGION
 from broker.serving.origin import Origin
-from dledger import HEADER_BYTES, Appended
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.host import ipv4_host
 from remoting.message.record import MessageRecord
@@ -44,9 +43,9 @@ class PendingMessages(Protocol):
     first_offset: int
     attach: Attach | None
 
-    def stored(self, appended: Sequence[Appended], replies: Replies) -> None:
-        """They are stored and applied; add the reply to those that are about to be sent. Must not
-        raise.
+    def stored(self, positions: Sequence[int], replies: Replies) -> None:
+        """They are stored and applied, at these positions of the log; add the reply to those that
+        are about to be sent. Must not raise.
         """
         ...
 
@@ -66,7 +65,7 @@ class PendingSend:
 
     Attributes:
         attach: see `PendingMessages`.
-        replied: makes further fields of the reply, when the first message is stored.
+        replied: makes further fields of the reply, given where the first message is stored.
         needs: a further topic that has to be there before the messages are stored.
         origin: the client.
     """
@@ -100,7 +99,7 @@ class PendingSend:
         self._id_prefix = id_prefix
         self._asked_queue_id = queue_id  # the client's, wherever the messages are stored
         self.attach: Attach | None = None
-        self.replied: Callable[[Appended], Mapping[str, str]] | None = None
+        self.replied: Callable[[int], Mapping[str, str]] | None = None
         self.needs: TopicConfig | None = None
         self.topic = topic
         self.queue_id = queue_id
@@ -112,10 +111,10 @@ class PendingSend:
         for record in records:
             record.born_host, record.born_port = host, port
 
-    def stored(self, appended: Sequence[Appended], replies: Replies) -> None:
+    def stored(self, positions: Sequence[int], replies: Replies) -> None:
         """Tell the client where its messages are."""
         prefix = self._id_prefix
-        ids = [f"{prefix}{one.pos + HEADER_BYTES:016X}" for one in appended]
+        ids = [f"{prefix}{position:016X}" for position in positions]
         fields = {
             "msgId": ",".join(ids),
             "queueId": str(self._asked_queue_id),
@@ -124,7 +123,7 @@ class PendingSend:
             "TRACE_ON": "true",
         }
         if self.replied is not None:
-            fields.update(self.replied(appended[0]))
+            fields.update(self.replied(positions[0]))
         replies.setdefault(self.origin, []).append(
             self._command.reply(ResponseCode.SUCCESS, fields)
         )
@@ -164,7 +163,7 @@ class MadeMessages:
         self.first_offset = 0
         self.size = sum([len(one.body) for one in records]) + _OTHER_BYTES * len(records)
 
-    def stored(self, appended: Sequence[Appended], replies: Replies) -> None:
+    def stored(self, positions: Sequence[int], replies: Replies) -> None:
         """As in `PendingMessages`."""
         self._done(None)
 

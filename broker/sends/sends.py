@@ -1,4 +1,5 @@
-"""Messages on their way into the log: one append for everything that arrived together.
+"""Messages on their way into the log: one append for everything that arrived together, of few
+entries.
 
 The leader decides queue offset, store time and hosts before the append and writes them into the
 record. Its next offsets are what is applied plus what it has proposed in this term; when it becomes
@@ -9,30 +10,25 @@ state again.
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from itertools import starmap
 from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
 from broker.formats.commands import RaiseFormat
 from broker.formats.state import FORMATS
 from broker.limits import BrokerLimits
-from broker.log.append_outcome import refusal_of, refused_append
-from broker.log.entry import ATTACHED_VERSION, encode_log_command
+from broker.log.append_outcome import refusal_of_entry, refused_append
+from broker.log.entry import ATTACHED_VERSION, RUNS_VERSION, encode_log_command
 from broker.log.folded import Folded
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
+from broker.sends.entry_packing import EntryPacking, Spot
 from broker.sends.pending_messages import PendingMessages, Replies
 from broker.serving.parts import Parts, Shared
 from broker.traffic.put_times import PUT_TIMES, PutTimes
 from broker.traffic.traffic import TRAFFIC, Traffic
-from dledger import (
-    MAX_BODY_BYTES,
-    Appended,
-    Body,
-    DLedgerError,
-    LogFull,
-    PositionedBody,
-)
+from dledger import HEADER_BYTES, Appended, Body, DLedgerError, LogFull, PositionedBody
 from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import unique_message_key
 from remoting.message.properties import UNIQUE_KEY, edit_properties
@@ -42,20 +38,20 @@ from remoting.wire.codes import ResponseCode
 
 _UNIQUE_KEY_MARK: Final = b"UNIQ_KEY\x01"
 
-# The largest entry, without the eight bytes that the store fills in.
-_MAX_PARTS_BYTES: Final = MAX_BODY_BYTES - 8
-
 
 class _Placed(NamedTuple):
     """Sends with the places that they get if the log takes them next, and their records.
 
     Attributes:
-        raises_format: whether the first body is no record, and raises the log's format for them.
+        spots: for each send, where its records lie; among the bodies that hold records.
+        raised_format: what the first body raises the log's format to for them, and is no record; 0
+            if all are records.
     """
 
     sends: Sequence[PendingMessages]
+    spots: Sequence[Sequence[Spot]]
     bodies: Sequence[Body]
-    raises_format: bool
+    raised_format: int
     next_offsets: dict[tuple[str, int], int]
     store_timestamp_ms: int
 
@@ -107,7 +103,7 @@ class Sends:
         self._key_counter = 0
         self._epoch = 0
         self._formats = state[FORMATS]
-        self._is_raising_format = False  # in this term
+        self._raising_format = 0  # what this leader has raised it to, in this term
 
     @property
     def waiting_messages(self) -> int:
@@ -149,7 +145,7 @@ class Sends:
                     send.refuse(refusal)
                 continue
             self._next.update(placed.next_offsets)
-            self._is_raising_format |= placed.raises_format
+            self._raising_format = max(self._raising_format, placed.raised_format)
             self._store_timestamp_ms = placed.store_timestamp_ms
 
     def _take_placed(self) -> _Placed | None:
@@ -181,7 +177,7 @@ class Sends:
         self._place_anew()
         self._next.clear()
         self._store_timestamp_ms = self._messages.store_timestamp_ms
-        self._is_raising_format = False
+        self._raising_format = 0
         self._epoch += 1
 
     def refuse_waiting(self, refusal: RequestRefused) -> None:
@@ -230,7 +226,8 @@ class Sends:
         )
         next_offsets: dict[tuple[str, int], int] = {}
         placed: list[PendingMessages] = []
-        bodies: list[Body] = []
+        spots: list[list[Spot]] = []
+        packing = EntryPacking(self._log.max_body_bytes)
         has_attached = False
         for send in chunk:
             key = (send.topic, send.queue_id)
@@ -241,24 +238,37 @@ class Sends:
                     offset = self._messages.queue_end(*key)
             try:
                 encoded = self._encode(send, offset, now_ms)
+                if (attach := send.attach) is None:
+                    spots.append(packing.add(encoded))
+                else:
+                    commands = map(encode_log_command, map(attach, send.records))
+                    spots.append(packing.add_alone(list(map(_with_behind, encoded, commands))))
+                    has_attached = True
             except MessageMalformed as error:
                 send.refuse(RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason))
                 continue
+            except RequestRefused as refusal:
+                send.refuse(refusal)
+                continue
             send.first_offset = offset
-            bodies += encoded
             next_offsets[key] = offset + len(encoded)
             placed.append(send)
-            has_attached |= send.attach is not None
-        raises_format = has_attached and not self._has_raised_format()
-        if raises_format:
-            bodies.insert(0, encode_log_command(RaiseFormat(ATTACHED_VERSION)))
-        return _Placed(placed, bodies, raises_format, next_offsets, now_ms)
-
-    def _has_raised_format(self) -> bool:
-        return self._is_raising_format or self._formats.format_version >= ATTACHED_VERSION
+        packing.close()
+        bodies = packing.bodies
+        needed = ATTACHED_VERSION if has_attached else 0
+        if packing.has_runs:
+            needed = RUNS_VERSION
+        if needed <= max(self._raising_format, self._formats.format_version):
+            needed = 0
+        else:
+            bodies.insert(0, encode_log_command(RaiseFormat(needed)))
+        return _Placed(placed, spots, bodies, needed, next_offsets, now_ms)
 
     def _encode(self, send: PendingMessages, offset: int, now_ms: int) -> list[PositionedBody]:
-        """The records of one send, the first of them at `offset` of its queue."""
+        """The records of one send, the first of them at `offset` of its queue.
+
+        Raises MessageMalformed.
+        """
         for record in send.records:
             if _UNIQUE_KEY_MARK not in record.properties:
                 record.properties = self._with_unique_key(record.properties, now_ms)
@@ -268,18 +278,7 @@ class Sends:
             record.store_timestamp = now_ms
             record.store_host, record.store_port = self._host, self._port
             offset += 1
-        parts = encode_parts_of_all(send.records)
-        if (attach := send.attach) is not None:
-            parts = [
-                (head, tail + encode_log_command(attach(record)))
-                for record, (head, tail) in zip(send.records, parts, strict=True)
-            ]
-        largest = max([len(head) + len(tail) for head, tail in parts])
-        if largest > _MAX_PARTS_BYTES:
-            raise MessageMalformed(
-                f"{largest} bytes with what the broker adds: at most {_MAX_PARTS_BYTES}"
-            )
-        return [PositionedBody(head, tail) for head, tail in parts]
+        return list(starmap(PositionedBody, encode_parts_of_all(send.records)))
 
     def _with_unique_key(self, properties: bytes, now_ms: int) -> bytes:
         """The properties with a key to find the message by, as RocketMQ's broker adds it."""
@@ -297,32 +296,42 @@ class Sends:
         outcome: list[Appended] | DLedgerError,
     ) -> None:
         """Tell each sender of one append what became of its messages."""
-        at = 0
         replies: Replies = {}
+        bases: list[int] = []
+        whole: RequestRefused | None = None
+        refused: dict[int, RequestRefused] = {}  # by entry
         if isinstance(outcome, DLedgerError):
-            self._put_times.failed += sum([len(send.records) for send in placed.sends])
+            whole = refused_append(outcome)
+            self._put_times.failed += sum(map(len, placed.spots))
+            if placed.raised_format and epoch == self._epoch:
+                self._raising_format = 0
         else:
             seconds = self._clock() - handed_over
-            self._put_times.add(seconds, len(outcome))
+            self._put_times.add(seconds, sum(map(len, placed.spots)))
             self._traffic.put_within(placed.next_offsets, seconds)
-        if placed.raises_format:
-            at = 1
-            if isinstance(outcome, DLedgerError) and epoch == self._epoch:
-                self._is_raising_format = False
-        for send in placed.sends:
-            count = len(send.records)
-            part = outcome if isinstance(outcome, DLedgerError) else outcome[at : at + count]
-            at += count
-            refusal = refusal_of(part)
-            if refusal is None and not isinstance(part, DLedgerError):
-                send.stored(part, replies)
-            elif refusal is not None:
-                if epoch == self._epoch:
-                    self._place_anew()
-                    self._next.pop((send.topic, send.queue_id), None)
-                send.refuse(refusal)
+            entries = outcome[1:] if placed.raised_format else outcome
+            bases = [one.pos + HEADER_BYTES for one in entries]
+            for entry, refusal in enumerate(map(refusal_of_entry, entries)):
+                if refusal is not None:
+                    refused[entry] = refusal
+        for send, spots in zip(placed.sends, placed.spots, strict=True):
+            refusal = whole
+            if refused:
+                refusal = next((refused[at] for at, _offset in spots if at in refused), None)
+            if refusal is None:
+                send.stored([bases[at] + offset for at, offset in spots], replies)
+                continue
+            if epoch == self._epoch:
+                self._place_anew()
+                self._next.pop((send.topic, send.queue_id), None)
+            send.refuse(refusal)
         for origin, commands in replies.items():
             origin.send_all(commands)
+
+
+def _with_behind(record: PositionedBody, command: bytes) -> PositionedBody:
+    """A record with a command behind it."""
+    return PositionedBody(record.head, record.tail + command)
 
 
 def _made(parts: Parts) -> Sends:

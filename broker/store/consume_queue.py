@@ -11,7 +11,7 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import Final, NoReturn
 
-from broker.messages.fold import UNIT
+from broker.messages.record_facts import UNIT
 from broker.store.consume_queue_disk import OS_DISK, ConsumeQueueDisk
 from dledger import DiskFailed
 

@@ -15,10 +15,10 @@ from broker.limits import MAX_PULL_BYTES, MAX_PULL_MESSAGES, MAX_PULL_SCANNED_UN
 from broker.log.folded import Arrivals
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
-from broker.messages.fold import UNIT
 from broker.messages.record_facts import (
     SMALLEST_RECORD_BYTES,
     STORE_TIMESTAMP_AT,
+    UNIT,
     properties_run,
     read_record_facts,
 )
@@ -148,12 +148,11 @@ class MessageReader:
 
         None: it has to be read, because not all of what came is wanted, or it is too much.
         """
-        records, first = arrivals.records, arrivals.first_offset
-        count = len(records)
+        first, count = arrivals.first_offset, len(arrivals.units)
         if not 0 < count <= max_messages or not (codes is None or arrivals.tags_codes <= codes):
             return None
         begin, end = self.begin(topic, queue_id), self._queues.end(topic, queue_id)
-        messages = records[0] if count == 1 else b"".join(records)
+        messages = b"".join(arrivals.records())
         if len(messages) > MAX_PULL_BYTES or not begin <= first or end != first + count:
             return None
         return ReadResult(Found.MESSAGES, messages, count, end, begin, end)

@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.errors import CommandMalformed
-from broker.log.entry import EntryKind, kind_of
+from broker.log.entry import EntryKind, is_record, kind_of
 from broker.log.fold import fold
 from broker.log.folded import Folded
 from broker.log.registry import Registry
 from broker.log.state import BrokerState
-from broker.messages.fold import UNIT
-from broker.messages.record_facts import read_record_facts
+from broker.messages.record_facts import UNIT, read_record_facts
+from broker.messages.record_run import RecordRun, read_run
 from broker.store.damaged_queues import DamagedQueues
 from broker.topics.commands import DeleteTopic, PutTopic
 from dledger import DiskFailed, Entry, Magic
@@ -101,19 +101,30 @@ class QueueRebuild:
                     self._flush(key, found)
 
     def _take_record(self, entry: Entry) -> None:
-        facts = read_record_facts(entry.body)
-        if facts is None or facts.physical_offset != entry.body_pos:
+        body = entry.body
+        facts = read_record_facts(body)
+        if facts is None:
             return
-        key = (facts.topic, facts.queue_id)
-        if key not in self._to_mend.queues or facts.topic in self._deleted:
+        if facts.size != len(body) and is_record(body[facts.size : facts.size + 8]):
+            run = read_run(body, entry.body_pos)
+            if isinstance(run, RecordRun):
+                for (topic, queue_id), arrived in run.arrivals.items():
+                    for offset, unit in enumerate(arrived.units, arrived.first_offset):
+                        self._take_unit(topic, queue_id, offset, unit)
+        elif facts.physical_offset == entry.body_pos:
+            unit = UNIT.pack(facts.physical_offset, facts.size, facts.tags_code)
+            self._take_unit(facts.topic, facts.queue_id, facts.queue_offset, unit)
+
+    def _take_unit(self, topic: str, queue_id: int, offset: int, unit: bytes) -> None:
+        key = (topic, queue_id)
+        if key not in self._to_mend.queues or topic in self._deleted:
             return
-        if facts.queue_offset >= self._ends[key]:
+        if offset >= self._ends[key]:
             return  # behind the snapshot, or of a topic that was deleted before it
         runs = self._runs.get(key)
         if runs is None:
-            runs = self._runs[key] = _Runs(facts.topic in self._made_anew)
-        unit = UNIT.pack(facts.physical_offset, facts.size, facts.tags_code)
-        found = runs.take(facts.queue_offset, unit)
+            runs = self._runs[key] = _Runs(topic in self._made_anew)
+        found = runs.take(offset, unit)
         if found is not None and len(found.units) >= _GATHERED:
             self._flush(key, found)
             runs.keep_only(found)

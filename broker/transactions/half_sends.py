@@ -18,7 +18,6 @@ from broker.topics.names import HALF_TOPIC, check_group_name
 from broker.topics.own_topics import OWN_TOPICS, OwnTopics
 from broker.transactions.commands import Prepare
 from broker.transactions.state import TRANSACTIONS
-from dledger import Appended
 from remoting.message.properties import (
     CHECK_IMMUNITY_SECONDS,
     PRODUCER_GROUP,
@@ -94,7 +93,7 @@ class HalfSends:
         def attach(record: MessageRecord) -> LogCommand:
             return Prepare(group, record.store_timestamp + immunity)
 
-        def replied(_appended: Appended) -> Mapping[str, str]:
+        def replied(_position: int) -> Mapping[str, str]:
             return {"transactionId": record.property_map()[UNIQUE_KEY]}
 
         send.attach, send.replied = attach, replied

@@ -231,6 +231,11 @@ class Node:
         return self._store.read_bytes(pos, size)
 
     @property
+    def max_body_bytes(self) -> int:
+        """The longest body that this member appends."""
+        return self.config.store.max_body_bytes
+
+    @property
     def begin_position(self) -> int:
         """The position of the first byte that the log still has."""
         return self._store.begin_pos

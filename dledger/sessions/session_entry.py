@@ -35,7 +35,7 @@ from collections.abc import Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from dledger.entry import Body, PositionedBody
+from dledger.entry import Body, PositionedBody, PositionedParts
 from dledger.sessions.session_errors import ReservedBody, SessionFormatTooNew
 from dledger.sessions.session_table import SessionLimits
 
@@ -180,17 +180,23 @@ def encode_expire(time_ms: int) -> bytes:
 def escaped(bodies: Sequence[Body]) -> Sequence[Body]:
     """Wrap those bodies of the application that begin with the mark; return the others unchanged.
 
-    Raises ReservedBody for a PositionedBody that begins with the mark: it cannot be moved.
+    Raises ReservedBody for a body with a position that begins with the mark: it cannot be moved.
     """
     for body in bodies:
-        if (body.head if isinstance(body, PositionedBody) else body).startswith(MARK):
+        if _beginning(body).startswith(MARK):
             return [_escaped(each) for each in bodies]
     return bodies
 
 
+def _beginning(body: Body) -> bytes:
+    if isinstance(body, PositionedParts):
+        return body.parts[0].head
+    return body.head if isinstance(body, PositionedBody) else body
+
+
 def _escaped(body: Body) -> Body:
-    if isinstance(body, PositionedBody):
-        if body.head.startswith(MARK):
+    if not isinstance(body, bytes):
+        if _beginning(body).startswith(MARK):
             raise ReservedBody(MARK)
         return body
     return _prefix(Kind.PLAIN) + body if body.startswith(MARK) else body

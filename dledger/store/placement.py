@@ -8,7 +8,6 @@ end of its last entry, and equal histories are equal bytes.
 
 from __future__ import annotations
 
-import struct
 from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import accumulate, repeat
@@ -24,14 +23,12 @@ from dledger.entry import (
     HEADER_BYTES,
     Body,
     Magic,
-    PositionedBody,
     body_lengths,
+    stamped_body,
 )
 from dledger.entry_run import EntryRun
 from dledger.errors import EntryTooLarge
 from dledger.store.index_unit import index_units
-
-_STAMP = struct.Struct(">q")
 
 
 class Placement(NamedTuple):
@@ -131,14 +128,9 @@ def _place_one(
 
 def stamped(bodies: Sequence[Body], positions: Sequence[int]) -> list[bytes]:
     """Return the bytes of bodies whose entries are at `positions`."""
-    if PositionedBody not in set(map(type, bodies)):
+    if set(map(type, bodies)) <= {bytes}:
         return list(cast("Sequence[bytes]", bodies))
-    return [
-        b"".join((body.head, _STAMP.pack(pos + HEADER_BYTES), body.tail))
-        if isinstance(body, PositionedBody)
-        else body
-        for body, pos in zip(bodies, positions, strict=True)
-    ]
+    return list(map(stamped_body, bodies, positions))
 
 
 def _encode(run: EntryRun, chain: int, parts: list[bytes]) -> int:

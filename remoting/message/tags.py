@@ -7,12 +7,15 @@ from remoting.message.java_hash import java_hash
 
 # Distinct tags are few; the bound only keeps a client with a tag a message from filling memory.
 _REMEMBERED_TAGS: Final = 4096
+_REMEMBERED_CHARACTERS: Final = 128
 
 
-@lru_cache(maxsize=_REMEMBERED_TAGS)
 def tags_code(tags: str) -> int:
     """The hash of the TAGS property: Java's `String.hashCode`, a signed 32-bit number.
 
     No tag (an empty text) is 0. RocketMQ stores it widened to 64 bits.
     """
-    return java_hash(tags)
+    return _remembered(tags) if len(tags) <= _REMEMBERED_CHARACTERS else java_hash(tags)
+
+
+_remembered = lru_cache(maxsize=_REMEMBERED_TAGS)(java_hash)

@@ -7,7 +7,9 @@ because the C++ client reads anything else as 0.
 
 import json
 from json.encoder import encode_basestring_ascii
-from typing import Final
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
 
 from remoting.wire.codes import LanguageCode, language_named, language_numbered
 from remoting.wire.command import Command, HeaderFormat
@@ -18,14 +20,45 @@ from remoting.wire.errors import FrameMalformed
 _DECODER: Final = json.JSONDecoder(strict=False, parse_float=str)
 _decode = _DECODER.decode
 _raw_decode = _DECODER.raw_decode
-_quote = encode_basestring_ascii
 
 _ALL_TEXT: Final = {str}
 
-_LANGUAGE_JSON: Final[dict[int | str, str]] = {code: f'"{code.name}"' for code in LanguageCode}
+_LANGUAGE_NAMES: Final[dict[int | str, int | str]] = {code: code.name for code in LanguageCode}
+
 
 _INT32_MIN: Final = -(1 << 31)
 _INT32_MAX: Final = (1 << 31) - 1
+
+Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=_INT32_MIN, le=_INT32_MAX)]
+
+
+class _Read(msgspec.Struct, gc=False):
+    """A header as most clients write it, which one call reads and checks."""
+
+    code: Int32
+    opaque: Int32 = 0
+    flag: Int32 = 0
+    version: Int32 = 0
+    language: str | int = "OTHER"
+    remark: str | None = None
+    extFields: dict[str, str] | None = None  # noqa: N815
+
+
+class _Written(msgspec.Struct, gc=False):
+    """A header in the order in which it is written."""
+
+    code: int
+    extFields: dict[str, str]  # noqa: N815
+    flag: int
+    language: int | str
+    opaque: int
+    remark: str | msgspec.UnsetType
+    serializeTypeCurrentRPC: str  # noqa: N815
+    version: int
+
+
+_read: Final = msgspec.json.Decoder(_Read).decode
+_write: Final = msgspec.json.Encoder().encode
 
 
 def encode_json_header(command: Command) -> bytes:
@@ -33,10 +66,28 @@ def encode_json_header(command: Command) -> bytes:
 
     `extFields` is always there: the C++ client crashes on a reply that lacks it.
     """
-    language = _LANGUAGE_JSON.get(command.language)
-    if language is None:
-        language = json.dumps(command.language)
-    quote = _quote
+    language, remark = command.language, command.remark
+    header = _Written(
+        command.code,
+        command.fields,
+        command.flag,
+        _LANGUAGE_NAMES.get(language, language),
+        command.opaque,
+        msgspec.UNSET if remark is None else remark,
+        "JSON",
+        command.version,
+    )
+    try:
+        written = _write(header)
+    except UnicodeEncodeError:  # half of a surrogate pair
+        return _encode_escaped(command)
+    return written if written.isascii() else _encode_escaped(command)
+
+
+def _encode_escaped(command: Command) -> bytes:
+    """As `encode_json_header`, with escapes for all characters that are not ASCII."""
+    quote = encode_basestring_ascii
+    language = json.dumps(_LANGUAGE_NAMES.get(command.language, command.language))
     fields = ",".join([f"{quote(name)}:{quote(value)}" for name, value in command.fields.items()])
     remark = "" if command.remark is None else f',"remark":{quote(command.remark)}'
     text = (
@@ -57,6 +108,25 @@ def decode_json_header(header: bytes, body: bytes) -> Command:
     Raises:
         FrameMalformed: not a JSON object, or a number where none may stand.
     """
+    try:
+        read = _read(header)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return _decode_loosely(header, body)
+    return Command(
+        read.code,
+        read.extFields or {},
+        body,
+        read.opaque,
+        read.flag,
+        read.remark,
+        _language(read.language),
+        read.version,
+        HeaderFormat.JSON,
+    )
+
+
+def _decode_loosely(header: bytes, body: bytes) -> Command:
+    """As `decode_json_header`, also with what some clients write and JSON does not allow."""
     try:
         text = header.decode("utf-8", "replace")
         # Nearly all headers are an object and nothing else: `decode` looks for more.

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.log.folded import Arrivals
-from broker.messages.fold import UNIT
+from broker.messages.record_facts import UNIT
 from broker.store.consume_queue import FILE_BYTES, TAIL_BYTES, UNIT_BYTES, WRITE_UNITS
 from broker.store.consume_queues import MAX_UNWRITTEN_QUEUES, ConsumeQueues
 from dledger.errors import DiskFailed

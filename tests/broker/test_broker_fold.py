@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 
 from broker.errors import EntryTooNew
 from broker.features import empty_state
+from broker.formats.commands import RaiseFormat
 from broker.groups.commands import DeleteGroup, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.groups.state import GROUPS
 from broker.locks.commands import LockQueues
 from broker.locks.state import LOCKS
-from broker.log.entry import FORMAT_VERSION, encode_log_command
+from broker.log.entry import FORMAT_VERSION, RUNS_VERSION, encode_log_command
 from broker.log.fold import fold
 from broker.log.folded import EntryRefused, Folded
-from broker.messages.fold import UNIT
-from broker.messages.record_facts import read_record_facts
+from broker.messages.record_facts import UNIT, read_record_facts
 from broker.messages.state import MESSAGES
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.offsets.state import OFFSETS
@@ -26,7 +26,7 @@ from broker.topics.state import TOPICS
 from dledger.entry import HEADER_BYTES, Entry, Magic
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.properties import encode_properties
-from remoting.message.record import MessageRecord, encode_record
+from remoting.message.record import MessageRecord, decode_record, encode_record
 from remoting.message.tags import tags_code
 
 TOPIC_NAMES = ("A", "B")
@@ -65,10 +65,33 @@ class Log:
         )
         return self.append(encode_record(record) + attached)
 
+    def record_at(self, topic: str, queue_id: int, offset: int, before: int) -> bytes:
+        """A record behind so many bytes of the next entry."""
+        return encode_record(
+            MessageRecord(
+                topic,
+                b"body",
+                encode_properties({"TAGS": f"{topic}{offset}"}),
+                queue_id=queue_id,
+                queue_offset=offset,
+                physical_offset=self._pos + HEADER_BYTES + before,
+                store_timestamp=1000 + len(self.entries),
+            )
+        )
+
+    def append_records(self, *places: tuple[str, int, int]) -> Entry:
+        """Several records in one entry."""
+        body = b""
+        for topic, queue_id, offset in places:
+            body += self.record_at(topic, queue_id, offset, len(body))
+        return self.append(body)
+
 
 actions = st.lists(
     st.one_of(
         st.tuples(st.just("record"), st.sampled_from(TOPIC_NAMES), st.integers(0, 1)),
+        st.tuples(st.just("records"), st.sampled_from(TOPIC_NAMES), st.integers(1, 3)),
+        st.tuples(st.just("format"), st.just(""), st.just(0)),
         st.tuples(st.just("wrong offset"), st.sampled_from(TOPIC_NAMES), st.integers(0, 1)),
         st.tuples(st.just("put"), st.sampled_from(TOPIC_NAMES), st.integers(1, 3)),
         st.tuples(st.just("delete"), st.sampled_from(TOPIC_NAMES), st.just(0)),
@@ -88,6 +111,15 @@ def build(script: Sequence[tuple[str, str, int]]) -> Log:
             offset = ends.get((name, number), 0)
             log.append_record(name, number, offset, "T" * (at % 3))
             ends[name, number] = offset + 1
+        elif what == "records":
+            places = []
+            for count in range(1 + number):
+                key = (name, count % 2)
+                places.append((*key, ends.get(key, 0)))
+                ends[key] = ends.get(key, 0) + 1
+            log.append_records(*places)
+        elif what == "format":
+            log.append(encode_log_command(RaiseFormat(RUNS_VERSION)))
         elif what == "wrong offset":
             log.append_record(name, number, 1000 + at)
         elif what == "put":
@@ -143,6 +175,10 @@ def test_equal_logs_give_equal_states_however_they_are_cut_into_runs(
         assert whole[MESSAGES].queue_end(topic, queue_id) == len(units)
 
 
+def with_runs(log: Log) -> None:
+    log.append(encode_log_command(RaiseFormat(RUNS_VERSION)))
+
+
 def with_topic(log: Log, topic: str = "A") -> None:
     log.append(encode_log_command(PutTopic(TopicConfig(topic, 2, 2), 5)))
 
@@ -157,6 +193,110 @@ def test_a_message_is_indexed_by_place_size_and_tag() -> None:
     assert folded.arrivals["A", 1].units == [unit]
     assert folded.arrivals["A", 1].tags_codes == {tags_code("TagA")}
     assert state[MESSAGES].queue_end("A", 1) == 1
+
+
+def test_each_message_of_an_entry_is_indexed_where_it_lies() -> None:
+    log, state = Log(), empty_state()
+    with_topic(log)
+    with_topic(log, "B")
+    with_runs(log)
+    log.append_record("A", 1, 0)
+    entry = log.append_records(("A", 1, 1), ("B", 0, 0), ("A", 1, 2))
+    folded = fold(state, log.entries)
+    assert folded.results == [None] * 5
+    found = {key: arrived.units[-2:] for key, arrived in folded.arrivals.items()}
+    records = []
+    for units in found.values():
+        for unit in units:
+            place, size, code = UNIT.unpack(unit)
+            at = place - entry.body_pos
+            records.append((at, decode_record(entry.body[at : at + size])[0].queue_offset, code))
+    assert sorted(records) == [
+        (0, 1, tags_code("A1")),
+        (len(entry.body) // 3, 0, tags_code("B0")),
+        (2 * len(entry.body) // 3, 2, tags_code("A2")),
+    ]
+    assert folded.arrivals["A", 1].records()[1:] == [
+        entry.body[: len(entry.body) // 3],
+        entry.body[2 * len(entry.body) // 3 :],
+    ]
+    assert (state[MESSAGES].messages, state[MESSAGES].queue_end("A", 1)) == (4, 3)
+
+
+@pytest.mark.parametrize(
+    ("places", "why"),
+    [
+        ([("A", 0, 0), ("A", 0, 2)], "out of its place"),
+        ([("A", 0, 0), ("A", 1, 1)], "where 0 is next"),
+        ([("A", 0, 1), ("A", 0, 2)], "where 0 is next"),
+        ([("A", 0, 0), ("B", 0, 0)], "does not exist"),
+    ],
+)
+def test_of_an_entry_with_a_message_out_of_its_place_none_is_taken(
+    places: list[tuple[str, int, int]], why: str
+) -> None:
+    log, state = Log(), empty_state()
+    with_topic(log)
+    with_runs(log)
+    log.append_records(*places)
+    log.append_records(("A", 0, 0), ("A", 1, 0))
+    folded = fold(state, log.entries)
+    refused = folded.results[2]
+    assert isinstance(refused, EntryRefused)
+    assert why in refused.reason
+    assert folded.results[3] is None
+    assert (state[MESSAGES].messages, state.refused_entries) == (2, 1)
+
+
+@pytest.mark.parametrize("behind", [b"", b"DLB", bytes(100), b"\0\0\0\x0cDLB\4...."])
+def test_an_entry_of_records_with_something_else_behind_them_is_passed_over(behind: bytes) -> None:
+    log, state = Log(), empty_state()
+    with_topic(log)
+    with_runs(log)
+    first = log.record_at("A", 0, 0, 0)
+    log.append(first + log.record_at("A", 0, 1, len(first)) + behind)
+    folded = fold(state, log.entries)
+    assert (folded.results[2] is None) is (behind == b"")
+    assert state[MESSAGES].messages == 2 * (behind == b"")
+
+
+def test_a_record_that_says_another_place_is_passed_over_with_its_neighbours() -> None:
+    log, state = Log(), empty_state()
+    with_topic(log)
+    with_runs(log)
+    first = log.record_at("A", 0, 0, 0)
+    log.append(first + log.record_at("A", 0, 1, len(first) + 1))
+    assert isinstance(fold(state, log.entries).results[2], EntryRefused)
+    assert state[MESSAGES].messages == 0
+
+
+def test_a_log_of_an_earlier_format_has_no_entry_of_several_records() -> None:
+    log, state = Log(), empty_state()
+    with_topic(log)
+    log.append_records(("A", 0, 0), ("A", 0, 1))
+    with_runs(log)
+    log.append_records(("A", 0, 0), ("A", 0, 1))
+    results = fold(state, log.entries).results
+    assert [isinstance(one, EntryRefused) for one in results] == [False, True, False, False]
+
+
+@given(st.integers(0, 3), st.binary(max_size=60), st.integers(0, 300))
+def test_any_bytes_behind_a_record_are_taken_or_passed_over(
+    count: int, garbage: bytes, cut: int
+) -> None:
+    log, state = Log(), empty_state()
+    with_topic(log)
+    with_runs(log)
+    bodies = [b""]
+    for offset in range(1 + count):
+        bodies.append(bodies[-1] + log.record_at("A", 0, offset, len(bodies[-1])))
+    whole = bodies[-1][: max(0, len(bodies[-1]) - cut)] + garbage
+    log.append(whole)
+    refused = fold(state, log.entries).results[-1]
+    taken = state[MESSAGES].messages
+    assert (refused is None) is (taken > 0)
+    if whole in bodies:
+        assert taken == bodies.index(whole)
 
 
 def test_the_word_tags_in_another_property_is_not_the_tag() -> None:

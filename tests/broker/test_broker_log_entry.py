@@ -17,6 +17,7 @@ from broker.locks.commands import LockQueues
 from broker.log.entry import (
     ATTACHED_VERSION,
     FORMAT_VERSION,
+    RUNS_VERSION,
     EntryKind,
     LogCommand,
     encode_log_command,
@@ -61,7 +62,7 @@ commands: st.SearchStrategy[LogCommand] = st.one_of(
     st.builds(Deliver, numbers),
     st.builds(MoveDelayed, numbers),
     st.builds(DropDelayed, numbers),
-    st.just(RaiseFormat(ATTACHED_VERSION)),
+    st.sampled_from([RaiseFormat(ATTACHED_VERSION), RaiseFormat(RUNS_VERSION)]),
     st.builds(
         LockQueues,
         names,
@@ -162,7 +163,9 @@ def test_a_command_is_written_in_the_first_version_that_holds_it(command: LogCom
             version = 3
         case CommitOffsets(at_ms=int()):
             version = 2
-        case RaiseFormat() | Delay() | Deliver() | MoveDelayed() | DropDelayed():
+        case RaiseFormat():
+            version = command.version
+        case Delay() | Deliver() | MoveDelayed() | DropDelayed():
             version = 4
         case _:
             version = 1

@@ -8,7 +8,7 @@ import trio
 
 from broker.limits import MAX_PULL_BYTES, MAX_PULL_MESSAGES, BrokerLimits
 from broker.log.folded import Folded
-from broker.messages.fold import UNIT
+from broker.messages.record_facts import UNIT
 from broker.offsets.state import OFFSETS
 from broker.pulls.feature import HELD_PULLS
 from broker.server import Broker
@@ -340,7 +340,7 @@ async def test_messages_that_arrive_are_those_of_the_log(tmp_path: Path) -> None
 
         def applied(folded: Folded) -> None:
             for one in folded.arrivals.values():
-                arrived.extend(zip(one.units, one.records, strict=True))
+                arrived.extend(zip(one.units, one.records(), strict=True))
             then(folded)
 
         broker.machine.on_applied = applied

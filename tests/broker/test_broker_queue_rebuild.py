@@ -12,7 +12,7 @@ from broker.log.entry import encode_log_command
 from broker.log.fold import fold
 from broker.log.state_snapshot import captured
 from broker.machine import BrokerMachine
-from broker.messages.fold import UNIT
+from broker.messages.record_facts import UNIT
 from broker.retention.commands import KeepLogFrom
 from broker.retention.full_disk import FullDisk
 from broker.retention.keeper import LogKeeper
@@ -25,7 +25,7 @@ from broker.store.synced_mark import NOTHING_SYNCED, SyncedMark
 from broker.topics.commands import DeleteTopic
 from dledger import Entry, Node
 from tests.broker.test_broker_consume_queue import FEW, queues
-from tests.broker.test_broker_fold import Log, with_topic
+from tests.broker.test_broker_fold import Log, with_runs, with_topic
 
 # Entries that a log gives at once.
 AT_ONCE = 2
@@ -118,6 +118,30 @@ def test_after_another_members_snapshot_the_files_of_a_topic_made_again_are_not_
     assert again.queues.damaged == {("A", 0)}
     mended(again, KeptLog(log, new[2].index))
     assert messages(again, new[2].pos) == (2, [entry.body_pos for entry in new[2:]])
+    again.queues.close()
+
+
+@pytest.mark.parametrize("first_kept", [0, 3])
+def test_messages_that_share_an_entry_come_back_to_their_queues(
+    tmp_path: Path, first_kept: int
+) -> None:
+    log = a_log(1)
+    with_runs(log)
+    log.append_records(("A", 0, 1), ("A", 1, 0), ("A", 0, 2))
+    log.append_records(("A", 0, 3), ("A", 0, 4))
+    machine = machine_in(tmp_path / "own")
+    machine.apply(log.entries)
+    kept = log.entries[first_kept]
+    begin = 0 if first_kept == 0 else 1
+    expected = machine.queues.read("A", 0, begin, 99)
+    assert len(expected) == (5 - begin) * UNIT_BYTES
+    again = machine_in(tmp_path / "restored")
+    again.restore(iter(snapshot_of(log)))
+    assert again.queues.damaged == {("A", 0), ("A", 1)}
+    mended(again, KeptLog(log, first_kept))
+    assert again.queues.begin("A", 0, kept.pos) == begin
+    assert again.queues.read("A", 0, begin, 99) == expected
+    machine.queues.close()
     again.queues.close()
 
 

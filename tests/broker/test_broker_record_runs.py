@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.limits import MAX_PULL_BYTES
-from broker.messages.fold import UNIT
+from broker.messages.record_facts import UNIT
 from broker.store.message_reader import choose
 from broker.store.record_runs import read_records
 from dledger import OutsideLog

@@ -20,7 +20,7 @@ from broker.log.entry import encode_log_command
 from broker.log.fold import fold
 from broker.log.state_snapshot import captured
 from broker.machine import BrokerMachine
-from broker.messages.fold import UNIT
+from broker.messages.record_facts import UNIT
 from broker.messages.state import MESSAGES
 from broker.server import Broker
 from broker.store.consume_queue import UNIT_BYTES

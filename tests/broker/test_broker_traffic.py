@@ -13,8 +13,8 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from broker.log.folded import Arrivals, Folded
-from broker.messages.fold import UNIT
 from broker.messages.quarter_counts import MAX_QUARTERS, QUARTER_MS, QuarterCounts
+from broker.messages.record_facts import UNIT
 from broker.traffic.counter import Counter
 from broker.traffic.days import mornings
 from broker.traffic.figures import readable_bytes

@@ -12,9 +12,12 @@ from hypothesis import strategies as st
 from broker.consumers.members import MEMBER_EXPIRY_SECONDS, Consumers, Member
 from broker.errors import RequestRefused
 from broker.features import REGISTRY, empty_state
+from broker.formats.commands import RaiseFormat
+from broker.formats.state import FORMATS
 from broker.groups.config import ConsumerGroup
 from broker.groups.state import GROUPS
 from broker.limits import BrokerLimits
+from broker.log.entry import RUNS_VERSION, encode_log_command
 from broker.log.folded import EntryRefused, Folded
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
@@ -29,13 +32,21 @@ from broker.pulls.message_filter import (
 )
 from broker.pulls.request import PullRequest
 from broker.sends.awaited_topics import AwaitedTopics
+from broker.sends.entry_packing import PACKED_BYTES
 from broker.sends.pending_messages import MadeMessages, PendingSend
 from broker.sends.sends import Sends
 from broker.topics.changes import TopicChanges
 from broker.topics.state import TOPICS
 from broker.traffic.put_times import PutTimes
 from broker.traffic.traffic import Traffic
-from dledger.entry import Body, PositionedBody
+from dledger.entry import (
+    HEADER_BYTES,
+    MAX_BODY_BYTES,
+    Body,
+    PositionedBody,
+    PositionedParts,
+    body_bytes,
+)
 from dledger.errors import (
     Discarded,
     DLedgerError,
@@ -90,6 +101,7 @@ class FakeLog:
     is_ready_leader = True
     term = 1
     begin_position = 0
+    max_body_bytes = MAX_BODY_BYTES
 
     def __init__(self) -> None:
         self.refusal: DLedgerError | None = None
@@ -246,9 +258,19 @@ def a_send(origin: Origin, count: int = 1, topic: str = "T") -> PendingSend:
     return PendingSend(origin, Command(310), topic, 0, records, PREFIX)
 
 
+def entries_of(bodies: Sequence[Body]) -> list[list[int]]:
+    """The offsets of the records in each entry that has any."""
+    entries: list[Sequence[PositionedBody]] = []
+    for body in bodies:
+        if isinstance(body, PositionedBody):
+            entries.append([body])
+        elif isinstance(body, PositionedParts):
+            entries.append(body.parts)
+    return [[int.from_bytes(part.head[20:28], "big") for part in parts] for parts in entries]
+
+
 def offsets_of(bodies: Sequence[Body]) -> list[int]:
-    heads = [body.head for body in bodies if isinstance(body, PositionedBody)]
-    return [int.from_bytes(head[20:28], "big") for head in heads]
+    return [offset for entry in entries_of(bodies) for offset in entry]
 
 
 def test_sends_of_one_batch_are_one_append_with_offsets_in_a_row() -> None:
@@ -264,6 +286,77 @@ def test_sends_of_one_batch_are_one_append_with_offsets_in_a_row() -> None:
     log.finish()
     assert [reply.fields["queueOffset"] for reply in origin.sent] == ["7", "8", "10"]
     assert [len(reply.fields["msgId"].split(",")) for reply in origin.sent] == [1, 2, 1]
+
+
+def test_messages_that_come_together_share_an_entry_and_each_reply_says_where_its_own_lie() -> None:
+    log, origin = FakeLog(), Origin()
+    sends, _state = sends_over(log)
+    for topic, count in (("T", 1), ("U", 2), ("T", 1)):
+        sends.add(a_send(origin, count, topic))
+    sends.flush()
+    bodies, done = log.taken.pop()
+    assert entries_of(bodies) == [[0, 0, 1, 1]]
+    assert bodies[0] == encode_log_command(RaiseFormat(RUNS_VERSION))
+    done([Appended(8, 1, 500, None), Appended(9, 1, 1000, None)])
+    parts = bodies[1]
+    assert isinstance(parts, PositionedParts)
+    sizes = [body_bytes(part) for part in parts.parts]
+    places = [1000 + HEADER_BYTES + sum(sizes[:at]) for at in range(4)]
+    ids = [f"{PREFIX}{place:016X}" for place in places]
+    told = [reply.fields["msgId"] for reply in origin.sent]
+    assert told == [ids[0], f"{ids[1]},{ids[2]}", ids[3]]
+
+
+def test_the_format_of_the_log_is_raised_once_and_again_when_that_was_lost() -> None:
+    log, origin = FakeLog(), Origin()
+    sends, _state = sends_over(log)
+    for _ in range(2):
+        sends.add(a_send(origin, 2))
+        sends.flush()
+    log.finish(Discarded(1, 1))
+    sends.add(a_send(origin, 2))
+    sends.flush()
+    raised = encode_log_command(RaiseFormat(RUNS_VERSION))
+    assert [bodies[0] == raised for bodies, _done in log.taken] == [False, True]
+
+
+def test_a_refused_entry_is_told_to_the_sends_that_it_holds_alone() -> None:
+    log, origin = FakeLog(), Origin()
+    sends, state = sends_over(log)
+    state[FORMATS].format_version = RUNS_VERSION
+    for size in (PACKED_BYTES - 1000, 5000, 10):
+        records = [MessageRecord("T", bytes(size))]
+        sends.add(PendingSend(origin, Command(310), "T", 0, records, PREFIX))
+    sends.flush()
+    bodies, done = log.taken.pop()
+    assert entries_of(bodies) == [[0], [1, 2]]
+    done([Appended(8, 1, 500, None), Appended(9, 1, 1000, EntryRefused("wrong offset"))])
+    codes = sorted(reply.code for reply in origin.sent)
+    assert codes == [ResponseCode.SUCCESS, *2 * [ResponseCode.SYSTEM_ERROR]]
+
+
+def test_a_batch_that_no_entry_can_hold_takes_several() -> None:
+    log, origin = FakeLog(), Origin()
+    log.max_body_bytes = 2_000
+    sends, _state = sends_over(log)
+    records = [MessageRecord("T", bytes(800)) for _ in range(5)]
+    sends.add(PendingSend(origin, Command(320), "T", 0, records, PREFIX))
+    sends.flush()
+    assert entries_of(log.taken[0][0]) == [[0, 1], [2, 3], [4]]
+    log.finish()
+    assert len(origin.sent[0].fields["msgId"].split(",")) == 5
+
+
+def test_a_message_over_what_the_log_takes_is_refused_and_its_neighbours_are_not() -> None:
+    log, origin = FakeLog(), Origin()
+    log.max_body_bytes = 2_000
+    sends, _state = sends_over(log)
+    for sizes in ((10,), (10, 2_000, 10), (10,)):
+        records = [MessageRecord("T", bytes(size)) for size in sizes]
+        sends.add(PendingSend(origin, Command(320), "T", 0, records, PREFIX))
+    sends.flush()
+    assert entries_of(log.taken[0][0]) == [[0, 1]]
+    assert [reply.code for reply in origin.sent] == [ResponseCode.MESSAGE_ILLEGAL]
 
 
 def test_messages_that_the_broker_makes_go_the_same_way_as_those_of_clients() -> None:

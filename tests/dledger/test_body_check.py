@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from dledger.body_check import checked_body_bytes, checked_lengths
-from dledger.entry import Body, PositionedBody
+from dledger.entry import Body, PositionedBody, PositionedParts
 from dledger.errors import BodyInvalid
 
 
@@ -26,6 +26,10 @@ ODD = [
     (1, "not int"),
     (PositionedBody("head", b"tail"), "not str"),  # type: ignore[arg-type]
     (PositionedBody(b"head", memoryview(b"tail")), "not memoryview"),  # type: ignore[arg-type]
+    (PositionedParts((PLACED, PositionedBody("head", b"tail"))), "not str"),  # type: ignore[arg-type]
+    (PositionedParts(()), "at least one"),
+    (PositionedParts([PLACED]), "not list"),  # type: ignore[arg-type]
+    (PositionedParts((b"a",)), "not bytes: give"),  # type: ignore[arg-type]
 ]
 
 
@@ -50,6 +54,9 @@ def test_bytes_of_any_kind_and_positioned_bodies_are_measured() -> None:
     assert checked_lengths([]) == []
     assert checked_lengths([b"ab", Line(b"abc"), PLACED]) == [2, 3, 16]
     assert checked_lengths((PLACED, PLACED)) == [16, 16]
+    assert checked_lengths((PositionedParts((PLACED, PLACED)),)) == [32]
     assert checked_body_bytes(Line(b"abc")) == 3
     with pytest.raises(BodyInvalid):
         checked_lengths([PLACED], positioned=False)
+    with pytest.raises(BodyInvalid):
+        checked_lengths([PositionedParts((PLACED,))], positioned=False)

@@ -6,7 +6,7 @@ from collections import Counter
 
 from broker.log.entry import encode_log_command
 from broker.topics.commands import DeleteTopic, PutTopic
-from dledger.entry import Body, PositionedBody
+from dledger.entry import Body, PositionedBody, PositionedParts
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.record import MessageRecord, encode_record_parts
 
@@ -32,6 +32,15 @@ class BrokerBodies:
         record.queue_offset = self._ends[key]
         self._ends[key] += 1
         self.record(record)
+
+    def messages(self, records: list[MessageRecord]) -> None:
+        """Messages in one entry, with the offsets that they must have."""
+        for record in records:
+            key = (record.topic, record.queue_id)
+            record.queue_offset = self._ends[key]
+            self._ends[key] += 1
+        parts = [PositionedBody(*encode_record_parts(record)) for record in records]
+        self.bodies.append(PositionedParts(tuple(parts)))
 
     def record(self, record: MessageRecord) -> None:
         """A record with the offset that it has."""

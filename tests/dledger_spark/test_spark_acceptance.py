@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -13,7 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.features import empty_state
-from broker.log.entry import encode_log_command
+from broker.formats.commands import RaiseFormat
+from broker.log.entry import ATTACHED_VERSION, RUNS_VERSION, encode_log_command
 from broker.log.fold import fold
 from broker.log.folded import EntryRefused
 from broker.log.state import BrokerState
@@ -46,6 +48,7 @@ def framed(content: bytes, version: int = 1) -> bytes:
 
 CONFIG = ["A", 4, 4, 6, "SINGLE_TAG", 0, False, {}]
 COMMANDS = [
+    encode_log_command(RaiseFormat(RUNS_VERSION)),
     encode_log_command(PutTopic(TopicConfig("A"), 1, max_topics=4)),
     encode_log_command(PutTopic(TopicConfig("B"), 1, max_topics=5)),
     encode_log_command(PutTopic(TopicConfig("A"), 1, max_topics=4)),
@@ -80,6 +83,8 @@ COMMANDS = [
             7,
         )
     ),
+    encode_log_command(RaiseFormat(ATTACHED_VERSION)),
+    framed(msgpack.packb([9, 1]), RUNS_VERSION),
     framed(b"\xc1"),
     framed(b""),
     framed(msgpack.packb([2, "A", 9]))[:-1],
@@ -94,10 +99,37 @@ records = st.tuples(
     st.sampled_from((*[0] * 9, BORN_HOST_V6_FLAG)),
     st.sampled_from((*[0] * 9, 2, 90)),  # bytes that are missing at the end
 )
+# Most of the records of one entry are right, or hardly any entry would be taken.
+right = st.tuples(st.sampled_from("AB"), st.sampled_from((0, 1)), *[st.just(0)] * 4)
+runs = st.lists(right | right | right | records, min_size=2, max_size=5)
 scripts = st.lists(
-    st.sampled_from(COMMANDS[:10]) | st.sampled_from(COMMANDS) | records, max_size=60
+    st.sampled_from(COMMANDS[:11]) | st.sampled_from(COMMANDS) | records | runs, max_size=60
 )
-Script = Sequence[bytes | tuple[str, int, int, int, int, int]]
+Step = tuple[str, int, int, int, int, int]
+Script = Sequence[bytes | Step | list[Step]]
+
+
+def body_of(steps: Sequence[Step], state: BrokerState, pos: int) -> bytes:
+    """The records of one entry."""
+    body = b""
+    before: Counter[tuple[str, int]] = Counter()
+    for topic, queue_id, off, misplaced, flag, cut in steps:
+        key = (topic, queue_id)
+        end = state[MESSAGES].queue_ends.get(topic, {}).get(queue_id, 0)
+        record = encode_record(
+            MessageRecord(
+                topic,
+                b"body",
+                queue_id=queue_id,
+                queue_offset=end + before[key] + off,
+                physical_offset=pos + HEADER_BYTES + len(body) + misplaced,
+                system_flag=flag,
+                born_host="::1" if flag else "127.0.0.1",
+            )
+        )
+        before[key] += 1
+        body += record[: len(record) - cut]
+    return body
 
 
 def entries_of(script: Script) -> tuple[list[Entry], BrokerState]:
@@ -107,19 +139,7 @@ def entries_of(script: Script) -> tuple[list[Entry], BrokerState]:
         if isinstance(step, bytes):
             body = step
         else:
-            topic, queue_id, off, misplaced, flag, cut = step
-            body = encode_record(
-                MessageRecord(
-                    topic,
-                    b"body",
-                    queue_id=queue_id,
-                    queue_offset=state[MESSAGES].queue_ends.get(topic, {}).get(queue_id, 0) + off,
-                    physical_offset=pos + HEADER_BYTES + misplaced,
-                    system_flag=flag,
-                    born_host="::1" if flag else "127.0.0.1",
-                )
-            )
-            body = body[: len(body) - cut]
+            body = body_of(step if isinstance(step, list) else [step], state, pos)
         entry = Entry(index, 1, pos, 1, body)
         fold(state, [entry])
         entries.append(entry)
@@ -151,11 +171,11 @@ def accepted(entries: Sequence[Entry], cuts: Sequence[int]) -> list[int]:
 def test_what_the_brokers_take_is_what_counts(script: Script, cuts: list[int]) -> None:
     entries, _state = entries_of(script)
     results = fold(empty_state(), entries).results
-    taken = [
-        entry.index
-        for entry, result in zip(entries, results, strict=True)
-        if result is None and not isinstance(script[entry.index], bytes)
-    ]
+    taken: list[int] = []
+    for entry, result in zip(entries, results, strict=True):
+        step = script[entry.index]
+        if result is None and not isinstance(step, bytes):
+            taken += [entry.index] * (len(step) if isinstance(step, list) else 1)
     assert accepted(entries, [min(cut, len(entries)) for cut in cuts]) == taken
 
 
@@ -206,6 +226,26 @@ def test_a_log_whose_beginning_is_not_read_says_nothing_of_a_topic_until_it_is_d
     folder = write_log(deleted_on_the_way().bodies)
     assert messages(folder, first=2) == [2, 3, 4, 5, 10, 11, 12, 13, 14]
     assert messages(folder, first=9) == [9, 10, 11, 12, 13, 14]
+
+
+def test_records_that_share_an_entry_count_where_the_log_begins_later_as_well(
+    write_log: LogWriter,
+) -> None:
+    bodies = BrokerBodies()
+    bodies.put_topic("A")
+    bodies.bodies.append(encode_log_command(RaiseFormat(RUNS_VERSION)))
+    bodies.message(MessageRecord("A", b"x"))
+    bodies.messages(
+        [MessageRecord("A", b"%d" % number, queue_id=number % 2) for number in range(5)]
+    )
+    bodies.delete_topic("A")
+    bodies.messages([MessageRecord("A", b"late"), MessageRecord("A", b"late")])
+    folder = write_log(bodies.bodies)
+    assert messages(folder) == [2, *[3] * 5]
+    assert messages(folder, first=3) == [3] * 5
+    found = pa.Table.from_batches(arrow_batches(str(folder), table="messages"))
+    assert found["offset"].to_pylist() == [0, 1, 0, 2, 1, 3]
+    assert found["body"].to_pylist() == [b"x", b"0", b"1", b"2", b"3", b"4"]
 
 
 def test_a_log_of_java_is_not_judged(write_log: LogWriter) -> None:

@@ -103,6 +103,7 @@ def as_v2(record: bytes) -> bytes:
     return (len(longer)).to_bytes(4, "big") + b"\xda\xa3\x20\xab" + longer[8:]
 
 
+GOOD = MessageRecord("T", b"body", b"KEYS\x01k\x02")
 I32 = st.integers(-(2**31), 2**31 - 1)
 I64 = st.integers(-(2**63), 2**63 - 1)
 PIECES = st.sampled_from(
@@ -171,6 +172,35 @@ def test_a_record_with_a_command_behind_it_is_the_record() -> None:
     found = rows(message_batch(as_entries([VECTOR, VECTOR + command, VECTOR + command[:-1]])))
     assert [row.pop("index") for row in found] == [0, 1]
     assert found[0] == found[1]
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    st.lists(st.lists(records(), min_size=1, max_size=4) | st.binary(max_size=99), max_size=6),
+    st.integers(0, 120),
+)
+def test_each_record_of_an_entry_is_a_message(
+    found: list[list[MessageRecord] | bytes], cut: int
+) -> None:
+    bodies: list[bytes] = []
+    expected = []
+    for one in found:
+        if isinstance(one, list):
+            expected += [row_of(decode_record(encode_record(r))[0], len(bodies)) for r in one]
+            bodies.append(b"".join(map(encode_record, one)))
+        else:
+            bodies.append(one)
+    # An entry that is not whole has no message.
+    spoilt = b"".join(map(encode_record, [GOOD, GOOD, GOOD]))
+    bodies.append(spoilt[: len(spoilt) - 1 - cut])
+    assert rows(message_batch(as_entries(bodies))) == expected
+    assert len(message_batch(as_entries([spoilt, spoilt]))) == 6
+
+
+def test_an_entry_with_a_record_whose_lengths_lie_has_no_message() -> None:
+    good = encode_record(GOOD)
+    lies = good[:84] + (1).to_bytes(4, "big") + good[88:]
+    assert len(message_batch(as_entries([good + lies, good, lies + good, good + good]))) == 3
 
 
 def test_what_is_no_record_is_passed_over() -> None:

@@ -111,7 +111,7 @@ def test_what_a_request_raises_when_its_append_ends_does_not_reach_the_log(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     class Log:
-        is_ready_leader, term, begin_position = True, 1, 0
+        is_ready_leader, term, begin_position, max_body_bytes = True, 1, 0, 100
 
         def submit(self, bodies: object, done: Any) -> None:
             done([])

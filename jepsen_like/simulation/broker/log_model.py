@@ -25,6 +25,7 @@ RECORD_MAGIC = 0xDAA320A7
 COMMAND_MARK = b"DLB"
 WITH_TIME = 2  # the first version of offsets with their time
 GUARDED = 3  # the first version with limits, positions of offsets, and deletions of locks
+WITH_RUNS = 5  # the first format with several records in an entry
 LOCK_MS = 60_000
 TAGS = b"TAGS\x01"
 
@@ -58,6 +59,19 @@ class Stored(NamedTuple):
     offset: int
     position: int
     entry: int
+
+
+class _Record(NamedTuple):
+    """A record in the body of an entry, from `begin` to `end` of it."""
+
+    begin: int
+    end: int
+    topic: str
+    queue_id: int
+    offset: int
+    position: int
+    number: int
+    properties: bytes
 
 
 class Delayed(NamedTuple):
@@ -131,7 +145,8 @@ class LogModel:
         leader: member and address of the last one that said that it leads.
         messages: how many there were.
         stored: by the number in its body: the message that is in a queue, or was.
-        touched: by entry: the queue that it brought a message to, or None.
+        touched: by entry: the queues that it brought messages to.
+        format: what the log was raised to.
         waiting: by position: the delayed messages that wait.
         delayed: the numbers of all delayed messages.
         delivered: how many of them were delivered.
@@ -164,7 +179,8 @@ class LogModel:
         self.leader = ("", "")
         self.messages = 0
         self.stored: dict[int, Stored] = {}
-        self.touched: list[QueueKey | None] = []
+        self.touched: list[set[QueueKey]] = []
+        self.format = 1
         self.waiting: dict[int, Delayed] = {}
         self.delayed: set[int] = set()
         self.delivered = 0
@@ -188,7 +204,7 @@ class LogModel:
 
     def fold(self, entry: Entry) -> None:
         """Take the next entry of the log."""
-        self.touched.append(None)
+        self.touched.append(set())
         body = entry.body
         if entry.magic != Magic.NORMAL or body in self._malformed:
             return
@@ -201,38 +217,60 @@ class LogModel:
     # --- messages -------------------------------------------------------------------------------
 
     def _record(self, entry: Entry) -> None:
-        body = entry.body
-        (queue_id,) = struct.unpack_from(">i", body, 12)
-        offset, position = struct.unpack_from(">qq", body, 20)
-        (length,) = struct.unpack_from(">i", body, 84)
-        at = 88 + length
-        topic = body[at + 1 : at + 1 + body[at]].decode()
+        records = _records_of(entry)
+        if len(records) > 1:
+            self._records(entry, records)
+        elif self._fits(records, entry.body_pos):
+            self._one_record(entry, records[0])
+
+    def _records(self, entry: Entry, records: list[_Record]) -> None:
+        """Several records in one entry: all of them are taken, or none."""
+        is_whole = records[-1].end == len(entry.body)
+        if self.format >= WITH_RUNS and is_whole and self._fits(records, entry.body_pos):
+            for record in records:
+                self._take(entry, record)
+
+    def _fits(self, records: list[_Record], body_pos: int) -> bool:
+        """Whether each record is the next one of its queue, and says where it lies."""
+        ends: dict[QueueKey, int] = {}
+        for record in records:
+            key = (record.topic, record.queue_id)
+            end = ends.get(key, self.ends.get(key, 0))
+            if record.topic not in self.topics or record.offset != end:
+                return False
+            if record.position != body_pos + record.begin:
+                return False
+            ends[key] = end + 1
+        return True
+
+    def _one_record(self, entry: Entry, record: _Record) -> None:
+        """A record, perhaps with a command behind it."""
+        behind = entry.body[record.end :]
+        if not behind:
+            self._take(entry, record)
+            return
+        if behind[4:7] != COMMAND_MARK:
+            return
+        kind, *members = msgpack.unpackb(behind[8:])
+        if not self._behind(entry, record.number, kind, members):
+            return
+        if record.topic not in WAITING_ROOMS.get(kind, (record.topic,)):
+            raise InvariantViolated(
+                "nobody sees a message before its time",
+                f"message {record.number} waits in topic {record.topic}, with a command of kind "
+                f"{kind}",
+            )
+        is_waiting = kind in WAITING_ROOMS or (kind == COMMIT and members[1] > 0)
+        self._take(entry, record, is_waiting)
+
+    def _take(self, entry: Entry, record: _Record, is_waiting: bool = False) -> None:
+        """A message has come to its queue."""
+        topic, queue_id, number = record.topic, record.queue_id, record.number
         key = (topic, queue_id)
-        if topic not in self.topics or self.ends.get(key, 0) != offset:
-            return
-        if position != entry.body_pos:
-            return
-        (size,) = struct.unpack_from(">i", body)
-        number = int.from_bytes(body[88:96], "big")
-        is_waiting = False
-        if size != len(body):
-            behind = body[size:]
-            if behind[4:7] != COMMAND_MARK:
-                return
-            kind, *members = msgpack.unpackb(behind[8:])
-            if not self._behind(entry, number, kind, members):
-                return
-            if topic not in WAITING_ROOMS.get(kind, (topic,)):
-                raise InvariantViolated(
-                    "nobody sees a message before its time",
-                    f"message {number} waits in topic {topic}, with a command of kind {kind}",
-                )
-            is_waiting = kind in WAITING_ROOMS or (kind == COMMIT and members[1] > 0)
-        self.ends[key] = offset + 1
+        self.ends[key] = record.offset + 1
         self.messages += 1
-        self.touched[-1] = key
-        properties = body[at + 3 + body[at] : size]
-        unit = UNIT.pack(position, size, _tags_code(properties))
+        self.touched[-1].add(key)
+        unit = UNIT.pack(record.position, record.end - record.begin, _tags_code(record.properties))
         born = self._births[topic][-1]
         self._units.setdefault((topic, born, queue_id), bytearray()).extend(unit)
         if is_waiting:
@@ -245,7 +283,8 @@ class LogModel:
                 "messages are stored once",
                 f"{number} is {self.stored[number]} and entry {entry.index}",
             )
-        self.stored[number] = Stored(topic, queue_id, offset, position, entry.index)
+        place = (topic, queue_id, record.offset, record.position, entry.index)
+        self.stored[number] = Stored(*place)
 
     def _behind(self, entry: Entry, number: int, kind: int, members: list[Any]) -> bool:
         """A command behind a record; whether the record is taken with it."""
@@ -338,7 +377,7 @@ class LogModel:
             case (8, [node, address]):
                 self.leader = (node, address)
             case (9, []):
-                pass
+                self.format = max(self.format, version)
             case (13, [position]):
                 waiting = self.waiting.pop(position, None)
                 if waiting is not None:
@@ -509,6 +548,24 @@ class LogModel:
                     del self.locks[key]
             elif owner is None or owner[0] == client or now_ms - owner[1] > LOCK_MS:
                 self.locks[key] = (client, now_ms)
+
+
+def _records_of(entry: Entry) -> list[_Record]:
+    """The records that an entry begins with; what is behind the last one is no record."""
+    records: list[_Record] = []
+    body, begin = entry.body, 0
+    while body[begin + 4 : begin + 8] == RECORD_MAGIC.to_bytes(4, "big"):
+        size, queue_id = struct.unpack_from(">i8xi", body, begin)
+        offset, position = struct.unpack_from(">qq", body, begin + 20)
+        (length,) = struct.unpack_from(">i", body, begin + 84)
+        at = begin + 88 + length
+        end = begin + size
+        topic = body[at + 1 : at + 1 + body[at]].decode()
+        number = int.from_bytes(body[begin + 88 : begin + 96], "big")
+        properties = body[at + 3 + body[at] : end]
+        records.append(_Record(begin, end, topic, queue_id, offset, position, number, properties))
+        begin = end
+    return records
 
 
 def _tags_code(properties: bytes) -> int:

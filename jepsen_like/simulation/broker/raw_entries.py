@@ -14,7 +14,7 @@ from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.relays.commands import LeadFrom
 from broker.retention.commands import KeepLogFrom
 from broker.topics.commands import DeleteTopic, PutTopic
-from dledger.entry import Body, PositionedBody
+from dledger.entry import Body, PositionedBody, PositionedParts
 from jepsen_like.simulation.chance import Chance
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.record import MessageRecord, encode_record_parts
@@ -65,6 +65,7 @@ class RawEntries:
             self._malformed,
             self._record,
             self._record,
+            self._records,
         ]
         return self._chance.choice(kinds)(now_ms)
 
@@ -143,9 +144,28 @@ class RawEntries:
     def _record(self, now_ms: int) -> Body:
         """A message at a place that may be wrong, in a topic that may not be there."""
         chance = self._chance
+        head, tail = self._ahead(now_ms)
+        if chance.happens(0.2):
+            return head + chance.randbytes(8) + tail  # says a wrong position
+        if chance.happens(0.1):
+            body = head + bytes(8) + tail[:-3]
+            self.malformed.add(body)
+            return body
+        return PositionedBody(head, tail)
+
+    def _records(self, now_ms: int) -> Body:
+        """Several such messages in one entry, perhaps in a log of a format without them."""
+        count = 2 + self._chance.randrange(3)
+        return PositionedParts(tuple(self._ahead(now_ms) for _ in range(count)))
+
+    def _ahead(self, now_ms: int) -> PositionedBody:
+        """A message ahead of its queue.
+
+        In a log without its beginning, one behind it could not be told from the message that has
+        this offset; no broker appends one.
+        """
+        chance = self._chance
         topic, queue_id = chance.choice(self._topics), chance.randrange(MOST_QUEUES)
-        # Ahead of its queue. In a log without its beginning, one behind it could not be told from
-        # the message that has this offset; no broker appends one.
         offset = self._next_offset(topic, queue_id) + chance.choice((2, 5, 50))
         self._number += 1
         record = MessageRecord(
@@ -155,11 +175,4 @@ class RawEntries:
             queue_offset=offset,
             store_timestamp=now_ms,
         )
-        head, tail = encode_record_parts(record)
-        if chance.happens(0.2):
-            return head + chance.randbytes(8) + tail  # says a wrong position
-        if chance.happens(0.1):
-            body = head + bytes(8) + tail[:-3]
-            self.malformed.add(body)
-            return body
-        return PositionedBody(head, tail)
+        return PositionedBody(*encode_record_parts(record))

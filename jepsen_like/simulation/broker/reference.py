@@ -80,7 +80,7 @@ class Reference:
     def touched(self, first: int, last: int) -> set[QueueKey]:
         """The queues that entries first..last brought messages to."""
         self.advance(last)
-        return {key for key in self.model.touched[first : last + 1] if key is not None}
+        return set().union(*self.model.touched[first : last + 1])
 
     def units(self, topic: str, queue_id: int, index: int) -> bytes:
         """The units of a queue as it exists at an entry; later messages included."""

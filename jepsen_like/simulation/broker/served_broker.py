@@ -107,6 +107,7 @@ class _ProcessLog:
     def __init__(self, node: VirtualNode, process: NodeProcess, member: BrokerMember) -> None:
         self._process = process
         self._member = member
+        self.max_body_bytes = node.config.store.max_body_bytes
         turn = process.member.turn
 
         def submit(bodies: Sequence[Body], size: int, done: Done, _at_once: bool) -> None:

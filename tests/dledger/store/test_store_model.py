@@ -12,7 +12,15 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import TermRun
-from dledger.entry import BLANK_BYTES, HEADER_BYTES, Body, Magic, PositionedBody, decode_entries
+from dledger.entry import (
+    BLANK_BYTES,
+    HEADER_BYTES,
+    Body,
+    Magic,
+    PositionedBody,
+    PositionedParts,
+    decode_entries,
+)
 from dledger.store.batch import verify_batch
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
@@ -21,9 +29,11 @@ from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
 from tests.dledger.store.memory_store import MemoryStore
 
+PLACED = st.builds(PositionedBody, st.binary(max_size=20), st.binary(max_size=20))
 BODIES = st.one_of(
     st.binary(max_size=190),
-    st.builds(PositionedBody, st.binary(max_size=40), st.binary(max_size=40)),
+    PLACED,
+    st.lists(PLACED, min_size=1, max_size=3).map(lambda parts: PositionedParts(tuple(parts))),
     st.integers(0, 190).map(bytes),
 )
 
@@ -77,10 +87,14 @@ class StoreMachine(RuleBasedStateMachine):
         assert (first, last) == (len(self.model), len(self.model) + len(bodies) - 1)
         for index, body in enumerate(bodies, first):
             pos = self.leader.header_at(index).pos + HEADER_BYTES
-            if isinstance(body, PositionedBody):
-                placed = body.head + pos.to_bytes(8, "big") + body.tail
-            else:
+            if isinstance(body, bytes):
                 placed = body
+            else:
+                parts = body.parts if isinstance(body, PositionedParts) else [body]
+                placed = b""
+                for part in parts:
+                    place = pos + len(placed)
+                    placed += part.head + place.to_bytes(8, "big") + part.tail
             self.model.append((self.term, magic, placed))
 
     @rule(max_bytes=st.integers(0, 600))

@@ -1,0 +1,97 @@
+"""Which records share an entry of the log.
+
+An entry costs each member about as much as a small message, whatever it holds: its place, its sums,
+its acknowledgement and its result. So messages that come together share one.
+"""
+
+from collections.abc import Sequence
+from itertools import accumulate, repeat
+from typing import Final, TypeAlias
+
+from broker.errors import RequestRefused
+from dledger import Body, PositionedBody, PositionedParts
+from remoting.wire.codes import ResponseCode
+
+# With so much in one entry, what it costs by itself is nothing; and it is read, checked and sent to
+# the others as a whole.
+PACKED_BYTES: Final = 128 * 1024
+
+_POSITION_BYTES: Final = 8
+
+
+# Where a record lies: in which of the entries, and at which byte of its body.
+Spot: TypeAlias = tuple[int, int]
+
+
+class EntryPacking:
+    """Puts records into the bodies of entries, in their order.
+
+    Args:
+        max_body_bytes: of an entry.
+
+    Attributes:
+        bodies: the entries that are full.
+        has_runs: whether one of them has several records.
+    """
+
+    def __init__(self, max_body_bytes: int) -> None:
+        self.bodies: list[Body] = []
+        self.has_runs = False
+        self._max_body_bytes = max_body_bytes
+        self._packed_bytes = min(PACKED_BYTES, max_body_bytes)
+        self._last: list[PositionedBody] = []  # the records of the entry that is being filled
+        self._last_bytes = 0
+
+    def add(self, records: Sequence[PositionedBody]) -> list[Spot]:
+        """Add the records of one send: to one entry, unless one cannot hold them.
+
+        Raises:
+            RequestRefused (13): a record is larger than any entry may be; none was added.
+        """
+        sizes = [len(head) + _POSITION_BYTES + len(tail) for head, tail in records]
+        self._check(max(sizes))
+        total = sum(sizes)
+        if self._last_bytes + total > self._packed_bytes:
+            self.close()
+        if total <= self._max_body_bytes:
+            entry, at = len(self.bodies), self._last_bytes
+            self._last += records
+            self._last_bytes += total
+            return list(zip(repeat(entry), accumulate(sizes, initial=at), strict=False))[:-1]
+        spots: list[Spot] = []
+        for record, size in zip(records, sizes, strict=True):
+            if self._last_bytes + size > self._max_body_bytes:
+                self.close()
+            spots.append((len(self.bodies), self._last_bytes))
+            self._last.append(record)
+            self._last_bytes += size
+        return spots
+
+    def add_alone(self, records: Sequence[PositionedBody]) -> list[Spot]:
+        """Add the records of one send, each with what stands behind it: an entry each.
+
+        Raises as `add`.
+        """
+        self._check(max([record.placed_bytes for record in records]))
+        self.close()
+        first = len(self.bodies)
+        self.bodies += records
+        return [(entry, 0) for entry in range(first, len(self.bodies))]
+
+    def close(self) -> None:
+        """Let the next record begin an entry. The last one, if any, is among `bodies` now."""
+        if not self._last:
+            return
+        if len(self._last) > 1:
+            self.bodies.append(PositionedParts(tuple(self._last)))
+            self.has_runs = True
+        else:
+            self.bodies += self._last
+        self._last, self._last_bytes = [], 0
+
+    def _check(self, size: int) -> None:
+        if size > self._max_body_bytes:
+            raise RequestRefused(
+                ResponseCode.MESSAGE_ILLEGAL,
+                f"{size} bytes with what the broker adds: at most {self._max_body_bytes}",
+            )
