@@ -15,7 +15,7 @@ from typing import NamedTuple
 import trio
 
 from jepsen_like.chaos.client_process import ClientProcess, HarnessFailed, client_process
-from jepsen_like.chaos.disks import small_disk
+from jepsen_like.chaos.disks import powered_disk, small_disk
 from jepsen_like.chaos.fault_log import FaultLog
 from jepsen_like.chaos.links.namespaces import why_not
 from jepsen_like.chaos.links.switched_network import switched_network
@@ -36,6 +36,7 @@ from jepsen_like.chaos.nemeses.file_faults import (
 )
 from jepsen_like.chaos.nemeses.membership_faults import MembershipFaults
 from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
+from jepsen_like.chaos.nemeses.power_faults import power_cut
 from jepsen_like.chaos.nemeses.process_faults import freeze, kill, rolling_restart, stop, transfer
 from jepsen_like.chaos.nemeses.schedule import Fault, schedule
 from jepsen_like.chaos.nemeses.users_nemesis import find_nemeses
@@ -147,9 +148,11 @@ class Run:
                 FaultLog(self._folder / "faults.jsonl", self._now_ns, _wall)
             )
             self.result.events = faults.events
-            if "disk-full" in self._plan.nemeses:
-                for name in self._names:
-                    stack.enter_context(small_disk(self._folder / "data" / name))
+            for name in self._names:
+                if "power" in self._plan.nemeses:
+                    stack.enter_context(powered_disk(self._data(name)))
+                elif "disk-full" in self._plan.nemeses:
+                    stack.enter_context(small_disk(self._data(name)))
             hosts = [*self._names, *self._spares, *self._stage.hosts]
             async with self._wired(hosts) as wiring:
                 await self._run_on(wiring, faults)
@@ -277,6 +280,7 @@ class Run:
             "flipped-bit": flipped_bit,
             "wiped-folder": wiped_folder,
             "disk-full": disk_full,
+            **dict.fromkeys(("power-all", "power-leader", "power-random"), power_cut),
             **(membership.executors if self._stage.can_join else self._no_joining()),
             **self._nemeses.executors,
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -85,6 +86,15 @@ class LeaderCache:
         return outcome
 
 
+class UnsyncedDisk:
+    """Files are not synced, as on a disk that keeps writes in a cache without a battery."""
+
+    def __init__(self, correct: CorrectAnswering) -> None:
+        self.append, self.read = correct.append, correct.read
+        for call in ("fdatasync", "fsync"):
+            setattr(os, call, _nothing)
+
+
 def _key_of(body: bytes) -> object:
     """The key of a command as the workloads of the harness write it."""
     try:
@@ -94,18 +104,20 @@ def _key_of(body: bytes) -> object:
 
 
 def _nothing(_: object) -> None:
-    """Whatever becomes of the entry."""
+    """Do nothing: whatever becomes of the entry, or the file."""
 
 
 class ServiceBug(NamedTuple):
-    """A mistake: what it is, and how a member makes it."""
+    """A mistake: what it is, how a member makes it, and what shows it, unless most faults do."""
 
     what: str
     make: Callable[[CorrectAnswering], Answering]
+    shown_by: str | None = None
 
 
 BUGS: dict[str, ServiceBug] = {
     "stale-read": ServiceBug("reads answer from the own state, without the log", StaleRead),
     "early-ack": ServiceBug("a write is acknowledged before append returns", EarlyAcknowledgement),
     "leader-cache": ServiceBug("a cache of the leader outlives its leadership", LeaderCache),
+    "no-sync": ServiceBug("files are not synced (needs --nemesis power)", UnsyncedDisk, "power"),
 }

@@ -101,6 +101,15 @@ NEMESES: dict[str, Nemesis] = {
         Lane.PROCESSES,
         (Kind("disk-full", 2.0, 5.0, settle_s=2.0),),
     ),
+    "power": Nemesis(
+        "the power of all members or of one is cut: what was not synced is gone (needs root: ext4)",
+        Lane.PROCESSES,
+        (
+            Kind("power-all", 0.2, 2.0, settle_s=1.0),
+            Kind("power-leader", 0.5, 3.0),
+            Kind("power-random", 0.5, 3.0),
+        ),
+    ),
     "membership": Nemesis(
         "the group grows and shrinks, a member is replaced, also at the same address",
         Lane.PROCESSES,

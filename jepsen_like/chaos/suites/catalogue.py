@@ -54,6 +54,7 @@ SUITES: dict[str, Suite] = {
             Row("set", "tail,flip,wipe,partition", 5),
             Row("bank", "membership,partition"),
             Row("bank", "disk-full,kill"),
+            Row("append", "power,kill"),
             Row("lock", "freeze,partition"),
             Row("session-counter", "kill,freeze,partition,loss"),
             Row("queue", "kill,partition,delay"),
@@ -84,8 +85,12 @@ SUITES: dict[str, Suite] = {
         ),
     ),
     "disk": Suite(
-        "files that lose their end, flip bits, vanish, and disks that are full",
+        "power cuts; files that lose their end, flip bits, vanish; disks that are full",
         (
+            Row("register", "power"),
+            Row("session-counter", "power,partition", 5),
+            Row("messages", "power,kill"),
+            Row("transaction", "power"),
             Row("register", "tail,kill"),
             Row("cas", "wipe,rolling"),
             Row("append", "flip,kill", 5),

@@ -1,0 +1,59 @@
+"""Disks of members, whose power can be cut."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from jepsen_like.chaos.disks import DiskStuck, cut_power, has_power, image_of, powered_disk
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[Path]:
+    folder = tmp_path / "n0"
+    with powered_disk(folder) as made:
+        if not made:
+            pytest.skip("needs root, loop devices and mkfs.ext4")
+        yield folder
+
+
+def write(path: Path, content: bytes, *, sync: bool) -> None:
+    with path.open("ab") as file:
+        file.write(content)
+        file.flush()
+        if sync:
+            os.fsync(file.fileno())
+
+
+def test_a_power_cut_takes_what_was_not_synced_and_nothing_else(disk: Path) -> None:
+    write(disk / "log", b"acknowledged", sync=True)
+    write(disk / "log", b", lost", sync=False)
+    write(disk / "other", b"lost", sync=False)
+    cut_power(disk)
+    assert (disk / "log").read_bytes() == b"acknowledged"
+    assert not (disk / "other").exists()
+    write(disk / "log", b" again", sync=True)
+    cut_power(disk)
+    assert (disk / "log").read_bytes() == b"acknowledged again"
+
+
+def test_a_disk_with_open_files_is_stuck(disk: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("jepsen_like.chaos.disks.BUSY_TIMEOUT_S", 0.05)
+    with (disk / "log").open("wb"), pytest.raises(DiskStuck, match="busy"):
+        cut_power(disk)
+
+
+def test_what_a_disk_holds_stays_in_its_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "n0"
+    with powered_disk(folder) as made:
+        if not made:
+            pytest.skip("needs root, loop devices and mkfs.ext4")
+        assert has_power(folder)
+        (folder / "log").write_bytes(b"entries")
+    assert not has_power(folder)
+    assert not image_of(folder).exists()
+    assert [path.name for path in folder.iterdir()] == ["log"]
+    assert (folder / "log").read_bytes() == b"entries"
