@@ -1,4 +1,4 @@
-"""`jepsen-like list`: every workload, nemesis and seeded bug of `jepsen-like run`, in a line."""
+"""`jepsen-like list`: every workload, nemesis, suite and seeded bug, in a line."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.nemeses.catalogue import NEMESES
 from jepsen_like.chaos.services import find_service
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS
+from jepsen_like.chaos.suites.catalogue import SUITES
 from jepsen_like.chaos.workloads.catalogue import WORKLOADS
 
 
 @click.command(name="list")
 def list_() -> None:
-    """Explain what `jepsen-like run` can do, a line each."""
+    """Explain what `jepsen-like run` and `jepsen-like suite` can do, a line each."""
     sections = {
         "Workloads (--workload)": {
             **{name: find_service(name).explanation for name in WORKLOADS},
             **EXPLANATIONS,
         },
         "Nemeses (--nemesis)": {name: one.explanation for name, one in NEMESES.items()},
+        "Suites (jepsen-like suite NAME)": {name: one.explanation for name, one in SUITES.items()},
         "Seeded bugs (--dirty)": {name: bug.what for name, bug in BUGS.items()},
     }
     width = max(len(name) for section in sections.values() for name in section)

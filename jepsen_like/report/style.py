@@ -33,6 +33,7 @@ table { border-collapse: collapse; font-size: 14px; }
 th, td { text-align: left; padding: 4px 14px 4px 0; border-bottom: 1px solid var(--rule);
   vertical-align: top; }
 td.number, th.number { text-align: right; white-space: nowrap; font-variant-numeric: tabular-nums; }
+td.word { white-space: nowrap; }
 th { color: var(--soft); font-weight: 600; }
 ul { padding-left: 20px; margin: 6px 0; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }

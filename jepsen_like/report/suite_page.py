@@ -12,12 +12,12 @@ from jepsen_like.report.style import STYLE
 from jepsen_like.report.told_run import Outcome
 
 COLUMNS = (
-    ("run", "text"),
-    ("workload", "text"),
+    ("run", "word"),
+    ("workload", "word"),
     ("nemeses", "text"),
     ("members", "number"),
     ("operations", "number"),
-    ("verdict", "text"),
+    ("verdict", "word"),
     ("longest gap of writes, after", "text"),
     ("median s", "number"),
     ("95 % s", "number"),
