@@ -7,8 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trio
 
 from jepsen_like.chaos.disks import DiskStuck, cut_power, has_power, image_of, powered_disk
+from jepsen_like.chaos.members.group import Group
+from jepsen_like.chaos.members.member import Member
+from jepsen_like.chaos.nemeses.executor import Skipped
+from jepsen_like.chaos.nemeses.power_faults import power_cut
+from jepsen_like.simulation.chance import Chance
 
 
 @pytest.fixture
@@ -57,3 +63,16 @@ def test_what_a_disk_holds_stays_in_its_folder(tmp_path: Path) -> None:
     assert not image_of(folder).exists()
     assert [path.name for path in folder.iterdir()] == ["log"]
     assert (folder / "log").read_bytes() == b"entries"
+
+
+def test_a_power_cut_is_left_out_where_members_have_no_disks(tmp_path: Path) -> None:
+    group = Group(lambda member: None)
+    group.start(Member("n0", [], tmp_path / "n0.log", tmp_path))
+
+    async def cut() -> None:
+        async with power_cut(group, Chance(1, "fault 0"), "power-all"):
+            raise AssertionError("there is nothing to cut")
+
+    with pytest.raises(Skipped, match=r"mkfs\.ext4"):
+        trio.run(cut)
+    assert group.members["n0"].holds == 0
