@@ -25,8 +25,8 @@ from jepsen_like.chaos.run import Run
 from jepsen_like.history.reading import read_history
 
 PROJECT = Path(__file__).parents[3]
-# A run of 4 s takes about 10 s; one that hangs takes much longer.
-RUN_SECONDS_MAX = 120
+# A run of 4 s takes about 10 s; one of a minute whose group does not recover, three minutes.
+RUN_SECONDS_MAX = 300
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -114,7 +114,9 @@ def test_a_run_finds_each_mistake_that_is_made_on_purpose(bug: str, tmp_path: Pa
         pytest.skip("no disks here whose power can be cut")
     ended = run(*words, *(("--nemesis", nemesis) if nemesis else ()), cwd=tmp_path)
     assert ended.returncode == 1, ended.stdout + ended.stderr
-    assert "violation: not linearizable" in ended.stdout
+    # Members without their newest entries may also fail to become a group again.
+    told = "violation: not linearizable" if nemesis is None else "violation: "
+    assert told in ended.stdout
     assert "again: jepsen-like run --workload register" in ended.stdout
 
 
