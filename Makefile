@@ -74,9 +74,10 @@ bench-broker: setup ## measure brokers beside RocketMQ's own (needs a JDK, Maven
 sim: setup ## simulate 2000 seeds of faults in virtual time
 	$(BIN)/jepsen-like simulate --seeds 2000
 
-# make chaos CHAOS_ARGUMENTS="--seed 7 --out chaos" makes the same runs again, or goes on with them.
+# Its folder is build/suite-chaos-SEED. CHAOS_ARGUMENTS="--seed 7" makes the same runs again, or goes on with them.
 chaos: setup ## break real processes in every way, and check what clients saw: twenty minutes
-	$(BIN)/jepsen-like suite chaos $(CHAOS_ARGUMENTS)
+	@mkdir -p build
+	cd build && ../$(BIN)/jepsen-like suite chaos $(CHAOS_ARGUMENTS)
 
 # It goes on where it was stopped, for as many hours again; build/soak/index.html tells of all runs.
 SOAK_ARGUMENTS ?= --hours 8
@@ -86,8 +87,9 @@ soak: setup ## make the runs of all suites again and again, for eight hours
 
 # It succeeds if the run finds something: status 1.
 chaos-pysyncobj: setup ## kill PySyncObj while it writes snapshots; the run must find that entries are lost
+	@mkdir -p build
 	$(BIN)/jepsen-like run --workload append --system bench.pysyncobj_chaos_member --rate 30 \
-		--nemesis bench.snapshot_nemesis:KillAtSnapshot $(CHAOS_ARGUMENTS); test $$? -eq 1
+		--nemesis bench.snapshot_nemesis:KillAtSnapshot --out build/pysyncobj-$$$$ $(CHAOS_ARGUMENTS); test $$? -eq 1
 
 mutants: setup ## plant every known mistake in a copy of the code; each must turn a test red
 	$(BIN)/python tests/mutants/run.py
