@@ -55,6 +55,11 @@ FOUND_WITHIN = {
     "rebuild-believes-the-first-record": 820,
     "rebuild-ignores-deletions": 60,
     "retention-drops-what-waits": 10,
+    "conditions-ignored": 30,
+    "filtered-pulls-go-too-far": 60,
+    "locks-of-two": 30,
+    "messages-of-an-entry-swapped": 10,
+    "offsets-acknowledged-early": 100,
 }
 
 LOSES_ALL = CrashStyle(keep=0.0, torn=0.0, names_in_order=False)

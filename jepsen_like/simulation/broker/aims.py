@@ -32,6 +32,12 @@ _POPS: Mapping[str, int] = {
 _COMMITS: Mapping[str, int] = {"reset offsets": 30, "commit offset": 60, "delete topic": 0}
 _ONE_TOPIC: Mapping[str, object] = {"request_every_s": 0.01, "topics": 1, "wrong_member": 0.0}
 
+_IN_ORDER: Mapping[str, int] = {
+    **{"send in order": 60, "consume in order": 120, "pull filtered": 30, "append raw": 0},
+    **{"delete topic": 0, "send half": 0, "send delayed": 0, "drop log": 0, "lock": 0},
+}
+_DEPOSED: Mapping[str, object] = {"crash_every_s": 0.7, "partition_every_s": 1.0}
+
 AIMS: Final[Mapping[str, Aim]] = {
     # Deletions and creations of one topic overtake commits, which wait for the next batch.
     "offsets-of-an-earlier-topic": Aim(
@@ -110,6 +116,12 @@ AIMS: Final[Mapping[str, Aim]] = {
         style=_ONE_TOPIC,
         weights=_POPS,
     ),
+    "locks-of-two": Aim(style=_ONE_TOPIC, weights=_IN_ORDER),
+    "offsets-acknowledged-early": Aim(
+        group={"nodes": 3}, faults=_DEPOSED, style=_ONE_TOPIC, weights=_IN_ORDER
+    ),
+    "conditions-ignored": Aim(style=_ONE_TOPIC, weights=_IN_ORDER),
+    "filtered-pulls-go-too-far": Aim(style=_ONE_TOPIC, weights=_IN_ORDER),
     # A member that was away gets a snapshot, of a topic that was deleted and made again meanwhile.
     "files-of-another-state-believed": Aim(
         group={**_LITTLE_LOG, "nodes": 3},

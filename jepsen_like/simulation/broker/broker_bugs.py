@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, cast
 
 import msgpack
 
 import broker.machine
+import broker.messages.fold
+import broker.store.message_reader
 from broker.delay.waiting_table import Waiting, WaitingTable
+from broker.filters.condition import Condition
+from broker.locks.state import QueueLocks
 from broker.log.state import BrokerState, Deletion
 from broker.log.state_snapshot import captured
 from broker.log.submissions import Then
+from broker.messages.record_run import RecordRun, read_run
+from broker.offsets.commands import CommittedOffset
+from broker.offsets.commits import OffsetCommits
 from broker.offsets.state import Offsets
 from broker.pop.acks import PopAcks
 from broker.pop.commands import PoppedMessage
@@ -21,9 +28,10 @@ from broker.retry.processor import RetryProcessor
 from broker.sends.pending_messages import PendingSend
 from broker.serving.origin import Origin
 from broker.serving.requests import Requests
-from broker.store.consume_queue import ConsumeQueue
+from broker.store.consume_queue import UNIT_BYTES, ConsumeQueue
 from broker.store.consume_queues import ConsumeQueues
 from broker.store.damaged_queues import DamagedQueues
+from broker.store.message_reader import Chosen, choose
 from broker.store.queue_rebuild import QueueRebuild, _Runs
 from broker.store.queue_sync import QueueSync
 from broker.store.synced_mark import SyncedMark
@@ -233,6 +241,46 @@ def _ends_acknowledged_early() -> list[Replacement]:
     return [Replacement(Ends, "commit", commit)]
 
 
+def _locks_of_two() -> list[Replacement]:
+    return [Replacement(QueueLocks, "is_owner", lambda *_: True)]
+
+
+def _offsets_acknowledged_early() -> list[Replacement]:
+    def add(self: OffsetCommits, offset: CommittedOffset, then: Then | None) -> None:
+        added(self, offset, None if then is None else _nothing)
+        if then is not None:
+            then(None)
+
+    added = OffsetCommits.add
+    return [Replacement(OffsetCommits, "add", add)]
+
+
+def _conditions_ignored() -> list[Replacement]:
+    return [Replacement(Condition, "is_met", lambda *_: True)]
+
+
+def _filtered_pulls_go_too_far() -> list[Replacement]:
+    def chosen(
+        units: bytes, offset: int, max_messages: int, codes: Collection[int] | None
+    ) -> Chosen:
+        found = choose(units, offset, max_messages, codes)
+        behind = offset + len(units) // UNIT_BYTES
+        return found if codes is None else found._replace(next_offset=behind)
+
+    return [Replacement(broker.store.message_reader, "choose", chosen)]
+
+
+def _messages_of_an_entry_swapped() -> list[Replacement]:
+    def read(body: bytes, position: int) -> RecordRun | str:
+        found = read_run(body, position)
+        if isinstance(found, RecordRun):
+            for arrived in found.arrivals.values():
+                arrived.units.reverse()
+        return found
+
+    return [Replacement(broker.messages.fold, "read_run", read)]
+
+
 _BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
     (
         "offsets-outlive-their-topic",
@@ -388,6 +436,31 @@ _BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
         "ends-acknowledged-early",
         "a commit is answered before the log has it",
         _ends_acknowledged_early,
+    ),
+    (
+        "locks-of-two",
+        "a queue is given to whoever asks for it",
+        _locks_of_two,
+    ),
+    (
+        "offsets-acknowledged-early",
+        "a commit of an offset is answered before the log has it",
+        _offsets_acknowledged_early,
+    ),
+    (
+        "conditions-ignored",
+        "a pull with a condition is given every message",
+        _conditions_ignored,
+    ),
+    (
+        "filtered-pulls-go-too-far",
+        "a pull by tags passes over messages that it had no room for",
+        _filtered_pulls_go_too_far,
+    ),
+    (
+        "messages-of-an-entry-swapped",
+        "the messages of one queue that share an entry are indexed in the wrong order",
+        _messages_of_an_entry_swapped,
     ),
 ]
 

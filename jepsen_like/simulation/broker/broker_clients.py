@@ -11,6 +11,7 @@ from broker.topics.state import TOPICS
 from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
 from jepsen_like.simulation.broker.client_history import POSITION_DIGITS, ClientHistory
 from jepsen_like.simulation.broker.log_model import COMMIT, ROLLBACK
+from jepsen_like.simulation.broker.ordered_clients import OrderedClients
 from jepsen_like.simulation.broker.pop_clients import PopClients
 from jepsen_like.simulation.broker.raw_entries import MOST_QUEUES, NUMBER_BYTES, RawEntries
 from jepsen_like.simulation.broker.reference import Reference
@@ -51,6 +52,7 @@ class BrokerClients:
     Attributes:
         reference: of the run; given before the start.
         raw: makes entries that no request makes.
+        ordered: the clients of a topic that nobody deletes.
     """
 
     def __init__(
@@ -84,6 +86,15 @@ class BrokerClients:
         pops = PopClients(
             Chance(seed, "pop clients"), self._request, self._topic, history, coverage, loop
         )
+        self.ordered = ordered = OrderedClients(
+            Chance(seed, "ordered clients"),
+            self._request,
+            history.new_message,
+            # Raw entries lock queues at times that leap, and so end the locks of others.
+            not style.weights["append raw"],
+            coverage,
+            loop,
+        )
         kinds: dict[str, Callable[[ServedBroker], None]] = {
             "send": self._send,
             "send batch": self._send_batch,
@@ -99,6 +110,9 @@ class BrokerClients:
             "commit offset": self._commit,
             "lock": self._lock,
             "ask": self._ask,
+            "send in order": ordered.send,
+            "consume in order": ordered.consume,
+            "pull filtered": ordered.pull_filtered,
             "pop": pops.pop,
             "acknowledge pop": pops.ack,
             "hide pop": pops.hide,

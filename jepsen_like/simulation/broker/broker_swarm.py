@@ -11,7 +11,7 @@ from jepsen_like.simulation.swarm import NEVER, Swarm, swarm_of
 
 # Time with faults. A request costs more here than an append does there.
 DEFAULT_FAULT_SECONDS = 15.0
-# The largest entry of this tier: a batch is one entry a message.
+# The largest entry of this tier: longer batches take several.
 LARGEST_BODY_BYTES = 420
 
 
@@ -99,14 +99,16 @@ def broker_style(seed: int, aim: Aim = NO_AIM) -> BrokerStyle:
         wrong_member=chance.choice((0.02, 0.2)),
         lose_queues_every_s=chance.choice((NEVER, 0.2, 1.0)),
         topics=6,
-        weights={**_weights(chance), **aim.weights},
+        weights={**_weights(chance, Chance(seed, "ordered style")), **aim.weights},
     )
     return replace(style, **aim.style)
 
 
-def _weights(chance: Chance) -> dict[str, int]:
+def _weights(chance: Chance, ordered: Chance) -> dict[str, int]:
     delayed, transactions = chance.choice((0, 8, 20)), chance.choice((0, 8, 20))
     pops = chance.choice((0, 10, 30))
+    # From another stream, so that the rest of a seed stays as it was.
+    in_order = ordered.choice((0, 15, 40))
     return {
         "send": 40,
         "send batch": 10,
@@ -122,6 +124,9 @@ def _weights(chance: Chance) -> dict[str, int]:
         "commit offset": 12,
         "lock": 6,
         "ask": 4,
+        "send in order": in_order,
+        "consume in order": 2 * in_order,
+        "pull filtered": in_order // 3,
         "pop": pops,
         "acknowledge pop": pops,
         "hide pop": pops // 5,

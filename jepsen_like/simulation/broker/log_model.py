@@ -570,9 +570,10 @@ def _records_of(entry: Entry) -> list[_Record]:
 
 def _tags_code(properties: bytes) -> int:
     """Java's hash of the tags, as consumers compare it."""
-    if not properties.startswith(TAGS):
+    tags = [pair for pair in properties.split(b"\x02") if pair.startswith(TAGS)]
+    if not tags:
         return 0
     code = 0
-    for character in properties[len(TAGS) :].partition(b"\x02")[0].decode():
+    for character in tags[0][len(TAGS) :].decode():
         code = (31 * code + ord(character)) & 0xFFFFFFFF
     return code - (1 << 32) if code >= 1 << 31 else code

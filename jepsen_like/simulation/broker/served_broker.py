@@ -24,6 +24,7 @@ from broker.messages.state import MESSAGES
 from broker.offsets.feature import FEATURE as OFFSETS
 from broker.pop.feature import FEATURE as POP
 from broker.producers.feature import FEATURE as PRODUCERS
+from broker.pulls.feature import FEATURE as PULLS
 from broker.resets.feature import FEATURE as RESETS
 from broker.retention.commands import KeepLogFrom
 from broker.retention.kept_back import KEPT_BACK
@@ -55,7 +56,7 @@ from remoting.wire.command import Command
 
 SERVED = (
     *(TOPICS, GROUPS, OFFSETS, LOCKS, PRODUCERS, CONSUMERS, SENDS, DELAY, TRANSACTIONS, POP),
-    *(RETRY, RESETS),
+    *(RETRY, RESETS, PULLS),
 )
 # So few that they are reached. Some of the topics are the broker's own.
 LIMITS = BrokerLimits(
@@ -63,7 +64,7 @@ LIMITS = BrokerLimits(
     max_groups=6,
     max_offset_tables=12,
     max_waiting_sends=40,
-    max_locks=6,
+    max_locks=9,
     max_delayed_messages=12,
     max_open_transactions=12,
     append_entries=6,
@@ -148,6 +149,7 @@ class Client:
     """
 
     is_closed = False
+    is_behind = False
 
     def __init__(
         self,
@@ -170,6 +172,12 @@ class Client:
     def send_oneway(self, command: Command) -> None:
         """A request without a reply."""
         self._asked(command)
+
+    def gather(self) -> None:
+        """Nothing is gathered here."""
+
+    def write_gathered(self) -> None:
+        """Nothing is gathered here."""
 
     def when_taken(self, then: Callable[[], None]) -> None:
         """The client has taken everything."""
