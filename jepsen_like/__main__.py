@@ -7,6 +7,7 @@ import click
 from dledger.commands.exit_codes import InterruptibleCommands
 from jepsen_like.check_command import check
 from jepsen_like.list_command import list_
+from jepsen_like.mutants_command import mutants
 from jepsen_like.run_command import run
 from jepsen_like.simulate_command import simulate
 from jepsen_like.suite_command import suite
@@ -22,6 +23,7 @@ main.add_command(check)
 main.add_command(run)
 main.add_command(suite)
 main.add_command(list_)
+main.add_command(mutants)
 
 if __name__ == "__main__":
     main()

@@ -6,16 +6,14 @@ import sys
 
 import pytest
 
+from jepsen_like.mutants.showing import HOSTS_SHOW_AT
 from jepsen_like.simulation.campaign import Plan, run_campaign
 from jepsen_like.simulation.hosts.host_bugs import HOST_BUGS
 from jepsen_like.simulation.hosts.host_simulation import HostSimulation
 from jepsen_like.simulation.hosts.plan import plan_of
 from jepsen_like.simulation.trace import Trace
 
-# The seed from which a bug is looked for by default, where it is not the first one. A change of the
-# product moves what a seed does. Then `jepsen-like simulate --tier hosts --seeds 100 --seeded-bug
-# NAME` names another seed; a bug that is not found any more has the wide windows below fail too.
-SHOWS_AT = {"appends-outlive-their-node": 11, "asked-by-address": 15, "lost-answer-is-certain": 7}
+# A bug that is not found near its seed has the wide windows below fail too.
 SEEDS_NEARBY = 5
 # Seeds within which a long campaign must find each bug: at least three times what it takes today.
 FOUND_WITHIN = {
@@ -97,8 +95,8 @@ def test_the_table_names_every_bug_of_hosts() -> None:
 
 @pytest.mark.parametrize("name", sorted(FOUND_WITHIN))
 def test_a_bug_planted_in_hosts_is_found(name: str) -> None:
-    plan = Plan(SHOWS_AT.get(name, 0), SEEDS_NEARBY, seeded_bug=name, tier="hosts")
-    assert run_campaign(plan, jobs=1).broken is not None, f"{name} does not show: see SHOWS_AT"
+    plan = Plan(HOSTS_SHOW_AT.get(name, 0), SEEDS_NEARBY, seeded_bug=name, tier="hosts")
+    assert run_campaign(plan, jobs=1).broken is not None, f"{name} does not show at its seed"
 
 
 @pytest.mark.long

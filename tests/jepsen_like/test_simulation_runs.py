@@ -6,69 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from jepsen_like.mutants.showing import MEMBERS_SHOW_AT
 from jepsen_like.simulation.campaign import Plan, run_campaign, run_seed, trace_seed
 from jepsen_like.simulation.seeded_bugs import seeded_bugs
 from jepsen_like.simulation.simulation import Simulation
 from jepsen_like.simulation.swarm import swarm_of
 
 JOBS = 2
-# The seed from which each bug is looked for by default: it shows within the next few. A change of
-# the product moves what a seed does. Then `jepsen-like simulate --seeds 400 --seeded-bug NAME`
-# names another seed; a bug that is not found any more has the wide windows below fail too.
-SHOWS_AT = {
-    "acknowledge-before-sync": 1,
-    "answer-covers-later-reads": 41,
-    "apply-before-durable": 4,
-    "candidate-in-a-hurry": 0,
-    "change-while-one-is-pending": 11,
-    "clocks-beyond-bound": 3,
-    "commit-older-term": 75,
-    "commit-recorded-ahead-of-the-disk": 1,
-    "commit-unverified": 20,
-    "configuration-on-append": 7,
-    "early-without-pre-vote": 17,
-    "failed-sync-ignored": 15,
-    "flush-due-for-ever": 6,
-    "folder-not-synced": 0,
-    "follower-read-without-asking": 0,
-    "half-is-a-quorum": 0,
-    "install-answer-lost-pins": 88,
-    "install-drops-what-agrees": 13,
-    "joint-decided-by-one-half": 29,
-    "joint-phase-never-ends": 7,
-    "known-committed-ignored": 251,
-    "leader-counts-its-cache": 8,
-    "learners-counted": 10,
-    "lease-from-answer": 82,
-    "lease-ignores-drift": 38,
-    "lease-kept-in-transfer": 21,
-    "log-check-skipped": 1,
-    "log-cut-before-the-snapshot": 32,
-    "many-voters-at-once": 29,
-    "mark-lost-in-a-power-cut": 0,
-    "newcomers-are-believed": 55,
-    "pieces-in-any-order": 95,
-    "proof-without-a-commit": 0,
-    "pushes-of-any-term": 47,
-    "read-before-own-commit": 13,
-    "read-served-before-it-is-applied": 0,
-    "read-without-round": 349,
-    "reads-never-end": 0,
-    "removal-kept-secret": 189,
-    "session-results-not-in-snapshots": 0,
-    "session-table-not-consulted": 0,
-    "sign-believed-under-leases": 27,
-    "snapshot-applied-from-the-log": 0,
-    "snapshot-named-before-its-folder-is-synced": 0,
-    "torn-tail-kept": 40,
-    "truncate-without-conflict": 0,
-    "vote-forgotten": 0,
-    "vote-not-durable": 0,
-    "vote-twice": 9,
-    "votes-counted-not-voters": 10,
-    "wiped-member-counts": 0,
-    "wiped-member-votes": 82,
-}
+# A bug that is not found near its seed has the wide windows below fail too.
 SEEDS_NEARBY = 5
 # Seeds within which a long campaign must find each bug: at least three times what it takes today.
 FOUND_WITHIN = {
@@ -176,10 +121,10 @@ FIRST_SEED = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(SHOWS_AT))
+@pytest.mark.parametrize("name", sorted(MEMBERS_SHOW_AT))
 def test_a_seeded_bug_is_caught(name: str) -> None:
-    result = run_campaign(Plan(SHOWS_AT[name], SEEDS_NEARBY, seeded_bug=name), jobs=1)
-    assert result.broken is not None, f"{name} does not show at its seed: see SHOWS_AT"
+    result = run_campaign(Plan(MEMBERS_SHOW_AT[name], SEEDS_NEARBY, seeded_bug=name), jobs=1)
+    assert result.broken is not None, f"{name} does not show at its seed"
 
 
 @pytest.mark.long
@@ -192,7 +137,7 @@ def test_a_seeded_bug_is_caught_by_a_campaign(name: str) -> None:
 
 
 def test_every_seeded_bug_has_a_test() -> None:
-    assert sorted(seeded_bugs()) == sorted(SHOWS_AT) == sorted(FOUND_WITHIN)
+    assert sorted(seeded_bugs()) == sorted(MEMBERS_SHOW_AT) == sorted(FOUND_WITHIN)
 
 
 def test_a_seeded_bug_is_gone_after_its_run() -> None:

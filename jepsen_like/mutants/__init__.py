@@ -1,0 +1,1 @@
+"""Known mistakes, and whether the harness finds each of them."""

@@ -1,0 +1,73 @@
+"""Looks for a mistake in a service by chaos on real processes."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from jepsen_like.chaos.members.seeded_bugs import BUGS
+from jepsen_like.chaos.verdict import RunExit
+from jepsen_like.mutants.mutant import Fate, Mutant, Trial
+
+WORKLOAD = "register"
+# A run of so long finds each; the budget allows for its check, and for slow machines.
+RUN_SECONDS = 60
+RUN_TIMEOUT_SECONDS = 300
+FIRST_SEED = 1
+
+
+class TrialFailed(Exception):
+    """A run could not be made. Its text says why."""
+
+
+def chaos_trial(mutant: Mutant, budget_s: float) -> Trial:
+    """Run a service with a mistake until the checker says so, or time is over.
+
+    Args:
+        mutant: a mistake of a service.
+        budget_s: no run begins after so many seconds.
+
+    Raises:
+        TrialFailed: a run could not be made.
+    """
+    begin_s = time.monotonic()
+    runs = 0
+    while True:
+        seed = FIRST_SEED + runs
+        runs += 1
+        oracle = _violation(mutant.name, seed)
+        passed_s = time.monotonic() - begin_s
+        if oracle is not None:
+            return Trial(mutant, Fate.CAUGHT, oracle, seed, runs, passed_s)
+        if passed_s >= budget_s:
+            return Trial(mutant, Fate.SURVIVED, "", None, runs, passed_s)
+
+
+def _violation(name: str, seed: int) -> str | None:
+    """What a run of a seed found; None for nothing. Raises TrialFailed."""
+    with tempfile.TemporaryDirectory(prefix="jepsen-like-mutant-") as folder:
+        out = Path(folder) / "run"
+        command = [
+            *(sys.executable, "-m", "jepsen_like", "run", "--workload", WORKLOAD),
+            *("--dirty", name, "--seed", str(seed), "--time", str(RUN_SECONDS), "--out", str(out)),
+        ]
+        shown_by = BUGS[name].shown_by
+        if shown_by is not None:
+            command += ["--nemesis", shown_by]
+        try:
+            ended = subprocess.run(
+                command, capture_output=True, text=True, timeout=RUN_TIMEOUT_SECONDS, check=False
+            )
+        except subprocess.TimeoutExpired as error:
+            raise TrialFailed(f"{name}: no end after {RUN_TIMEOUT_SECONDS} s") from error
+        if ended.returncode == RunExit.VIOLATION:
+            told = json.loads((out / "run.json").read_text(encoding="utf-8"))
+            return str(told["reason"])
+        if ended.returncode in (RunExit.NOTHING_FOUND, RunExit.UNDECIDED):
+            return None
+        last = (ended.stderr.strip() or ended.stdout.strip()).rpartition("\n")[2]
+        raise TrialFailed(f"{name}: the run ended with {ended.returncode}: {last}")

@@ -1,0 +1,71 @@
+"""The seed from which a mistake shows soon, where it is not the first one.
+
+A change of the product moves what a seed does. Then `jepsen-like simulate --seeded-bug NAME` with
+more seeds names another one. Mistakes in brokers are aimed at instead: see
+`jepsen_like.simulation.broker.aims`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
+    "acknowledge-before-sync": 1,
+    "answer-covers-later-reads": 41,
+    "apply-before-durable": 4,
+    "candidate-in-a-hurry": 0,
+    "change-while-one-is-pending": 11,
+    "clocks-beyond-bound": 3,
+    "commit-older-term": 75,
+    "commit-recorded-ahead-of-the-disk": 1,
+    "commit-unverified": 20,
+    "configuration-on-append": 7,
+    "early-without-pre-vote": 17,
+    "failed-sync-ignored": 15,
+    "flush-due-for-ever": 6,
+    "folder-not-synced": 0,
+    "follower-read-without-asking": 0,
+    "half-is-a-quorum": 0,
+    "install-answer-lost-pins": 88,
+    "install-drops-what-agrees": 13,
+    "joint-decided-by-one-half": 29,
+    "joint-phase-never-ends": 7,
+    "known-committed-ignored": 251,
+    "leader-counts-its-cache": 8,
+    "learners-counted": 10,
+    "lease-from-answer": 82,
+    "lease-ignores-drift": 38,
+    "lease-kept-in-transfer": 21,
+    "log-check-skipped": 1,
+    "log-cut-before-the-snapshot": 32,
+    "many-voters-at-once": 29,
+    "mark-lost-in-a-power-cut": 0,
+    "newcomers-are-believed": 55,
+    "pieces-in-any-order": 95,
+    "proof-without-a-commit": 0,
+    "pushes-of-any-term": 47,
+    "read-before-own-commit": 13,
+    "read-served-before-it-is-applied": 0,
+    "read-without-round": 349,
+    "reads-never-end": 0,
+    "removal-kept-secret": 189,
+    "session-results-not-in-snapshots": 0,
+    "session-table-not-consulted": 0,
+    "sign-believed-under-leases": 27,
+    "snapshot-applied-from-the-log": 0,
+    "snapshot-named-before-its-folder-is-synced": 0,
+    "torn-tail-kept": 40,
+    "truncate-without-conflict": 0,
+    "vote-forgotten": 0,
+    "vote-not-durable": 0,
+    "vote-twice": 9,
+    "votes-counted-not-voters": 10,
+    "wiped-member-counts": 0,
+    "wiped-member-votes": 82,
+}
+HOSTS_SHOW_AT: Final[Mapping[str, int]] = {
+    "appends-outlive-their-node": 11,
+    "asked-by-address": 15,
+    "lost-answer-is-certain": 7,
+}

@@ -1,0 +1,208 @@
+"""`jepsen-like mutants`: plant known mistakes, one at a time, and see whether each is found."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing.pool
+import os
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from functools import partial
+from multiprocessing import resource_tracker
+
+import click
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.table import Table
+
+from jepsen_like.mutants.chaos_trial import TrialFailed, chaos_trial
+from jepsen_like.mutants.mutant import AREAS, SERVICES, Fate, Mutant, Trial, all_mutants
+from jepsen_like.mutants.simulated_trial import simulated_trial
+
+BUDGET_S_DEFAULT = 60.0
+# Without a terminal: a line after so many mistakes.
+MUTANTS_A_PLAIN_LINE = 10
+EXIT_SURVIVED, EXIT_UNDECIDED, EXIT_FAILED = 1, 2, 3
+
+EPILOG = """\b
+Exit status:
+  0  every mistake was caught
+  1  one was not, or its seed breaks a promise without it as well
+  2  Ctrl-C left some untried
+  3  a run could not be made
+
+\b
+Examples:
+  jepsen-like mutants
+  jepsen-like mutants --area brokers --jobs 1
+  jepsen-like mutants --only vote-not-durable --only stale-read
+"""
+
+
+def _list_them(context: click.Context, _: click.Parameter, wanted: bool) -> None:
+    if wanted:
+        for mutant in all_mutants():
+            click.echo(f"{mutant.area:<9} {mutant.name}: {mutant.what}")
+        context.exit()
+
+
+@click.command(epilog=EPILOG)
+@click.option("--only", multiple=True, metavar="NAME", help="Try this mistake; may be repeated.")
+@click.option(
+    "--area",
+    "areas",
+    multiple=True,
+    type=click.Choice(AREAS),
+    help="Try the mistakes of an area; may be repeated.",
+)
+@click.option("--jobs", type=click.IntRange(1), help="Processes; one a core unless given.")
+@click.option(
+    "--time-budget",
+    "budget_s",
+    type=click.FloatRange(1.0),
+    default=BUDGET_S_DEFAULT,
+    show_default=True,
+    help="Seconds after which no run begins for one mistake.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@click.option(
+    "--list",
+    is_flag=True,
+    is_eager=True,
+    expose_value=False,
+    callback=_list_them,
+    help="Say which mistakes there are.",
+)
+def mutants(
+    only: tuple[str, ...],
+    areas: tuple[str, ...],
+    jobs: int | None,
+    budget_s: float,
+    as_json: bool,
+) -> None:
+    """Plant known mistakes, one at a time, and see whether the harness finds each.
+
+    Mistakes of the library, of hosts and of brokers are looked for by
+    simulation; mistakes of services that rest on the library by chaos on
+    real processes, for a minute each. A mistake is planted in a process of
+    its own: other functions take the place of the product's. The seed that
+    shows it is run once more without it, and must break nothing.
+    """
+    chosen = _chosen(only, areas)
+    trials: list[Trial] = []
+    interrupted = False
+    try:
+        for trial in _shown(_trials(chosen, jobs or os.cpu_count() or 1, budget_s), len(chosen)):
+            trials.append(trial)
+    except KeyboardInterrupt:
+        interrupted = True
+    except TrialFailed as error:
+        click.echo(f"a run failed: {error}", err=True)
+        _report(trials, len(chosen), as_json)
+        sys.exit(EXIT_FAILED)
+    _report(trials, len(chosen), as_json)
+    if any(trial.fate is not Fate.CAUGHT for trial in trials):
+        sys.exit(EXIT_SURVIVED)
+    sys.exit(EXIT_UNDECIDED if interrupted else 0)
+
+
+def _chosen(only: Sequence[str], areas: Sequence[str]) -> list[Mutant]:
+    """The mistakes to try. Raises UsageError for a name that no mistake has."""
+    known = all_mutants()
+    unknown = set(only) - {mutant.name for mutant in known}
+    if unknown:
+        raise click.UsageError(f"no mistake is called {sorted(unknown)[0]}: see --list")
+    return [
+        mutant
+        for mutant in known
+        if (not only or mutant.name in only) and (not areas or mutant.area in areas)
+    ]
+
+
+def _trials(chosen: Sequence[Mutant], jobs: int, budget_s: float) -> Iterator[Trial]:
+    """The trials of these mistakes. Raises TrialFailed, KeyboardInterrupt."""
+    simulated = [mutant for mutant in chosen if mutant.area != SERVICES]
+    if jobs > 1 and len(simulated) > 1:
+        with _workers(min(jobs, len(simulated))) as pool:
+            yield from pool.imap(partial(simulated_trial, budget_s=budget_s), simulated)
+    else:
+        for mutant in simulated:
+            yield simulated_trial(mutant, budget_s)
+    # Each takes all cores by itself.
+    for mutant in chosen:
+        if mutant.area == SERVICES:
+            yield chaos_trial(mutant, budget_s)
+
+
+def _workers(count: int) -> multiprocessing.pool.Pool:
+    """Processes that leave Ctrl-C to this one: see `jepsen_like.simulation.campaign`."""
+    resource_tracker.ensure_running()
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        return multiprocessing.get_context("spawn").Pool(count)
+    finally:
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
+
+
+def _shown(trials: Iterator[Trial], count: int) -> Iterator[Trial]:
+    """The trials, with progress on standard error."""
+    console = Console(stderr=True)
+    if not console.is_terminal:
+        for done, trial in enumerate(trials, 1):
+            if done % MUTANTS_A_PLAIN_LINE == 0:
+                click.echo(f"{done} of {count} mistakes tried", err=True)
+            yield trial
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as progress:
+        task = progress.add_task("mistakes", total=count)
+        for trial in trials:
+            progress.update(task, advance=1, description=trial.mutant.name)
+            yield trial
+
+
+def _report(trials: Sequence[Trial], count: int, as_json: bool) -> None:
+    caught = sum(trial.fate is Fate.CAUGHT for trial in trials)
+    if as_json:
+        rows = [
+            {
+                **trial.mutant._asdict(),
+                "fate": trial.fate.value,
+                "oracle": trial.oracle,
+                "seed": trial.seed,
+                "runs": trial.runs,
+                "seconds": round(trial.seconds, 1),
+            }
+            for trial in trials
+        ]
+        click.echo(json.dumps({"mutants": count, "caught": caught, "trials": rows}))
+        return
+    console = Console()
+    if console.is_terminal:
+        table = Table("mistake", "area", "fate", "oracle", "seed", "runs", "seconds")
+        for trial in trials:
+            colour = "green" if trial.fate is Fate.CAUGHT else "red"
+            table.add_row(*_texts(trial), style=None if colour == "green" else colour)
+        console.print(table)
+    else:
+        for trial in trials:
+            click.echo("  ".join(_texts(trial)))
+    click.echo(f"mutants: caught {caught}/{count}")
+
+
+def _texts(trial: Trial) -> tuple[str, ...]:
+    return (
+        trial.mutant.name,
+        trial.mutant.area,
+        trial.fate.value,
+        trial.oracle or "-",
+        "-" if trial.seed is None else str(trial.seed),
+        str(trial.runs),
+        f"{trial.seconds:.1f}",
+    )
