@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from jepsen_like.checkers.bank import check_bank
+from jepsen_like.checkers.broadcasts import check_broadcast
 from jepsen_like.checkers.checker import Check, Request
 from jepsen_like.checkers.delays import check_delays
 from jepsen_like.checkers.key_order import check_key_order
@@ -62,6 +63,9 @@ CATALOGUE: dict[str, Entry] = {
     "set": Entry("what was added is read: add, read", check_set),
     "bank": Entry("no money appears or disappears: transfer, read", check_bank),
     "queue": Entry("no message is lost, doubled, invented: send, receive, drain", check_queue),
+    "broadcast": Entry(
+        "every consumer receives each message: send, receive, drain", check_broadcast
+    ),
     "key-order": Entry("one order within each key: append, read", check_key_order),
     "session-counter": Entry("increments count once: increment, read", check_session_counter),
     "offsets": Entry("offsets do not go back: commit, fetch, reset, poll, assign", check_offsets),

@@ -24,8 +24,6 @@ from dledger_mq.errors import MessagingError
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.brokers.workload import (
     BROKER_WORKLOADS,
-    GROUP,
-    TOPIC,
     Messages,
     Turn,
     listener_of,
@@ -107,7 +105,7 @@ class Traffic:
             async with self._workload.consumer(listener):
                 with trio.move_on_after(chance.uniform(SHORTEST_STAY_S, LONGEST_STAY_S)):
                     await self._ends.wait()
-                if self._ends.is_set():
+                if self._ends.is_set() or self._workload.stays:
                     await trio.sleep_forever()
 
     async def _drain(self) -> None:
@@ -121,26 +119,23 @@ class Traffic:
             async with Admin(nameservers=[self._settings["nameserver"]]) as admin:
                 while not (
                     (self._notes.all_received or trio.current_time() >= waits_until)
-                    and await _is_drained(admin)
+                    and await self._is_drained(admin)
                 ):
                     await trio.sleep(PAUSE_S)
-            for key in self._workload.keys(self._settings["producers"]):
-                self._notes.drain(0, key)
+            self._workload.note_end(self._settings["consumers"], self._settings["producers"])
             failed = []
         _say(final=failed)
+
+    async def _is_drained(self, admin: Admin) -> bool:
+        try:
+            return await self._workload.is_drained(admin)
+        except MessagingError:
+            return False  # the route may be old: it is asked for again
 
     async def _tell(self) -> None:
         while True:
             _say(counts=self._notes.counts)
             await trio.sleep(TELL_EVERY_S)
-
-
-async def _is_drained(admin: Admin) -> bool:
-    try:
-        progress = await admin.progress(TOPIC, GROUP)
-    except MessagingError:
-        return False  # the route may be old: it is asked for again
-    return bool(progress) and all(row.lag == 0 for row in progress)
 
 
 def _now_ns(settings: dict[str, Any]) -> int:
@@ -158,7 +153,7 @@ async def run_traffic(settings: dict[str, Any]) -> None:
     """Run producers and consumers until standard input ends."""
     with HistoryWriter(Path(settings["history"]), **settings["header"]) as writer:
         recorder = Recorder(writer, lambda: _now_ns(settings))
-        notes = Notes(recorder, settings["consumers"] + settings["producers"])
+        notes = Notes(recorder, settings["step"])
         workload = BROKER_WORKLOADS[settings["workload"]](notes, [settings["nameserver"]])
         async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
             await Traffic(settings, workload, notes).run(lines_of(orders))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Any
 
 from dledger_mq.errors import MessagingError, OutcomeUnknown, SendFailed, TransactionRefused
 from jepsen_like.chaos.clients.recorder import Recorder
@@ -20,11 +21,15 @@ class Notes:
     Args:
         recorder: writes the history.
         step: how much the number of a process grows when an outcome was unknown.
+
+    Attributes:
+        onlooker: the process that looks at what there is in the end.
     """
 
     def __init__(self, recorder: Recorder, step: int) -> None:
         self._recorder = recorder
         self._step = step
+        self.onlooker = step - 1
         self.due: set[tuple[Value, int]] = set()
         self.received: set[tuple[Value, int]] = set()
 
@@ -40,11 +45,26 @@ class Notes:
 
         `make` returns False for what a broker has not confirmed.
         """
-        call = Call(function, key, value)
-        self._recorder.note(process, EventType.INVOKE, call, value, None)
-        outcome, error = EventType.OK, None
+        return await self._noted(process, Call(function, key, value), make, lambda _: value)
+
+    async def ask(
+        self, process: int, function: str, key: Value, make: Callable[[], Awaitable[Value]]
+    ) -> tuple[EventType, int]:
+        """As `call`, of what returns a value."""
+        return await self._noted(process, Call(function, key), make, lambda result: result)
+
+    async def _noted(
+        self,
+        process: int,
+        call: Call,
+        make: Callable[[], Awaitable[Any]],
+        told_of: Callable[[Any], object],
+    ) -> tuple[EventType, int]:
+        self._recorder.note(process, EventType.INVOKE, call, call.value, None)
+        outcome, error, result = EventType.OK, None, None
         try:
-            if await make() is False:
+            result = await make()
+            if result is False:
                 outcome, error = EventType.INFO, "the broker has not confirmed it"
         except OutcomeUnknown as unknown:
             outcome, error = EventType.INFO, str(unknown)
@@ -52,7 +72,7 @@ class Notes:
             outcome, error = EventType.FAIL, str(failure)
         except MessagingError as other:
             outcome, error = EventType.INFO, f"{type(other).__name__}: {other}"
-        told = value if outcome is EventType.OK else None
+        told = told_of(result) if outcome is EventType.OK else None
         self._recorder.note(process, outcome, call, told, None, error)
         return outcome, process + self._step * (outcome is EventType.INFO)
 

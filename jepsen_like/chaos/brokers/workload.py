@@ -3,21 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, NamedTuple
 
 from dledger_mq import (
+    Admin,
     ConsumeFrom,
     ConsumeResult,
     Listener,
     Message,
+    MessageModel,
+    MessageQueue,
     PopConsumer,
     Producer,
+    PullConsumer,
     PushConsumer,
     ReceivedMessage,
     TransactionState,
     by_sharding_key,
 )
+from dledger_mq.errors import MessagingError
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.history.operation import EventType
 from jepsen_like.history.value import Value
@@ -25,6 +30,8 @@ from jepsen_like.simulation.chance import Chance
 
 TOPIC, GROUP, WRITERS = "chaos", "chaos-readers", "chaos-writers"
 SEND_TIMEOUT_S = 3.0
+# As many as there are producers: of two that commit to one queue, none knows what is committed.
+OFFSET_QUEUES = 4
 
 
 class Turn(NamedTuple):
@@ -40,7 +47,8 @@ class Turn(NamedTuple):
 class Messages:
     """Plain messages, and a group of push consumers. Other kinds of traffic differ in a part of it.
 
-    `longest_wait_s` is how long a message may have to wait until it is delivered.
+    `longest_wait_s` is how long a message may have to wait until it is delivered; `stays` is
+    whether consumers never leave their group.
 
     Args:
         notes: take all calls and deliveries.
@@ -48,12 +56,13 @@ class Messages:
     """
 
     longest_wait_s = 0.0
+    stays = False
 
     def __init__(self, notes: Notes, nameservers: Sequence[str]) -> None:
         self._notes = notes
         self._nameservers = nameservers
 
-    def producer(self) -> Producer:
+    def producer(self) -> AbstractAsyncContextManager[Any]:
         """A producer that is not open yet."""
         return Producer(WRITERS, nameservers=self._nameservers, timeout_seconds=SEND_TIMEOUT_S)
 
@@ -94,6 +103,107 @@ class Messages:
     def keys(self, producers: int) -> Sequence[Value]:
         """All keys."""
         return (None,)
+
+    async def is_drained(self, admin: Admin) -> bool:
+        """Whether the group has committed all there is. Raises MessagingError."""
+        progress = await admin.progress(TOPIC, GROUP)
+        return bool(progress) and all(row.lag == 0 for row in progress)
+
+    def note_end(self, consumers: int, producers: int) -> None:
+        """Note that nothing is left to consume."""
+        for key in self.keys(producers):
+            self._notes.drain(0, key)
+
+
+class Broadcast(Messages):
+    """Plain messages, and consumers of which each receives all."""
+
+    longest_wait_s = 30.0
+    stays = True  # what a broadcast brought while a consumer was away, it never receives
+
+    def consumer(self, listener: Listener) -> AbstractAsyncContextManager[Any]:
+        """See Messages."""
+        return PushConsumer(
+            GROUP,
+            TOPIC,
+            listener,
+            nameservers=self._nameservers,
+            model=MessageModel.BROADCASTING,
+            consume_from=ConsumeFrom.FIRST,
+        )
+
+    async def is_drained(self, admin: Admin) -> bool:
+        """See Messages. Brokers do not know how far consumers of broadcasts are."""
+        return True
+
+    def note_end(self, consumers: int, producers: int) -> None:
+        """See Messages."""
+        for consumer in range(consumers):
+            self._notes.drain(consumer, None)
+
+
+class Offsets(Messages):
+    """Committed offsets: each producer commits those of one queue, and asks for any queue's."""
+
+    def __init__(self, notes: Notes, nameservers: Sequence[str]) -> None:
+        super().__init__(notes, nameservers)
+        self._queues: list[MessageQueue] = []
+
+    def producer(self) -> AbstractAsyncContextManager[Any]:
+        """See Messages."""
+        return PullConsumer(GROUP, nameservers=self._nameservers)
+
+    async def send(self, producer: Any, turn: Turn) -> tuple[EventType, int]:
+        """Commit an offset that is larger than the last one, or ask for one."""
+        queues = await self._found(producer)
+        if not queues:
+            return EventType.FAIL, turn.process
+        if turn.chance.happens(0.5):
+            own = queues[turn.place % len(queues)]
+
+            async def commit() -> None:
+                await producer.commit(own, turn.number + 1)
+
+            key = own.queue_id
+            return await self._notes.call(turn.process, "commit", key, turn.number + 1, commit)
+        return await self._ask(producer, turn.process, turn.chance.choice(queues))
+
+    async def _ask(
+        self, consumer: PullConsumer, process: int, queue: MessageQueue
+    ) -> tuple[EventType, int]:
+        async def fetch() -> int:
+            return await consumer.committed(queue) or 0  # nothing was committed
+
+        return await self._notes.ask(process, "fetch", queue.queue_id, fetch)
+
+    async def _found(self, consumer: PullConsumer) -> list[MessageQueue]:
+        """The queues of the topic; none while it cannot be made."""
+        if not self._queues:
+            try:
+                async with Admin(nameservers=self._nameservers) as admin:
+                    await admin.create_topic(TOPIC, queues=OFFSET_QUEUES)
+                self._queues = sorted(await consumer.queues(TOPIC), key=lambda one: one.queue_id)
+            except MessagingError:
+                return []
+        return self._queues
+
+    def consumer(self, listener: Listener) -> AbstractAsyncContextManager[Any]:
+        """See Messages. Nobody consumes."""
+        return nullcontext()
+
+    async def is_drained(self, admin: Admin) -> bool:
+        """See Messages. What is committed at the end is asked for."""
+        async with self.producer() as consumer:
+            for queue in self._queues:
+                outcome, self._notes.onlooker = await self._ask(
+                    consumer, self._notes.onlooker, queue
+                )
+                if outcome is not EventType.OK:
+                    return False
+        return True
+
+    def note_end(self, consumers: int, producers: int) -> None:
+        """See Messages. Nothing was to be consumed."""
 
 
 class Popped(Messages):
@@ -228,6 +338,8 @@ def listener_of(process: int, notes: Notes, key_of: Callable[[ReceivedMessage], 
 
 BROKER_WORKLOADS: dict[str, type[Messages]] = {
     "messages": Messages,
+    "broadcast": Broadcast,
+    "offset": Offsets,
     "ordered": Ordered,
     "delay": Delayed,
     "transaction": Transactional,

@@ -14,6 +14,8 @@ CONSUMERS, PRODUCERS = 2, 4
 # What `jepsen-like list` says of each workload with brokers, and the model of its history.
 EXPLANATIONS = {
     "messages": "Brokers: each message that was acknowledged is consumed, by a group of consumers.",
+    "broadcast": "Brokers: each message that was acknowledged is consumed by every consumer.",
+    "offset": "Brokers: committed offsets never go back, and none that was acknowledged is lost.",
     "ordered": "Brokers: messages of one key are consumed in the order in which they were sent.",
     "delay": "Brokers: delayed messages come once they are due, never before, and none is lost.",
     "transaction": "Brokers: transactions that commit are delivered, those that roll back never.",
@@ -21,6 +23,8 @@ EXPLANATIONS = {
 }
 MODELS = {
     "messages": "queue",
+    "broadcast": "broadcast",
+    "offset": "offsets",
     "ordered": "queue",
     "delay": "delays",
     "transaction": "transactions",
@@ -30,13 +34,15 @@ MODELS = {
 # their keys say in which.
 ALLOWED = {
     "messages": ("duplicated", "reordered"),
+    "broadcast": ("duplicated", "reordered"),
+    "offset": (),
     "ordered": ("duplicated",),
     "delay": ("duplicated",),
     "transaction": ("duplicated",),
     "pop": ("duplicated", "reordered"),
 }
 # Brokers count milliseconds, by a clock that is not that of the history.
-SETTINGS = {"delay": {"clock_error_ns": 5_000_000}}
+SETTINGS = {"delay": {"clock_error_ns": 5_000_000}, "offset": {"initial": 0}}
 
 
 class BrokerStage:
@@ -46,7 +52,8 @@ class BrokerStage:
     has_invariant = False
     can_join = False
     hosts: Sequence[str] = (NAMESERVER_HOST,)
-    readers, writers, step = CONSUMERS, PRODUCERS, CONSUMERS + PRODUCERS
+    # The last process of a step looks at what there is in the end.
+    readers, writers, step = CONSUMERS, PRODUCERS, CONSUMERS + PRODUCERS + 1
 
     def __init__(self, plan: RunPlan, folder: Path, names: Sequence[str], begin_ns: int) -> None:
         self._plan = plan
@@ -80,6 +87,7 @@ class BrokerStage:
             "nameserver": wiring.port_address(NAMESERVER_HOST),
             "consumers": self.readers,
             "producers": self.writers,
+            "step": self.step,
             "calls_a_second": plan.calls_a_second,
             "begin_ns": self._begin_ns,
             "history": str(self._folder / "history.jsonl"),

@@ -122,7 +122,10 @@ SUITES: dict[str, Suite] = {
         "every workload with brokers, under faults of processes, links and disks",
         tuple(
             Row(workload, nemeses)
-            for workload in ("messages", "ordered", "delay", "transaction", "pop")
+            for workload in (
+                *("messages", "ordered", "delay", "transaction", "pop"),
+                *("broadcast", "offset"),
+            )
             for nemeses in ("kill,freeze", "partition,loss", "wipe,flip,disk-full", "rolling,stop")
         ),
     ),

@@ -89,3 +89,18 @@ def test_every_workload_of_brokers_has_a_model_and_a_line_of_explanation() -> No
     names = BROKER_WORKLOADS.keys()
     assert names == EXPLANATIONS.keys() == MODELS.keys() == ALLOWED.keys()
     assert set(MODELS.values()) <= CATALOGUE.keys()
+
+
+async def test_an_answer_is_noted_with_its_value(notes: Notes, path: Path) -> None:
+    async def fetch() -> int:
+        return 7
+
+    async def commit() -> None:
+        return None
+
+    assert await notes.call(2, "commit", 1, 7, commit) == (EventType.OK, 2)
+    assert await notes.ask(3, "fetch", 1, fetch) == (EventType.OK, 3)
+    checked = check_file(path, Plan(model="offsets"))
+    assert checked.report is not None
+    assert checked.report.verdict == "valid"
+    assert checked.report.figures["fetches"] == 1

@@ -5,6 +5,7 @@ from random import Random
 import pytest
 
 from jepsen_like.checkers.bank import check_bank
+from jepsen_like.checkers.broadcasts import check_broadcast
 from jepsen_like.checkers.catalogue import CATALOGUE, recognized
 from jepsen_like.checkers.checker import Check, Request
 from jepsen_like.checkers.delays import check_delays
@@ -128,6 +129,36 @@ def test_the_header_has_the_total_of_a_bank() -> None:
     read = told("read", {"a": 9, "b": 1})
     assert kinds(check_bank, read, total=10) == "valid"
     assert kinds(check_bank, read, total=11) == "wrong total"
+
+
+# --- broadcast ------------------------------------------------------------------------------------
+
+
+def drained(process: int) -> Events:
+    return told("drain", [], process)
+
+
+@pytest.mark.parametrize(
+    ("events", "expected"),
+    [
+        ([done("send", 1), told("receive", [1], 1), told("receive", [1], 2)], "valid"),
+        ([done("send", 1), told("receive", [1], 1), drained(1), drained(2)], "lost"),
+        ([done("send", 1), told("receive", [1], 1), drained(1), told("receive", [], 2)], "unknown"),
+        ([done("send", 1), told("receive", [1, 1], 1), told("receive", [1], 2)], "duplicated"),
+        ([told("receive", [7], 1), told("receive", [], 2)], "invented"),
+        ([done("send", 1)], "unknown"),
+    ],
+)
+def test_every_consumer_of_a_broadcast_receives_each_message(
+    events: list[Events], expected: str
+) -> None:
+    assert kinds(check_broadcast, *events) == expected
+
+
+def test_a_message_that_one_consumer_of_a_broadcast_lacks_is_told_with_the_consumer() -> None:
+    events = [done("send", 1), told("receive", [1], 1), drained(1), drained(2)]
+    (problem,) = report_of(check_broadcast, *events).problems
+    assert problem.how.startswith("consumer 2: 1, acknowledged in line 2")
 
 
 # --- queue ----------------------------------------------------------------------------------------
