@@ -60,6 +60,8 @@ SUITES: dict[str, Suite] = {
             Row("queue", "kill,partition,delay"),
             Row("messages", "kill,freeze,partition"),
             Row("messages", "wipe,flip,disk-full"),
+            Row("broadcast", "kill,freeze,partition"),
+            Row("offset", "kill,power,partition"),
             Row("ordered", "kill,freeze,partition"),
             Row("delay", "kill,freeze,partition"),
             Row("transaction", "kill,freeze,partition"),
