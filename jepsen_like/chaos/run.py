@@ -55,7 +55,8 @@ START_TIMEOUT_S = 30.0
 WHOLE_TIMEOUT_S = 60.0
 # Clients go on for so long after the group is whole, or a fraction of a short run.
 QUIET_S = 3.0
-FINAL_TIMEOUT_S = 120.0
+# Longer than any workload may have to wait for its last messages.
+FINAL_TIMEOUT_S = 180.0
 LOOK_EVERY_S = 1.0
 TELL_EVERY_S = 0.5
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, NamedTuple
 
+from broker.locks.state import LOCK_MS
 from dledger_mq import (
     Admin,
     ConsumeFrom,
@@ -222,6 +223,10 @@ KEYS_A_PRODUCER = 3
 
 class Ordered(Messages):
     """Messages with keys, each key's in the order of their sends: one producer sends each key."""
+
+    # A consumer that left while no broker led has not unlocked its queues: others get them when
+    # the locks have expired, and ask for them every 20 s.
+    longest_wait_s = LOCK_MS / 1000 + 20.0
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
         """See Messages."""
