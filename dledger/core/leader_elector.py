@@ -73,7 +73,7 @@ class LeaderElector:
     Attributes:
         deadline: when this member stands, unless it hears a leader before.
         early_until: until then it repeatedly asks for pre-votes, because the process of its leader
-            has ended or its own has just begun; minus infinity at other times.
+            has ended; minus infinity at other times.
     """
 
     __slots__ = (
@@ -121,7 +121,6 @@ class LeaderElector:
             self.stand_alone(now)
         else:
             self.postpone(now)
-            self._stand_early(now)
 
     @property
     def is_alone(self) -> bool:
@@ -145,28 +144,6 @@ class LeaderElector:
         self.deadline = now + self.timeout_s * (1.0 + self._random())
         self.early_until = _NEVER
         self._waits = False
-
-    def _stand_early(self, now: float) -> None:
-        """Take turns from the start of this process on, so that a group whose members are started
-        together has a leader as soon as a quorum of them runs.
-
-        It only begins pre-votes, which members that hear a leader refuse. With lease reads it
-        waits: a leader may serve reads by a promise that this member gave before its restart, and
-        another member, which does not hear that leader, would grant the vote.
-        """
-        voters = self._state.membership.voting_members
-        if self._promises or self._state.self_id not in voters:
-            return
-        self._turns = EarlyTurns.of(self._state.self_id, "", voters, self.timeout_s, self._spread)
-        self.early_until = self.deadline
-        self.deadline = now + self._turns.first_s
-
-    def wait(self, now: float) -> None:
-        """Wait for the next turn, or for a whole timeout, because this member may not stand now."""
-        if now < self.early_until:
-            self._await_next_turn(now)
-        else:
-            self.postpone(now)
 
     def heard_leader(self, now: float) -> None:
         """Note a message of the leader of this term."""
@@ -246,7 +223,10 @@ class LeaderElector:
         """Set the timer, because this member asks for pre-votes now. It asks again at its next turn
         during an early election, else after a whole timeout.
         """
-        self.wait(now)
+        if now < self.early_until:
+            self._await_next_turn(now)
+        else:
+            self.postpone(now)
 
     def _await_next_turn(self, now: float) -> None:
         self.deadline = min(now + self._turns.round_s, self.early_until)

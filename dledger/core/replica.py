@@ -212,7 +212,7 @@ class Replica:
         elif now >= self.elector.deadline:
             if not (self.state.votes and self.state.proven) or self.handover.disk_stalled(now):
                 # This member may not lead, or its disk could keep neither a vote nor an entry.
-                self.elector.wait(now)
+                self.elector.postpone(now)
             elif not self.elector.gives_way(now):
                 self.elections.campaign(now)
 

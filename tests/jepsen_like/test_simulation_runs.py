@@ -106,14 +106,14 @@ def test_a_group_of_a_given_size_keeps_its_promises(nodes: int) -> None:
 
 # Rare ones are looked for where they show: they need a deposed leader with a reader at the moment.
 FIRST_SEED = {
-    "known-committed-ignored": 230,
+    "known-committed-ignored": 205,
     "newcomers-are-believed": 40,
     "configuration-on-append": 5,
     "answer-covers-later-reads": 30,
     "install-answer-lost-pins": 85,
     "removal-kept-secret": 170,
     "lease-from-answer": 75,
-    "wiped-member-votes": 80,
+    "wiped-member-votes": 60,
     "pieces-in-any-order": 90,
     "commit-older-term": 75,
     "log-cut-before-the-snapshot": 30,

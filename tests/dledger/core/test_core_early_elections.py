@@ -21,7 +21,6 @@ from tests.dledger.core.core_group import (
     Member,
     view_of,
 )
-from tests.dledger.core.timed_group import TimedGroup
 
 THREE = ["n0", "n1", "n2"]
 # With a share of 0.5, when the timer of a member fires that heard its leader at 0.
@@ -306,72 +305,3 @@ def test_a_group_of_one_waits_for_nobody_however_much_it_has_to_apply() -> None:
     member.replica.tick(0.0)
     member.sync(0.0)
     assert member.role is Role.LEADER
-
-
-# --- a member that has just been started ----------------------------------------------------------
-
-
-def started(size: int, seed: int, **options: float) -> TimedGroup:
-    """Members that have just been started, a millisecond apart from each other."""
-    names = [f"n{at}" for at in range(size)]
-    return TimedGroup(names, lambda _a, _b: 0.001, lambda _name: 0.004, seed=seed, **options)
-
-
-@pytest.mark.parametrize("size", [2, 3, 5])
-def test_members_that_are_started_together_have_a_leader_in_a_fraction_of_a_timeout(
-    size: int,
-) -> None:
-    for seed in range(20):
-        group = started(size, seed)
-        group.run(lambda group=group: group.leader is not None, 0.15 * TIMEOUT_S)  # type: ignore[misc]
-        assert group.leader is not None
-        assert group.leader.term == 1
-
-
-def test_a_quorum_that_is_started_later_has_a_leader_soon_after() -> None:
-    for seed in range(20):
-        group = started(3, seed)
-        group.separate(["n0"])
-        group.separate(["n1"])
-        group.run_for(0.5 * TIMEOUT_S)
-        assert group.leader is None
-        group.cut = {pair for pair in group.cut if "n0" in pair}
-        # The others ask at each of their turns, as long as their timers have not fired.
-        group.run(lambda group=group: group.leader is not None, 0.3 * TIMEOUT_S)  # type: ignore[misc]
-
-
-def test_a_member_that_is_started_beside_a_leader_deposes_nobody() -> None:
-    member = follower("n2")
-    newcomer = Member("n0", THREE)
-    asked = newcomer.replica.elector.request(pre=True)
-    at = newcomer.replica.next_deadline()
-    assert at < HEARTBEAT_S
-    assert pre_votes(newcomer, at) == ["n1", "n2"]
-    member.replica.receive("n0", asked._replace(term=2, last_index=9, last_term=9), at)
-    member.sync(at)
-    (vote,) = [m for _, m in member.leaving(at) if isinstance(m, VoteResponse)]
-    assert not vote.granted
-    newcomer.replica.receive("n1", Heartbeat(1, -1, 1), at + 0.001)
-    assert newcomer.role is Role.FOLLOWER
-    assert newcomer.replica.next_deadline() > at + TIMEOUT_S
-
-
-def test_a_member_whose_promises_outlive_its_restart_does_not_stand_early() -> None:
-    # Another member that does not hear the leader would grant it, and the leader serves reads.
-    for seed in range(5):
-        group = started(3, seed, max_clock_drift=0.01)
-        assert all(m.replica.elector.deadline >= TIMEOUT_S for m in group.members.values())
-        group.run_for(0.99 * TIMEOUT_S)
-        assert group.leader is None
-
-
-def test_a_member_that_is_not_proven_yet_does_not_miss_its_turns() -> None:
-    member = Member("n0", THREE, standing=Standing.FRESH)
-    first, second, third = (
-        member.replica.elector.deadline + at * 3 * 0.05 * TIMEOUT_S for at in range(3)
-    )
-    assert pre_votes(member, first) == []
-    assert member.replica.elector.deadline == pytest.approx(second)
-    member.replica.state.proven = True
-    assert pre_votes(member, second) == ["n1", "n2"]
-    assert member.replica.elector.deadline == pytest.approx(third)
