@@ -46,6 +46,7 @@ from jepsen_like.chaos.services import find_service
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
 from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
 from jepsen_like.chaos.stages.stage import Stage
+from jepsen_like.chaos.watcher.watched import watched
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 from jepsen_like.simulation.chance import Chance
 
@@ -148,6 +149,7 @@ class Run:
         for name in ("members", "data"):
             (self._folder / name).mkdir(parents=True)
         with ExitStack() as stack:
+            stack.enter_context(watched(self._folder))
             faults = stack.enter_context(
                 FaultLog(self._folder / "faults.jsonl", self._now_ns, _wall)
             )
