@@ -10,6 +10,7 @@ from pathlib import Path
 
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.verdict import RunExit
+from jepsen_like.chaos.watcher.watched import watched
 from jepsen_like.mutants.mutant import Mutant, Trial
 from jepsen_like.mutants.search import Found, search
 
@@ -49,9 +50,14 @@ def _violation(name: str, seed: int) -> Found | None:
         if shown_by is not None:
             command += ["--nemesis", shown_by]
         try:
-            ended = subprocess.run(
-                command, capture_output=True, text=True, timeout=RUN_TIMEOUT_SECONDS, check=False
-            )
+            with watched():
+                ended = subprocess.run(
+                    command,
+                    capture_output=True,
+                    text=True,
+                    timeout=RUN_TIMEOUT_SECONDS,
+                    check=False,
+                )
         except subprocess.TimeoutExpired as error:
             raise TrialFailed(f"{name}: no end after {RUN_TIMEOUT_SECONDS} s") from error
         if ended.returncode == RunExit.VIOLATION:
