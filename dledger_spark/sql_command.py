@@ -20,7 +20,7 @@ def sql(query: str, out: str, engine: str, as_json: bool, cores: int | None, jav
 
     \b
       dledger-spark sql --tables OUT "select topic, sum(messages) from traffic group by 1"
-      dledger-spark sql --tables OUT "select * from trace where unique_key = '7F00...' order by time"
+      dledger-spark sql --tables OUT "select * from trace where unique_key = 'K' order by time"
     """
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
 

@@ -34,6 +34,7 @@ class Commands(click.Group):
     """Turns the package's errors into one line and exit code 1, and Ctrl-C into exit code 130."""
 
     def invoke(self, ctx: click.Context) -> Any:
+        """Run the command that was typed."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

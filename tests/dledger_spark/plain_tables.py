@@ -460,7 +460,7 @@ def _floor(ms: int, unit: int) -> int:
 
 
 def _percentile(values: list[int], share: float) -> float:
-    """The value at a share of the way through the sorted ones, between two of them in proportion."""
+    """The value at a share of the way through the sorted ones."""
     ordered = sorted(values)
     place = share * (len(ordered) - 1)
     low, high = ordered[floor(place)], ordered[ceil(place)]
