@@ -30,7 +30,8 @@ class SparkEngine:
         try:
             return self._session.sql(sql).toArrow()
         except PySparkException as error:
-            raise QueryFailed(str(error).splitlines()[0]) from None
+            lines = [line for line in str(error).splitlines() if line.strip()]
+            raise QueryFailed(lines[0] if lines else type(error).__name__) from None
 
 
 def register_tables(session: Any, tables: Sequence[CatalogTable]) -> None:

@@ -26,7 +26,7 @@ marks as (
         v.queue,
         v.offset * 2 - 1 as at,
         v.time as passed_time,
-        cast(null as timestamp with time zone) as store_time
+        case when false then v.time end as store_time
     from passed v
     union all
     select
@@ -36,7 +36,7 @@ marks as (
         r.topic_life,
         r.queue,
         m.offset * 2 as at,
-        cast(null as timestamp with time zone) as passed_time,
+        case when false then m.store_time end as passed_time,
         m.store_time
     from readers r
     join messages m
