@@ -20,8 +20,9 @@ from jepsen_like.chaos.disks import powered_disk, small_disk
 from jepsen_like.chaos.fault_log import FaultLog
 from jepsen_like.chaos.inside.insides import Insides
 from jepsen_like.chaos.inside.library import LibraryMissing
+from jepsen_like.chaos.links.counts import Counts
 from jepsen_like.chaos.links.namespaces import why_not
-from jepsen_like.chaos.links.switched_network import switched_network
+from jepsen_like.chaos.links.switched_network import SwitchedNetwork, switched_network
 from jepsen_like.chaos.logs_compared import log_differences
 from jepsen_like.chaos.loopback import Loopback
 from jepsen_like.chaos.members.group import Group
@@ -49,6 +50,7 @@ from jepsen_like.chaos.services import find_service
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
 from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
 from jepsen_like.chaos.stages.stage import Stage
+from jepsen_like.chaos.watcher.watched import watched
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 from jepsen_like.simulation.chance import Chance
 
@@ -85,6 +87,7 @@ class RunResult:
 
     network: str = "loopback"
     left_out: tuple[str, ...] = ()
+    links: Counts = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
     unanswered: list[str] = field(default_factory=list)
     events: list[dict[str, object]] = field(default_factory=list)
@@ -114,6 +117,7 @@ class Run:
         self._stops = trio.Event()
         self._broken: dict[int, str] = {}
         self._phase, self._until_s = "starting", 0.0
+        self._switched: SwitchedNetwork | None = None
         self._network: NetworkFaults | None = None
         self._insides: Insides | None = None
         self._no_insides = ""
@@ -151,6 +155,7 @@ class Run:
         for name in ("members", "data"):
             (self._folder / name).mkdir(parents=True)
         with ExitStack() as stack:
+            stack.enter_context(watched(self._folder))
             faults = stack.enter_context(
                 FaultLog(self._folder / "faults.jsonl", self._now_ns, _wall)
             )
@@ -183,7 +188,7 @@ class Run:
         if problem is not None:
             raise HarnessFailed(problem)
         async with switched_network([CLIENTS_HOST, *hosts], self._plan.seed) as network:
-            self._network = NetworkFaults(network)
+            self._switched, self._network = network, NetworkFaults(network)
             yield network
 
     async def _run_on(self, wiring: Wiring, faults: FaultLog) -> None:
@@ -214,6 +219,8 @@ class Run:
                     self.result.unanswered = await clients.make_final_calls(FINAL_TIMEOUT_S)
                     nursery.cancel_scope.cancel()
                 await self._compare_states(group)
+            if self._switched is not None:
+                self.result.links = await self._switched.counts()
             self._phase = "stopping"
             members_nursery.cancel_scope.cancel()
 
@@ -260,7 +267,8 @@ class Run:
         except Skipped as skipped:
             faults.note("end" if has_begun else "skipped", **what, reason=str(skipped))
         else:
-            faults.note("end", **what)
+            effect = dict(done.effect())
+            faults.note("end", **what, **({"effect": effect} if effect else {}))
         finally:
             self._broken.pop(fault.number, None)
 

@@ -24,6 +24,7 @@ from jepsen_like.chaos.nemeses.schedule import Fault
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.run import Run
 from jepsen_like.history.reading import read_history
+from tests.jepsen_like.chaos.run_process import run_in
 
 PROJECT = Path(__file__).parents[3]
 # A run of 4 s takes about 10 s; one of a minute whose group does not recover, three minutes.
@@ -31,15 +32,7 @@ RUN_SECONDS_MAX = 300
 
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "jepsen_like", "run", *arguments],
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS_MAX,
-        cwd=cwd,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-    )
+    return run_in(cwd, *arguments, most_s=RUN_SECONDS_MAX)
 
 
 def has_powered_disks(folder: Path) -> bool:
