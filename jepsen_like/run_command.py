@@ -50,7 +50,8 @@ EPILOG = """\b
 Exit status:
   0  nothing was found
   1  violation: the history breaks the promise, or something else was found
-  2  undecided: the checker ran out of time, or the history does not tell
+  2  undecided: the checker ran out of time, the history does not tell, or
+     no fault of the network took effect
   3  the harness failed, and nothing is known
 
 \b
@@ -264,6 +265,8 @@ def _report(one: Run, verdict: RunVerdict, folder: Path, command: str) -> None:
         click.echo(f"found: {finding}")
     if len(findings) > FINDINGS_SHOWN_MAX:
         click.echo(f"found: {len(findings) - FINDINGS_SHOWN_MAX} more, in {folder / 'run.json'}")
+    for doubt in verdict.doubts[:FINDINGS_SHOWN_MAX]:
+        click.echo(f"in doubt: {doubt}")
     if verdict.checked is not None and verdict.checked.report is not None:
         checked = verdict.checked
         report = verdict.checked.report

@@ -18,6 +18,7 @@ from jepsen_like.chaos.suites.made_run import MadeRun
 from jepsen_like.chaos.suites.series import Series
 from jepsen_like.chaos.suites.suite_folder import OtherSuite, SuiteFolder, SuitePlan
 from jepsen_like.chaos.verdict import RunExit
+from jepsen_like.chaos.watcher.watched import watched
 from jepsen_like.report.suite_page import SuiteRun, suite_page
 from jepsen_like.report.told_run import Outcome
 
@@ -127,7 +128,8 @@ def suite(
 
     series = Series(folder, plan, _tell_begin, ended)
     seconds = float("inf") if hours is None else hours * SECONDS_AN_HOUR
-    trio.run(_made, series, planned(names, seed, rounds), seconds)
+    with watched():
+        trio.run(_made, series, planned(names, seed, rounds), seconds)
     _write(folder, plan, command, series.runs)
     _tell_table(series.runs)
     _tell_findings(series.runs)

@@ -44,7 +44,7 @@ def small_disk(folder: Path) -> Iterator[bool]:
     try:
         yield True
     finally:
-        _keep(folder)
+        take_down(folder)
 
 
 @contextmanager
@@ -70,11 +70,26 @@ def powered_disk(folder: Path) -> Iterator[bool]:
     try:
         yield True
     finally:
-        if _done(["umount", str(folder)]) and _mounted(folder):  # it may have been shut down
+        take_down(folder)
+
+
+def take_down(folder: Path) -> None:
+    """Unmount the disk of a folder, if it is one; the folder then has what the disk holds.
+
+    What an ext4 holds stays in its image if it cannot be mounted once more.
+    """
+    image = image_of(folder)
+    is_mounted = os.path.ismount(folder)
+    if not image.exists():
+        if is_mounted:
             _keep(folder)
-            image.unlink()
-        else:
-            _done(["umount", "--lazy", str(folder)])  # what it holds is in the image
+        return
+    # It may have been shut down, or have no power just now.
+    if (not is_mounted or _done(["umount", str(folder)])) and _mounted(folder):
+        _keep(folder)
+        image.unlink()
+    else:
+        _done(["umount", "--lazy", str(folder)])
 
 
 def image_of(folder: Path) -> Path:
@@ -115,6 +130,7 @@ def _mounted(folder: Path) -> bool:
 def _keep(folder: Path) -> None:
     """Unmount a folder; what it holds stays."""
     kept = folder.with_name(f"{folder.name}.kept")
+    shutil.rmtree(kept, ignore_errors=True)  # of a run that was killed here
     shutil.copytree(folder, kept, ignore=shutil.ignore_patterns("filler"))
     if not _done(["umount", str(folder)]):
         _done(["umount", "--lazy", str(folder)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -17,8 +18,11 @@ import trio
 from jepsen_like.chaos.client_process import ClientProcess, HarnessFailed, client_process
 from jepsen_like.chaos.disks import powered_disk, small_disk
 from jepsen_like.chaos.fault_log import FaultLog
+from jepsen_like.chaos.inside.insides import Insides
+from jepsen_like.chaos.inside.library import LibraryMissing
+from jepsen_like.chaos.links.counts import Counts
 from jepsen_like.chaos.links.namespaces import why_not
-from jepsen_like.chaos.links.switched_network import switched_network
+from jepsen_like.chaos.links.switched_network import SwitchedNetwork, switched_network
 from jepsen_like.chaos.logs_compared import log_differences
 from jepsen_like.chaos.loopback import Loopback
 from jepsen_like.chaos.members.group import Group
@@ -34,6 +38,7 @@ from jepsen_like.chaos.nemeses.file_faults import (
     torn_tail,
     wiped_folder,
 )
+from jepsen_like.chaos.nemeses.inside_faults import InsideFaults
 from jepsen_like.chaos.nemeses.membership_faults import MembershipFaults
 from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
 from jepsen_like.chaos.nemeses.power_faults import power_cut
@@ -45,6 +50,7 @@ from jepsen_like.chaos.services import find_service
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
 from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
 from jepsen_like.chaos.stages.stage import Stage
+from jepsen_like.chaos.watcher.watched import watched
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 from jepsen_like.simulation.chance import Chance
 
@@ -81,6 +87,7 @@ class RunResult:
 
     network: str = "loopback"
     left_out: tuple[str, ...] = ()
+    links: Counts = field(default_factory=dict)
     findings: list[str] = field(default_factory=list)
     unanswered: list[str] = field(default_factory=list)
     events: list[dict[str, object]] = field(default_factory=list)
@@ -110,7 +117,10 @@ class Run:
         self._stops = trio.Event()
         self._broken: dict[int, str] = {}
         self._phase, self._until_s = "starting", 0.0
+        self._switched: SwitchedNetwork | None = None
         self._network: NetworkFaults | None = None
+        self._insides: Insides | None = None
+        self._no_insides = ""
         self._stage = self._made_stage()
         self._nemeses = find_nemeses(plan.nemeses)
         catalogue = self._nemeses.catalogue
@@ -145,6 +155,7 @@ class Run:
         for name in ("members", "data"):
             (self._folder / name).mkdir(parents=True)
         with ExitStack() as stack:
+            stack.enter_context(watched(self._folder))
             faults = stack.enter_context(
                 FaultLog(self._folder / "faults.jsonl", self._now_ns, _wall)
             )
@@ -154,6 +165,12 @@ class Run:
                     stack.enter_context(powered_disk(self._data(name)))
                 elif "disk-full" in self._plan.nemeses:
                     stack.enter_context(small_disk(self._data(name)))
+            if any(self._nemeses.catalogue[name].from_inside for name in self._plan.nemeses):
+                try:
+                    insides = Insides(self._folder / "inside", os.environ.get("LD_PRELOAD"))
+                    self._insides = stack.enter_context(insides)
+                except LibraryMissing as error:
+                    self._no_insides = str(error)
             hosts = [*self._names, *self._spares, *self._stage.hosts]
             async with self._wired(hosts) as wiring:
                 await self._run_on(wiring, faults)
@@ -171,16 +188,15 @@ class Run:
         if problem is not None:
             raise HarnessFailed(problem)
         async with switched_network([CLIENTS_HOST, *hosts], self._plan.seed) as network:
-            self._network = NetworkFaults(network)
+            self._switched, self._network = network, NetworkFaults(network)
             yield network
 
     async def _run_on(self, wiring: Wiring, faults: FaultLog) -> None:
-        self.result.network, self.result.left_out = wiring.kind, tuple(wiring.left_out)
+        left_out = [f"faults from inside: {self._no_insides}"] if self._no_insides else []
+        self.result.network, self.result.left_out = wiring.kind, (*wiring.left_out, *left_out)
         async with trio.open_nursery() as members_nursery:
             group = Group(lambda member: members_nursery.start_soon(supervisor.watch, member))
-            supervisor = Supervisor(
-                group.members, faults, self._finding, lambda member: free(member.data)
-            )
+            supervisor = Supervisor(group.members, faults, self._finding, self._replace_disk)
             for name, command in self._stage.beside_commands(wiring).items():
                 members_nursery.start_soon(self._run_beside, name, command)
             for name in self._names:
@@ -203,6 +219,8 @@ class Run:
                     self.result.unanswered = await clients.make_final_calls(FINAL_TIMEOUT_S)
                     nursery.cancel_scope.cancel()
                 await self._compare_states(group)
+            if self._switched is not None:
+                self.result.links = await self._switched.counts()
             self._phase = "stopping"
             members_nursery.cancel_scope.cancel()
 
@@ -249,7 +267,8 @@ class Run:
         except Skipped as skipped:
             faults.note("end" if has_begun else "skipped", **what, reason=str(skipped))
         else:
-            faults.note("end", **what)
+            effect = dict(done.effect())
+            faults.note("end", **what, **({"effect": effect} if effect else {}))
         finally:
             self._broken.pop(fault.number, None)
 
@@ -282,9 +301,16 @@ class Run:
             "wiped-folder": wiped_folder,
             "disk-full": disk_full,
             **dict.fromkeys(("power-all", "power-leader", "power-random"), power_cut),
+            **self._inside_executors(),
             **(membership.executors if self._stage.can_join else self._no_joining()),
             **self._nemeses.executors,
         }
+
+    def _inside_executors(self) -> dict[str, Executor]:
+        if self._insides is not None:
+            return InsideFaults(self._insides.steerings, self._finding).executors
+        kinds = [kind.name for one in NEMESES.values() if one.from_inside for kind in one.kinds]
+        return dict.fromkeys(kinds, absent(self._no_insides))
 
     def _no_joining(self) -> dict[str, Executor]:
         reason = "members cannot be added to such a group while it runs"
@@ -370,8 +396,16 @@ class Run:
     def _member(self, wiring: Wiring, name: str, *, joining: bool = False) -> Member:
         """A member that is not started yet."""
         command = self._stage.member_command(wiring, name, joining=joining)
+        if self._insides is not None:
+            command = self._insides.command(name, command)
         log = self._folder / "members" / f"{name}.log"
         return Member(name, command, log, self._data(name))
+
+    def _replace_disk(self, member: Member) -> None:
+        """What an operator does whose member says that its disk is full or broken."""
+        free(member.data)
+        if self._insides is not None:
+            self._insides.steerings[member.name].heal()
 
     async def _run_beside(self, name: str, command: list[str]) -> None:
         """Run a process beside the group for as long as the run lasts."""

@@ -37,6 +37,7 @@ def told_run(
             ("network", result.network),
             *versions.items(),
             *((f"found {number}", text) for number, text in enumerate(result.findings, 1)),
+            *((f"doubt {number}", text) for number, text in enumerate(verdict.doubts, 1)),
         ],
         operations=operations,
         checks=[*_checked(verdict.checked), *_checked(verdict.statistics)],

@@ -13,10 +13,12 @@ from pathlib import Path
 import trio
 
 import dledger
+from jepsen_like.chaos.doubts import Doubts, doubts_of
 from jepsen_like.chaos.gaps import GapRow, gap_rows, windows_of
 from jepsen_like.chaos.nemeses.schedule import Fault
 from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, RunPlan
 from jepsen_like.chaos.run import Run, RunResult
+from jepsen_like.chaos.whole_file import write_whole
 from jepsen_like.check_files import Checked, Plan, check_file
 from jepsen_like.checkers.report import Verdict
 from jepsen_like.history.errors import HistoryUnreadable
@@ -38,7 +40,10 @@ class RunExit(IntEnum):
 
 @dataclass(frozen=True)
 class RunVerdict:
-    """The verdict of a run, and what it is founded on."""
+    """The verdict of a run, and what it is founded on.
+
+    `doubts` speak against a run that found nothing; they are part of its reason.
+    """
 
     exit: RunExit
     reason: str
@@ -46,6 +51,7 @@ class RunVerdict:
     statistics: Checked | None
     gaps: Sequence[GapRow]
     operations: Sequence[Operation] = ()
+    doubts: Sequence[str] = ()
 
 
 def judge(run: Run, check_limit_s: float) -> RunVerdict:
@@ -60,8 +66,25 @@ def judge(run: Run, check_limit_s: float) -> RunVerdict:
     exit_, reason = _outcome(checked, findings)
     if exit_ is RunExit.NOTHING_FOUND and result.aborted:
         exit_, reason = RunExit.UNDECIDED, "it was stopped before the last reads"
+    doubts = doubts_of(result.events, result.links)
+    if exit_ is RunExit.NOTHING_FOUND:
+        exit_, reason = doubted(reason, doubts)
     operations = _operations(run)
-    return RunVerdict(exit_, reason, checked, statistics, _gaps(run, operations), operations)
+    gaps = _gaps(run, operations)
+    return RunVerdict(exit_, reason, checked, statistics, gaps, operations, doubts.texts)
+
+
+def doubted(reason: str, doubts: Doubts) -> tuple[RunExit, str]:
+    """The exit and the reason of a run that found nothing.
+
+    One whose network broke nothing at all has tested nothing of it: that is undecided.
+    """
+    if not doubts.texts:
+        return RunExit.NOTHING_FOUND, reason
+    more = len(doubts.texts) - 1
+    but = doubts.texts[0] + (f", and {more} more in doubt" if more else "")
+    exit_ = RunExit.UNDECIDED if doubts.nothing_broke else RunExit.NOTHING_FOUND
+    return exit_, f"{reason}; but {but}"
 
 
 def _model(run: Run) -> str | None:
@@ -140,7 +163,14 @@ def run_file(
     }
     if result is not None:
         told |= {
-            "network": {"kind": result.network, "left_out": list(result.left_out)},
+            "network": {
+                "kind": result.network,
+                "left_out": list(result.left_out),
+                "links": [
+                    {"source": source, "target": target, **asdict(counts)}
+                    for (source, target), counts in result.links.items()
+                ],
+            },
             "interrupted": result.interrupted,
             "findings": [*result.findings, *result.unanswered],
         }
@@ -149,6 +179,7 @@ def run_file(
             "verdict": verdict.exit.name.lower().replace("_", " "),
             "exit_code": int(verdict.exit),
             "reason": verdict.reason,
+            "doubts": list(verdict.doubts),
             "gaps": [row._asdict() for row in verdict.gaps],
             "checked": _checked(verdict.checked),
             "statistics": _checked(verdict.statistics),
@@ -173,7 +204,4 @@ def _checked(checked: Checked | None) -> dict[str, object] | None:
 
 def write_run_file(folder: Path, content: dict[str, object]) -> None:
     """Write run.json, whole or not at all."""
-    path = folder / "run.json"
-    draft = folder / "run.json.new"
-    draft.write_text(json.dumps(content, indent=1) + "\n")
-    draft.rename(path)
+    write_whole(folder / "run.json", json.dumps(content, indent=1) + "\n")

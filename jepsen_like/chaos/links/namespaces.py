@@ -36,6 +36,12 @@ def remove_orphans() -> None:
             subprocess.run(["ip", "netns", "del", path.name], check=False)
 
 
+def remove_namespaces(prefix: str) -> None:
+    """Remove the namespaces of one run, whose processes have ended."""
+    for path in FOLDER.glob(f"{prefix}-*") if FOLDER.is_dir() else ():
+        subprocess.run(["ip", "netns", "del", path.name], check=False)
+
+
 def why_not() -> str | None:
     """Why this machine has no namespaces for a run, or None if it has."""
     if os.geteuid() != 0:

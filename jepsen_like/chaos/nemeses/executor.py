@@ -16,10 +16,18 @@ class Skipped(Exception):
 
 
 class Done(NamedTuple):
-    """What a fault did: the members that it hit, and its numbers."""
+    """What a fault did.
+
+    Attributes:
+        targets: the members that it hit.
+        details: its numbers.
+        effect: what came of it, asked for when it is healed: packets by what became of them, such
+            as `{"lost": 17}`; nothing for faults whose effect nobody counts.
+    """
 
     targets: tuple[str, ...]
     details: Mapping[str, Any] = {}
+    effect: Callable[[], Mapping[str, int]] = dict
 
 
 # Entering breaks, leaving heals. Raises Skipped before it breaks anything.

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Protocol
 
 import trio
 
 from jepsen_like.chaos.links.condition import LinkCondition
+from jepsen_like.chaos.links.counts import Counts
 from jepsen_like.chaos.links.shapes import (
     Cuts,
     bridge,
@@ -25,6 +26,8 @@ from jepsen_like.simulation.chance import Chance
 
 # A flapping link changes so often: about as often as elections end.
 FLAPS_S = (0.1, 0.8)
+# What becomes of packets when a kind of fault takes effect: see LinkCounts.
+FATES = {"loss": "lost", "delay": "held", "reorder": "held", "duplicate": "copied"}
 
 
 class Network(Protocol):
@@ -36,10 +39,15 @@ class Network(Protocol):
     async def heal(self) -> None:
         """Let all packets pass."""
 
+    async def counts(self) -> Counts:
+        """What became of packets since the begin."""
+
 
 class NetworkFaults:
     """Breaks the links between members. Those between clients and members stay whole, so that
     clients see what a member that is cut off tells them.
+
+    What became of packets meanwhile tells whether a fault took effect.
     """
 
     def __init__(self, network: Network) -> None:
@@ -69,17 +77,18 @@ class NetworkFaults:
     async def partition(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
         """Cut links in a shape."""
         targets, cuts = shape_of(group, chance, kind)
-        async with self._broken(cuts):
-            yield Done(targets, {"cut": sorted(f"{source}>{target}" for source, target in cuts)})
+        cut = sorted(f"{source}>{target}" for source, target in cuts)
+        async with self._broken(cuts, "lost") as effect:
+            yield Done(targets, {"cut": cut}, effect.copy)
 
     @asynccontextmanager
     async def flapping(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
         """Cut the leader off and heal again, over and over."""
         leader = leader_of(group)
         cuts = isolated([member.name for member in group.present], leader.name)
-        async with trio.open_nursery() as nursery, self._broken(cuts):
+        async with trio.open_nursery() as nursery, self._broken(cuts, "lost") as effect:
             nursery.start_soon(self._flap, cuts, chance)
-            yield Done((leader.name,))
+            yield Done((leader.name,), effect=effect.copy)
             nursery.cancel_scope.cancel()
 
     async def _flap(self, cuts: Cuts, chance: Chance) -> None:
@@ -100,18 +109,28 @@ class NetworkFaults:
             for target in names
             if source != target and one in (None, source, target)
         }
-        async with self._broken(links):
+        async with self._broken(links, FATES[kind]) as effect:
             numbers = {name: value for name, value in vars(condition).items() if value}
-            yield Done(tuple(names) if one is None else (one,), numbers)
+            yield Done(tuple(names) if one is None else (one,), numbers, effect.copy)
 
     @asynccontextmanager
-    async def _broken(self, links: Mapping[tuple[str, str], LinkCondition]) -> AsyncIterator[None]:
+    async def _broken(
+        self, links: Mapping[tuple[str, str], LinkCondition], fate: str
+    ) -> AsyncIterator[dict[str, int]]:
+        """Break links during a block; what is yielded has the effect once they are healed."""
+        before = await self._packets_of(links, fate)
+        effect: dict[str, int] = {}
         await self._network.set_links(links)
         try:
-            yield
+            yield effect
         finally:
             with trio.CancelScope(shield=True):
                 await self._network.heal()
+                effect[fate] = await self._packets_of(links, fate) - before
+
+    async def _packets_of(self, links: Iterable[tuple[str, str]], fate: str) -> int:
+        counts = await self._network.counts()
+        return sum(getattr(counts[link], fate) for link in links if link in counts)
 
 
 def condition_of(chance: Chance, kind: str) -> LinkCondition:

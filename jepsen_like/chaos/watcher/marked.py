@@ -1,0 +1,74 @@
+"""Finds and kills the processes that a run has started, and those that they started.
+
+They inherit a variable of the environment. A signal at the death of the parent
+(`PR_SET_PDEATHSIG`) would not do: it comes at the end of the thread that forked, and trio forks in
+threads that end after some idle seconds. It also is not handed down to their children.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+VARIABLE = "JEPSEN_LIKE_RUN"
+PROCESSES = Path("/proc")
+# A process that is being started while its parent dies may be seen only at a later look.
+LOOKS_IN_VAIN = 3
+LOOK_EVERY_S = 0.02
+# One that waits for a disk in the kernel dies late.
+GONE_TIMEOUT_S = 15.0
+
+
+class StillThere(Exception):
+    """Processes do not die. Its text says which."""
+
+
+def can_find() -> bool:
+    """Whether this system tells the environment of processes."""
+    return (PROCESSES / "self" / "environ").exists()
+
+
+def kill_marked(mark: str) -> None:
+    """Kill -9 of all processes with a mark but this one. Raises StillThere."""
+    in_vain = 0
+    give_up_s = time.monotonic() + GONE_TIMEOUT_S
+    while in_vain < LOOKS_IN_VAIN:
+        found = list(_marked(mark))
+        for pid in found:
+            _kill(pid, mark)
+        in_vain = 0 if found else in_vain + 1
+        if time.monotonic() > give_up_s:
+            raise StillThere(f"processes {found} do not die")
+        time.sleep(LOOK_EVERY_S)
+
+
+def _marked(mark: str) -> Iterator[int]:
+    for entry in PROCESSES.iterdir():
+        if entry.name.isdecimal() and int(entry.name) != os.getpid() and _has(entry, mark):
+            yield int(entry.name)
+
+
+def _has(process: Path, mark: str) -> bool:
+    try:
+        environment = (process / "environ").read_bytes()
+    except (FileNotFoundError, ProcessLookupError, PermissionError):
+        return False  # it has ended, or is another user's
+    return f"{VARIABLE}={mark}".encode() in environment.split(b"\0")
+
+
+def _kill(pid: int, mark: str) -> None:
+    """Kill it unless it has ended, and its number is another's by now."""
+    try:
+        descriptor = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return
+    try:
+        if _has(PROCESSES / str(pid), mark):
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,120 @@
+"""Whether faults of the network took effect, and what a run says if they did not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from jepsen_like.chaos.doubts import Doubts, doubts_of
+from jepsen_like.chaos.links.condition import LinkCondition
+from jepsen_like.chaos.links.counts import Counts, LinkCounts
+from jepsen_like.chaos.members.group import Group
+from jepsen_like.chaos.members.member import Member
+from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
+from jepsen_like.chaos.verdict import RunExit, doubted
+from jepsen_like.simulation.chance import Chance
+
+FATES = {"lost": 3, "held": 5, "copied": 2}
+
+
+class CountingNetwork:
+    """Counts three lost packets, five held up and two doubled, each time that links break."""
+
+    def __init__(self, *, works: bool) -> None:
+        self._works = works
+        self._counts: Counts = {}
+
+    async def set_links(self, links: Mapping[tuple[str, str], LinkCondition]) -> None:
+        for link in links if self._works else ():
+            counts = self._counts.setdefault(link, LinkCounts(passed=100))
+            counts.lost += FATES["lost"]
+            counts.held += FATES["held"]
+            counts.copied += FATES["copied"]
+
+    async def heal(self) -> None:
+        await self.set_links({})
+
+    async def counts(self) -> Counts:
+        return {link: LinkCounts(**vars(one)) for link, one in self._counts.items()}
+
+
+def group_of_three(folder: Path) -> Group:
+    group = Group(lambda member: None)
+    for name in ("n0", "n1", "n2"):
+        group.start(Member(name, [], folder / name, folder))
+    return group
+
+
+@pytest.mark.parametrize(
+    ("kind", "fate"),
+    [
+        ("halves", "lost"),
+        ("loss", "lost"),
+        ("delay", "held"),
+        ("reorder", "held"),
+        ("duplicate", "copied"),
+    ],
+)
+async def test_a_fault_of_the_network_tells_how_many_packets_it_met(
+    kind: str, fate: str, tmp_path: Path
+) -> None:
+    faults = NetworkFaults(CountingNetwork(works=True))
+    for _ in range(2):  # what an earlier fault met does not count
+        chance = Chance(1, "fault 0")
+        async with faults.executors[kind](group_of_three(tmp_path), chance, kind) as done:
+            links = len(done.details.get("cut", ())) or (6 if len(done.targets) == 3 else 4)
+        assert done.effect() == {fate: links * FATES[fate]}
+
+
+async def test_a_fault_whose_network_does_not_obey_has_no_effect(tmp_path: Path) -> None:
+    faults = NetworkFaults(CountingNetwork(works=False))
+    chance = Chance(1, "fault 0")
+    async with faults.executors["halves"](group_of_three(tmp_path), chance, "halves") as done:
+        pass
+    assert done.effect() == {"lost": 0}
+
+
+def ended(number: int, kind: str, **fields: object) -> dict[str, object]:
+    return {"event": "end", "fault": number, "nemesis": "any", "kind": kind, **fields}
+
+
+def test_faults_that_met_no_packet_are_named_and_others_are_not() -> None:
+    events = [
+        ended(0, "kill-leader"),
+        ended(1, "halves", effect={"lost": 3}),
+        ended(2, "majorities-ring", effect={"lost": 0}),
+        ended(3, "delay", effect={"held": 0}),
+    ]
+    assert doubts_of(events, {("a", "b"): LinkCounts(lost=3)}) == Doubts(
+        (
+            "fault 2 (majorities-ring) lost no packet: it broke nothing",
+            "fault 3 (delay) held up no packet: it broke nothing",
+        ),
+        nothing_broke=False,
+    )
+
+
+def test_packets_lost_for_want_of_room_are_told() -> None:
+    links = {("a", "b"): LinkCounts(overflowed=2), ("b", "a"): LinkCounts(overflowed=5)}
+    assert doubts_of([], links) == Doubts(
+        ("the switch lost 7 packets for want of room: the run was overloaded",),
+        nothing_broke=False,
+    )
+
+
+def test_a_run_whose_network_broke_nothing_is_undecided() -> None:
+    broke_nothing = doubts_of([ended(0, "halves", effect={"lost": 0})], {})
+    assert doubted("all is well", broke_nothing) == (
+        RunExit.UNDECIDED,
+        "all is well; but fault 0 (halves) lost no packet: it broke nothing",
+    )
+
+
+def test_a_run_with_one_fault_in_doubt_says_so_and_has_found_nothing() -> None:
+    assert doubted("all is well", Doubts(("a", "b"), nothing_broke=False)) == (
+        RunExit.NOTHING_FOUND,
+        "all is well; but a, and 1 more in doubt",
+    )
+    assert doubted("all is well", doubts_of([], {})) == (RunExit.NOTHING_FOUND, "all is well")
