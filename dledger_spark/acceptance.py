@@ -169,37 +169,40 @@ class Acceptance:
             positions = positions + _places_in_bodies(entries, rows_of)
         marks = pc.binary_slice(entries.column("body").take(pa.array(rows_of)), 4, 8)
         fits = (
-            (places == positions)
+            (self._has_runs | ~shared)
+            & (places == positions)
             & (queues >= 0)
             & (flags & _V6 == 0)
             & pc.equal(marks, _RECORD_MARK).to_numpy(zero_copy_only=False)
         )
         coded = records.column("topic").dictionary_encode()
         topics = coded.indices.to_numpy()
-        if shared.any():
-            names = coded.dictionary.to_pylist()
+        names = coded.dictionary.to_pylist()
+        # Sort rows by queue; within a queue they keep the order of the log.
+        rows = np.lexsort((queues, topics))
+        rows = rows[fits[rows]]
+        keys = np.stack((topics[rows], queues[rows]))
+        borders = np.flatnonzero((np.diff(keys) != 0).any(axis=0)) + 1
+        of_queues = [
+            (names[topics[of_queue[0]]], int(queues[of_queue[0]]), of_queue)
+            for of_queue in np.split(rows, borders)
+            if len(of_queue)
+        ]
+        if shared.any() and not (
+            fits.all() and all(self._goes_on(*queue, offsets) for queue in of_queues)
+        ):
+            # A record that is refused takes those with it that share its entry.
             in_order = zip(
                 index.tolist(),
                 [names[topic] for topic in topics.tolist()],
                 queues.tolist(),
                 offsets.tolist(),
-                (fits & (self._has_runs | ~shared)).tolist(),
+                fits.tolist(),
                 strict=True,
             )
             return self._judge_entries(in_order)
-        # Sort rows by queue; within a queue they keep the order of the log.
-        rows = np.lexsort((queues, topics))
-        rows = rows[fits[rows]]
         refused = [np.flatnonzero(~fits)]
-        if len(rows):
-            keys = np.stack((topics[rows], queues[rows]))
-            borders = np.flatnonzero((np.diff(keys) != 0).any(axis=0)) + 1
-            names = coded.dictionary.to_pylist()
-            for queue_rows in np.split(rows, borders):
-                at = queue_rows[0]
-                refused.append(
-                    self._judge_queue(names[topics[at]], int(queues[at]), queue_rows, offsets)
-                )
+        refused += [self._judge_queue(*queue, offsets) for queue in of_queues]
         found: Numbers = index[np.concatenate(refused)]
         return found
 
@@ -233,6 +236,12 @@ class Acceptance:
         if ends is not None:
             return ends.get(queue, 0)
         return offset if topic not in self._ends and not self._is_whole else None
+
+    def _goes_on(self, topic: str, queue: int, rows: Numbers, offsets: Numbers) -> bool:
+        """Whether all these rows of one queue are taken, one after the other."""
+        found = offsets[rows]
+        first = self._end(topic, queue, int(found[0]))
+        return first is not None and bool((np.diff(found, prepend=first - 1) == 1).all())
 
     def _judge_queue(self, topic: str, queue: int, rows: Numbers, offsets: Numbers) -> Numbers:
         """The refused rows of one queue."""

@@ -48,7 +48,7 @@ def record_pieces(bodies: Any) -> RecordPieces | None:
     if not len(several):
         return None
     rows, at, piece_ends = _cut(octets, several, begins, ends)
-    others = np.setdiff1d(np.arange(len(begins)), rows, assume_unique=False)
+    others = np.setdiff1d(np.arange(len(begins)), rows)
     rows = np.concatenate((rows, others))
     at = np.concatenate((at, begins[others]))
     piece_ends = np.concatenate((piece_ends, ends[others]))

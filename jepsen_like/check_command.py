@@ -12,13 +12,13 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from jepsen_like.check_files import Checked, Plan, check_files, files_of
 from jepsen_like.checkers.catalogue import CATALOGUE
 from jepsen_like.checkers.report import Report
 from jepsen_like.history.reading import HistoryFormat
+from jepsen_like.progress_bar import counting_bar
 
 # Without a terminal: a line after so many seconds.
 SECONDS_A_PLAIN_LINE = 10.0
@@ -151,13 +151,7 @@ def _with_progress(results: Iterable[Checked], total: int, *, quiet: bool) -> It
                 click.echo(f"{done} of {total} files after {now_s - begin_s:.0f} s", err=True)
             yield result
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with counting_bar(console) as progress:
         task = progress.add_task("files", total=total)
         for result in results:
             progress.advance(task)

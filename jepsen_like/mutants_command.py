@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import json
-import multiprocessing.pool
 import os
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
-from multiprocessing import resource_tracker
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
 from jepsen_like.mutants.chaos_trial import TrialFailed, chaos_trial
 from jepsen_like.mutants.mutant import AREAS, SERVICES, Fate, Mutant, Trial, all_mutants
 from jepsen_like.mutants.simulated_trial import simulated_trial
+from jepsen_like.progress_bar import counting_bar
+from jepsen_like.simulation.workers import workers
 
 BUDGET_S_DEFAULT = 60.0
 # Without a terminal: a line after so many mistakes.
@@ -124,7 +122,7 @@ def _trials(chosen: Sequence[Mutant], jobs: int, budget_s: float) -> Iterator[Tr
     """The trials of these mistakes. Raises TrialFailed, KeyboardInterrupt."""
     simulated = [mutant for mutant in chosen if mutant.area != SERVICES]
     if jobs > 1 and len(simulated) > 1:
-        with _workers(min(jobs, len(simulated))) as pool:
+        with workers(min(jobs, len(simulated))) as pool:
             yield from pool.imap(partial(simulated_trial, budget_s=budget_s), simulated)
     else:
         for mutant in simulated:
@@ -133,16 +131,6 @@ def _trials(chosen: Sequence[Mutant], jobs: int, budget_s: float) -> Iterator[Tr
     for mutant in chosen:
         if mutant.area == SERVICES:
             yield chaos_trial(mutant, budget_s)
-
-
-def _workers(count: int) -> multiprocessing.pool.Pool:
-    """Processes that leave Ctrl-C to this one: see `jepsen_like.simulation.campaign`."""
-    resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        return multiprocessing.get_context("spawn").Pool(count)
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
 
 
 def _shown(trials: Iterator[Trial], count: int) -> Iterator[Trial]:
@@ -154,13 +142,7 @@ def _shown(trials: Iterator[Trial], count: int) -> Iterator[Trial]:
                 click.echo(f"{done} of {count} mistakes tried", err=True)
             yield trial
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with counting_bar(console) as progress:
         task = progress.add_task("mistakes", total=count)
         for trial in trials:
             progress.update(task, advance=1, description=trial.mutant.name)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
+from jepsen_like.progress_bar import counting_bar
 from jepsen_like.service_report import (
     as_dict,
     report_checks,
@@ -185,13 +185,7 @@ def _run(plan: Plan, jobs: int, *, quiet: bool) -> CampaignResult:
                 click.echo(f"{done} of {plan.seeds} seeds", err=True)
 
         return run_campaign(plan, jobs, tell)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as progress:
+    with counting_bar(console) as progress:
         task = progress.add_task("seeds", total=plan.seeds)
         return run_campaign(plan, jobs, lambda _: progress.advance(task))
 

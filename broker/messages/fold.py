@@ -1,11 +1,11 @@
 """The fold of message records."""
 
 from broker.formats.state import FORMATS
-from broker.log.entry import RUNS_VERSION, is_record
+from broker.log.entry import RUNS_VERSION
 from broker.log.folded import Arrivals, EntryRefused, Folded
 from broker.log.state import BrokerState
 from broker.messages.record_facts import UNIT, read_record_facts
-from broker.messages.record_run import read_run
+from broker.messages.record_run import holds_several, read_run
 from broker.messages.state import MESSAGES
 from broker.topics.state import TOPICS
 from dledger import HEADER_BYTES, Entry
@@ -32,8 +32,7 @@ class RecordFold:
         facts = read_record_facts(body)
         if facts is None:
             return EntryRefused("a record that cannot be read")
-        size = facts.size
-        if size != len(body) and is_record(body[size : size + 8]):
+        if holds_several(body, facts.size):
             return self._fold_several(entry)
         topic, queue_id, offset, place, size, tags_code, store_timestamp = facts
         end = self._queue_end(topic, queue_id)
@@ -48,8 +47,7 @@ class RecordFold:
                 return refused
         self._ends(topic)[queue_id] = offset + 1
         messages = self._messages
-        if store_timestamp > messages.store_timestamp_ms:
-            self._pass_time(entry.index, store_timestamp, messages.messages)
+        self._pass_time(entry.index, store_timestamp, messages.messages)
         messages.messages += 1
         key = (topic, queue_id)
         arrivals = self._arrivals.get(key)

@@ -35,16 +35,16 @@ class RecordFacts(NamedTuple):
     store_timestamp_ms: int
 
 
-def read_record_facts(body: bytes, begin: int = 0) -> RecordFacts | None:
-    """The facts of the record at `begin`, or None when no broker can have written it.
+def read_record_facts(body: bytes) -> RecordFacts | None:
+    """The facts of the record that `body` begins with, or None when no broker can have written it.
 
     Behind `size` bytes a command may follow, or further records.
     """
     try:
         size, magic, queue_id, queue_offset, place, system_flag, stored_ms, body_length = (
-            FIXED_FACTS.unpack_from(body, begin)
+            FIXED_FACTS.unpack_from(body)
         )
-        at = begin + BODY_AT + body_length
+        at = BODY_AT + body_length
         if body_length < 0 or magic != MESSAGE_MAGIC or system_flag & V6_FLAGS:
             return None
         topic_end = at + 1 + body[at]
@@ -52,12 +52,11 @@ def read_record_facts(body: bytes, begin: int = 0) -> RecordFacts | None:
         properties_length = PROPERTIES_LENGTH.unpack_from(body, topic_end)[0]
     except (struct.error, IndexError, UnicodeDecodeError):
         return None
-    end = begin + size
     properties_at = topic_end + 2
-    if end > len(body) or properties_at + properties_length != end or queue_id < 0:
+    if size > len(body) or properties_at + properties_length != size or queue_id < 0:
         return None
-    tags_at = body.find(TAGS_NAME, properties_at, end)
-    code = code_of(body, tags_at, properties_at, end) if tags_at >= 0 else 0
+    tags_at = body.find(TAGS_NAME, properties_at, size)
+    code = code_of(body, tags_at, properties_at, size) if tags_at >= 0 else 0
     facts = topic, queue_id, queue_offset, place, size, code, stored_ms
     return tuple.__new__(RecordFacts, facts)  # a third of the time of RecordFacts(...)
 

@@ -3,6 +3,7 @@
 import struct
 from dataclasses import dataclass, field
 
+from broker.log.entry import is_record
 from broker.log.folded import Arrivals
 from broker.messages.record_facts import (
     BODY_AT,
@@ -28,6 +29,11 @@ class RecordRun:
 
     arrivals: dict[tuple[str, int], Arrivals] = field(default_factory=dict)
     times: list[tuple[int, int]] = field(default_factory=list)
+
+
+def holds_several(body: bytes, first_bytes: int) -> bool:
+    """Whether another record stands behind the first one, of so many bytes."""
+    return first_bytes != len(body) and is_record(body[first_bytes : first_bytes + 8])
 
 
 def read_run(body: bytes, position: int) -> RecordRun | str:

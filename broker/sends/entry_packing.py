@@ -5,7 +5,6 @@ its acknowledgement and its result. So messages that come together share one.
 """
 
 from collections.abc import Sequence
-from itertools import accumulate, repeat
 from typing import Final, TypeAlias
 
 from broker.errors import RequestRefused
@@ -15,9 +14,6 @@ from remoting.wire.codes import ResponseCode
 # With so much in one entry, what it costs by itself is nothing; and it is read, checked and sent to
 # the others as a whole.
 PACKED_BYTES: Final = 128 * 1024
-
-_POSITION_BYTES: Final = 8
-
 
 # Where a record lies: in which of the entries, and at which byte of its body.
 Spot: TypeAlias = tuple[int, int]
@@ -48,16 +44,10 @@ class EntryPacking:
         Raises:
             RequestRefused (13): a record is larger than any entry may be; none was added.
         """
-        sizes = [len(head) + _POSITION_BYTES + len(tail) for head, tail in records]
+        sizes = [record.placed_bytes for record in records]
         self._check(max(sizes))
-        total = sum(sizes)
-        if self._last_bytes + total > self._packed_bytes:
+        if self._last_bytes + sum(sizes) > self._packed_bytes:
             self.close()
-        if total <= self._max_body_bytes:
-            entry, at = len(self.bodies), self._last_bytes
-            self._last += records
-            self._last_bytes += total
-            return list(zip(repeat(entry), accumulate(sizes, initial=at), strict=False))[:-1]
         spots: list[Spot] = []
         for record, size in zip(records, sizes, strict=True):
             if self._last_bytes + size > self._max_body_bytes:

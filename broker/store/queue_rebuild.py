@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from typing import Final
 
 from broker.errors import CommandMalformed
-from broker.log.entry import EntryKind, is_record, kind_of
+from broker.log.entry import EntryKind, kind_of
 from broker.log.fold import fold
 from broker.log.folded import Folded
 from broker.log.registry import Registry
 from broker.log.state import BrokerState
 from broker.messages.record_facts import UNIT, read_record_facts
-from broker.messages.record_run import RecordRun, read_run
+from broker.messages.record_run import RecordRun, holds_several, read_run
 from broker.store.damaged_queues import DamagedQueues
 from broker.topics.commands import DeleteTopic, PutTopic
 from dledger import DiskFailed, Entry, Magic
@@ -105,7 +105,7 @@ class QueueRebuild:
         facts = read_record_facts(body)
         if facts is None:
             return
-        if facts.size != len(body) and is_record(body[facts.size : facts.size + 8]):
+        if holds_several(body, facts.size):
             run = read_run(body, entry.body_pos)
             if isinstance(run, RecordRun):
                 for (topic, queue_id), arrived in run.arrivals.items():

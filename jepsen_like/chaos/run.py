@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
@@ -17,6 +18,8 @@ from jepsen_like.chaos.client_process import ClientProcess, client_process
 from jepsen_like.chaos.disks import powered_disk, small_disk
 from jepsen_like.chaos.fault_log import FaultLog
 from jepsen_like.chaos.harness_failed import HarnessFailed
+from jepsen_like.chaos.inside.insides import Insides
+from jepsen_like.chaos.inside.library import LibraryMissing
 from jepsen_like.chaos.links.counts import Counts
 from jepsen_like.chaos.links.namespaces import why_not
 from jepsen_like.chaos.links.switched_network import SwitchedNetwork, switched_network
@@ -35,6 +38,7 @@ from jepsen_like.chaos.nemeses.file_faults import (
     torn_tail,
     wiped_folder,
 )
+from jepsen_like.chaos.nemeses.inside_faults import InsideFaults
 from jepsen_like.chaos.nemeses.membership_faults import MembershipFaults
 from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
 from jepsen_like.chaos.nemeses.power_faults import power_cut
@@ -117,6 +121,8 @@ class Run:
         self._phase, self._until_s = "starting", 0.0
         self._switched: SwitchedNetwork | None = None
         self._network: NetworkFaults | None = None
+        self._insides: Insides | None = None
+        self._no_insides = ""
         self._stage = self._made_stage()
         self._nemeses = find_nemeses(plan.nemeses)
         catalogue = self._nemeses.catalogue
@@ -161,6 +167,12 @@ class Run:
                     stack.enter_context(powered_disk(self._data(name)))
                 elif "disk-full" in self._plan.nemeses:
                     stack.enter_context(small_disk(self._data(name)))
+            if any(self._nemeses.catalogue[name].from_inside for name in self._plan.nemeses):
+                try:
+                    insides = Insides(self._folder / "inside", os.environ.get("LD_PRELOAD"))
+                    self._insides = stack.enter_context(insides)
+                except LibraryMissing as error:
+                    self._no_insides = str(error)
             hosts = [*self._names, *self._spares, *self._stage.hosts]
             async with self._wired(hosts) as wiring:
                 await self._run_on(wiring, faults)
@@ -182,12 +194,11 @@ class Run:
             yield network
 
     async def _run_on(self, wiring: Wiring, faults: FaultLog) -> None:
-        self.result.network, self.result.left_out = wiring.kind, tuple(wiring.left_out)
+        left_out = [f"faults from inside: {self._no_insides}"] if self._no_insides else []
+        self.result.network, self.result.left_out = wiring.kind, (*wiring.left_out, *left_out)
         async with trio.open_nursery() as members_nursery:
             group = Group(lambda member: members_nursery.start_soon(supervisor.watch, member))
-            supervisor = Supervisor(
-                group.members, faults, self._finding, lambda member: free(member.data)
-            )
+            supervisor = Supervisor(group.members, faults, self._finding, self._replace_disk)
             beside = {
                 name: SideProcess(name, command, self._folder / f"{name}.log")
                 for name, command in self._stage.beside_commands(wiring).items()
@@ -299,10 +310,17 @@ class Run:
             "wiped-folder": wiped_folder,
             "disk-full": disk_full,
             **dict.fromkeys(("power-all", "power-leader", "power-random"), power_cut),
+            **self._inside_executors(),
             **(membership.executors if self._stage.can_join else self._no_joining()),
             **SideFaults(beside).executors,
             **self._nemeses.executors,
         }
+
+    def _inside_executors(self) -> dict[str, Executor]:
+        if self._insides is not None:
+            return InsideFaults(self._insides.steerings, self._finding).executors
+        kinds = [kind.name for one in NEMESES.values() if one.from_inside for kind in one.kinds]
+        return dict.fromkeys(kinds, absent(self._no_insides))
 
     def _no_joining(self) -> dict[str, Executor]:
         reason = "members cannot be added to such a group while it runs"
@@ -388,8 +406,16 @@ class Run:
     def _member(self, wiring: Wiring, name: str, *, joining: bool = False) -> Member:
         """A member that is not started yet."""
         command = self._stage.member_command(wiring, name, joining=joining)
+        if self._insides is not None:
+            command = self._insides.command(name, command)
         log = self._folder / "members" / f"{name}.log"
         return Member(name, command, log, self._data(name))
+
+    def _replace_disk(self, member: Member) -> None:
+        """What an operator does whose member says that its disk is full or broken."""
+        free(member.data)
+        if self._insides is not None:
+            self._insides.steerings[member.name].heal()
 
     def _now_ns(self) -> int:
         return time.monotonic_ns() - self._begin_ns

@@ -18,6 +18,7 @@ from jepsen_like.chaos.gaps import GapRow, gap_rows, windows_of
 from jepsen_like.chaos.nemeses.schedule import Fault
 from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, RunPlan
 from jepsen_like.chaos.run import Run, RunResult
+from jepsen_like.chaos.whole_file import write_whole
 from jepsen_like.check_files import Checked, Plan, check_file
 from jepsen_like.checkers.report import Verdict
 from jepsen_like.history.errors import HistoryUnreadable
@@ -203,7 +204,4 @@ def _checked(checked: Checked | None) -> dict[str, object] | None:
 
 def write_run_file(folder: Path, content: dict[str, object]) -> None:
     """Write run.json, whole or not at all."""
-    path = folder / "run.json"
-    draft = folder / "run.json.new"
-    draft.write_text(json.dumps(content, indent=1) + "\n")
-    draft.rename(path)
+    write_whole(folder / "run.json", json.dumps(content, indent=1) + "\n")

@@ -6,14 +6,14 @@ import json
 import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 
 from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.verdict import RunExit
 from jepsen_like.chaos.watcher.watched import watched
-from jepsen_like.mutants.mutant import Fate, Mutant, Trial
+from jepsen_like.mutants.mutant import Mutant, Trial
+from jepsen_like.mutants.search import Found, search
 
 WORKLOAD = "register"
 # A run of so long finds each; the budget allows for its check, and for slow machines.
@@ -36,17 +36,7 @@ def chaos_trial(mutant: Mutant, budget_s: float) -> Trial:
     Raises:
         TrialFailed: a run could not be made.
     """
-    begin_s = time.monotonic()
-    runs = 0
-    while True:
-        seed = FIRST_SEED + runs
-        runs += 1
-        oracle = _violation(mutant.name, seed)
-        passed_s = time.monotonic() - begin_s
-        if oracle is not None:
-            return Trial(mutant, Fate.CAUGHT, oracle, seed, runs, passed_s)
-        if passed_s >= budget_s:
-            return Trial(mutant, Fate.SURVIVED, "", None, runs, passed_s)
+    return search(mutant, FIRST_SEED, budget_s, lambda seed: _violation(mutant.name, seed))
 
 
 def _shown_by(name: str) -> list[str]:
@@ -58,7 +48,7 @@ def _shown_by(name: str) -> list[str]:
     return ["--workload", WORKLOAD, *([] if shown_by is None else ["--nemesis", shown_by])]
 
 
-def _violation(name: str, seed: int) -> str | None:
+def _violation(name: str, seed: int) -> Found | None:
     """What a run of a seed found; None for nothing. Raises TrialFailed."""
     with tempfile.TemporaryDirectory(prefix="jepsen-like-mutant-") as folder:
         out = Path(folder) / "run"
@@ -79,7 +69,7 @@ def _violation(name: str, seed: int) -> str | None:
             raise TrialFailed(f"{name}: no end after {RUN_TIMEOUT_SECONDS} s") from error
         if ended.returncode == RunExit.VIOLATION:
             told = json.loads((out / "run.json").read_text(encoding="utf-8"))
-            return str(told["reason"])
+            return Found(str(told["reason"]))
         if ended.returncode in (RunExit.NOTHING_FOUND, RunExit.UNDECIDED):
             return None
         last = (ended.stderr.strip() or ended.stdout.strip()).rpartition("\n")[2]

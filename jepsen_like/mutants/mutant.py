@@ -63,5 +63,6 @@ def all_mutants() -> list[Mutant]:
         for area, tier in TIERS.items()
         for bug in tier.bugs.values()
     ]
-    services = {name: bug.what for name, bug in [*BUGS.items(), *CHAOS_BUGS.items()]}
+    services = {name: bug.what for name, bug in BUGS.items()}
+    services |= {name: bug.what for name, bug in CHAOS_BUGS.items()}
     return found + [Mutant(name, what, SERVICES) for name, what in services.items()]

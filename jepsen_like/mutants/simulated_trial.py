@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-import logging
-import time
-from collections.abc import Callable
-from contextlib import nullcontext
-
 from jepsen_like.mutants.mutant import Fate, Mutant, Trial
+from jepsen_like.mutants.search import Found, search
 from jepsen_like.mutants.showing import HOSTS_SHOW_AT, MEMBERS_SHOW_AT
-from jepsen_like.simulation.failure import Failure
-from jepsen_like.simulation.seeded_bug import planted
+from jepsen_like.simulation.campaign import Plan, run_seed
 from jepsen_like.simulation.tiers import TIERS
-
-# The log lines of simulated members are dropped.
-logging.getLogger("dledger").addHandler(logging.NullHandler())
 
 # Virtual seconds with faults in runs that are aimed at one mistake.
 AIMED_SECONDS = 10.0
@@ -30,33 +22,16 @@ def simulated_trial(mutant: Mutant, budget_s: float) -> Trial:
         mutant: a mistake of a tier.
         budget_s: no seed begins after so many seconds.
     """
-    begin_s = time.monotonic()
-    tier = TIERS[mutant.area]
-    aimed = tier.aimed.get(mutant.name)
-    first = {**MEMBERS_SHOW_AT, **HOSTS_SHOW_AT}.get(mutant.name, 0) if aimed is None else 0
-    seconds = None if aimed is None else AIMED_SECONDS
+    is_aimed = mutant.name in TIERS[mutant.area].aimed
+    first = 0 if is_aimed else {**MEMBERS_SHOW_AT, **HOSTS_SHOW_AT}.get(mutant.name, 0)
+    seconds = AIMED_SECONDS if is_aimed else None
+    plan = Plan(first, 1, None, seconds, mutant.name, mutant.area, aimed=True)
 
-    def broken(seed: int, is_planted: bool) -> str | None:
-        run = (aimed or tier.make)(seed, None, seconds, None)
-        with planted(tier.bugs[mutant.name]) if is_planted else nullcontext():
-            return _promise_broken(run.run)
+    def look(seed: int) -> Found | None:
+        broken = run_seed(plan, seed).broken
+        if broken is None:
+            return None
+        without = run_seed(plan._replace(is_planted=False), seed).broken
+        return Found(broken.promise, Fate.CAUGHT if without is None else Fate.UNCLEAR)
 
-    runs = 0
-    while True:
-        seed = first + runs
-        runs += 1
-        oracle = broken(seed, is_planted=True)
-        passed_s = time.monotonic() - begin_s
-        if oracle is not None:
-            fate = Fate.CAUGHT if broken(seed, is_planted=False) is None else Fate.UNCLEAR
-            return Trial(mutant, fate, oracle, seed, runs, time.monotonic() - begin_s)
-        if passed_s >= budget_s:
-            return Trial(mutant, Fate.SURVIVED, "", None, runs, passed_s)
-
-
-def _promise_broken(run: Callable[[], None]) -> str | None:
-    try:
-        run()
-    except Failure as failure:
-        return failure.promise
-    return None
+    return search(mutant, first, budget_s, look)

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import logging
-import multiprocessing
-import signal
 import time
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from functools import partial
-from multiprocessing import resource_tracker
 from typing import NamedTuple
 
 from jepsen_like.simulation.coverage import Coverage
@@ -18,6 +15,7 @@ from jepsen_like.simulation.seeded_bug import planted
 from jepsen_like.simulation.service.service_campaign import ServiceRun
 from jepsen_like.simulation.tiers import TIERS
 from jepsen_like.simulation.trace import LineSink, Trace
+from jepsen_like.simulation.workers import workers
 
 # The log lines of simulated members are dropped.
 logging.getLogger("dledger").addHandler(logging.NullHandler())
@@ -30,7 +28,8 @@ SEEDS_AT_ONCE = 5
 class Plan(NamedTuple):
     """What to run: `nodes` members, or hosts. None: as the seed decides.
 
-    With `aimed` the load and the faults are such that the seeded bug shows soon. With `service`,
+    With `aimed` the load and the faults are such that the seeded bug shows soon; without
+    `is_planted` the product is run under them as it is. With `service`,
     as `module:Machine`, members run that state machine, and there are no tiers. `time_budget_s`:
     no seed begins after so many seconds.
     """
@@ -44,6 +43,7 @@ class Plan(NamedTuple):
     aimed: bool = False
     service: str | None = None
     time_budget_s: float | None = None
+    is_planted: bool = True
 
 
 class Broken(NamedTuple):
@@ -82,7 +82,8 @@ def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
         make = partial(ServiceRun, plan.service)
     simulation = make(seed, plan.nodes, plan.fault_seconds, trace)
     broken = None
-    with planted(tier.bugs[plan.seeded_bug]) if plan.seeded_bug is not None else nullcontext():
+    bug = plan.seeded_bug if plan.is_planted else None
+    with planted(tier.bugs[bug]) if bug is not None else nullcontext():
         try:
             simulation.run()
         except Failure as failure:
@@ -112,16 +113,7 @@ def _results(plan: Plan, jobs: int) -> Iterator[SeedResult]:
     if jobs == 1 or plan.seeds == 1:
         yield from map(_run, tasks)
         return
-    # Ctrl-C in a terminal reaches the workers as well, but only this process handles it.
-    # They inherit the mask; here it waits until they are started.
-    # The tracker of multiprocessing lifts the mask when it starts, so it starts before.
-    resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        workers = multiprocessing.get_context("spawn").Pool(min(jobs, plan.seeds))
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    with workers as pool:
+    with workers(min(jobs, plan.seeds)) as pool:
         # In the order of the seeds: the first failure reported is that of the lowest seed.
         yield from pool.imap(_run, tasks, chunksize=SEEDS_AT_ONCE)
 

@@ -17,28 +17,25 @@ from remoting.wire.errors import FrameMalformed
 
 # strict=False lets control characters stand in strings: some clients do not escape \x01 and \x02
 # of message properties. Floats keep their text, as signatures are made over it.
-_DECODER: Final = json.JSONDecoder(strict=False, parse_float=str)
-_decode = _DECODER.decode
-_raw_decode = _DECODER.raw_decode
+_decode = json.JSONDecoder(strict=False, parse_float=str).decode
 
 _ALL_TEXT: Final = {str}
 
 _LANGUAGE_NAMES: Final[dict[int | str, int | str]] = {code: code.name for code in LanguageCode}
 
-
 _INT32_MIN: Final = -(1 << 31)
 _INT32_MAX: Final = (1 << 31) - 1
 
-Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=_INT32_MIN, le=_INT32_MAX)]
+_Int32: TypeAlias = Annotated[int, msgspec.Meta(ge=_INT32_MIN, le=_INT32_MAX)]
 
 
 class _Read(msgspec.Struct, gc=False):
     """A header as most clients write it, which one call reads and checks."""
 
-    code: Int32
-    opaque: Int32 = 0
-    flag: Int32 = 0
-    version: Int32 = 0
+    code: _Int32
+    opaque: _Int32 = 0
+    flag: _Int32 = 0
+    version: _Int32 = 0
     language: str | int = "OTHER"
     remark: str | None = None
     extFields: dict[str, str] | None = None  # noqa: N815
@@ -129,12 +126,7 @@ def _decode_loosely(header: bytes, body: bytes) -> Command:
     """As `decode_json_header`, also with what some clients write and JSON does not allow."""
     try:
         text = header.decode("utf-8", "replace")
-        # Nearly all headers are an object and nothing else: `decode` looks for more.
-        end = -1
-        if text[:1] == "{":
-            values, end = _raw_decode(text)
-        if end != len(text):
-            values = _decode(text)
+        values = _decode(text)
     except (ValueError, RecursionError) as error:
         raise FrameMalformed(f"header is not JSON: {error!s:.120}") from None
     if type(values) is not dict:

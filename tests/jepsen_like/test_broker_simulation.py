@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from dledger.entry import HEADER_BYTES, Entry, Magic
+from jepsen_like.mutants.simulated_trial import AIMED_SECONDS
 from jepsen_like.simulation.broker.aims import AIMS
 from jepsen_like.simulation.broker.broker_bugs import BROKER_BUGS
 from jepsen_like.simulation.broker.broker_simulation import EXPECTED_OF_BROKERS
@@ -21,7 +22,6 @@ from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 TIER = "brokers"
 # Seeds from the first on within which an aimed run must find each bug. Most show within five.
 AIMED_SEEDS = 150
-AIMED_SECONDS = 10.0
 # Seeds within which a long campaign must find each bug: at least three times what it takes today.
 FOUND_WITHIN = {
     "commits-count-during-resets": 30,

@@ -17,9 +17,9 @@ from typing import TypeVar
 import click
 from rich.console import Console
 from rich.markup import escape
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 
+from jepsen_like.progress_bar import counting_bar
 from tests.mutants.mutant_list import Mutant, MutantUnusable, read_mutants
 from tests.mutants.trial import Trial, Verdict, Workshop, workshops
 
@@ -99,13 +99,7 @@ def progress(total: int) -> Iterator[Callable[[Trial], None]]:
 
         yield count
         return
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-    )
-    with Progress(*columns, console=console, transient=True) as bar:
+    with counting_bar(console) as bar:
         task = bar.add_task("mutants", total=total)
         yield lambda _: bar.advance(task)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 from broker.locks.state import LOCK_MS
 from dledger_mq import (
@@ -49,7 +49,7 @@ class Messages:
     """Plain messages, and a group of push consumers. Other kinds of traffic differ in a part of it.
 
     `longest_wait_s` is how long a message may have to wait until it is delivered; `stays` is
-    whether consumers never leave their group.
+    whether consumers never leave their group; `consumer_options` are those of push consumers.
 
     Args:
         notes: take all calls and deliveries.
@@ -58,6 +58,7 @@ class Messages:
 
     longest_wait_s = 0.0
     stays = False
+    consumer_options: ClassVar[Mapping[str, Any]] = {}
 
     def __init__(self, notes: Notes, nameservers: Sequence[str]) -> None:
         self._notes = notes
@@ -98,6 +99,7 @@ class Messages:
             listener,
             nameservers=self._nameservers,
             consume_from=ConsumeFrom.FIRST,
+            **self.consumer_options,
         )
 
     def key_of(self, message: ReceivedMessage) -> Value:
@@ -123,18 +125,8 @@ class Broadcast(Messages):
     """Plain messages, and consumers of which each receives all."""
 
     longest_wait_s = 30.0
+    consumer_options: ClassVar[Mapping[str, Any]] = {"model": MessageModel.BROADCASTING}
     stays = True  # what a broadcast brought while a consumer was away, it never receives
-
-    def consumer(self, listener: Listener) -> AbstractAsyncContextManager[Any]:
-        """See Messages."""
-        return PushConsumer(
-            GROUP,
-            TOPIC,
-            listener,
-            nameservers=self._nameservers,
-            model=MessageModel.BROADCASTING,
-            consume_from=ConsumeFrom.FIRST,
-        )
 
     async def is_drained(self, admin: Admin) -> bool:
         """See Messages. Brokers do not know how far consumers of broadcasts are."""
@@ -192,7 +184,7 @@ class Offsets(Messages):
         return self._queues
 
     def consumer(self, listener: Listener) -> AbstractAsyncContextManager[Any]:
-        """See Messages. Nobody consumes."""
+        """See Messages. No consumer takes part."""
         return nullcontext()
 
     async def is_drained(self, admin: Admin) -> bool:
@@ -230,23 +222,13 @@ class Ordered(Messages):
     # A consumer that left while no broker led has not unlocked its queues: others get them when
     # the locks have expired, and ask for them every 20 s.
     longest_wait_s = LOCK_MS / 1000 + 20.0
+    consumer_options: ClassVar[Mapping[str, Any]] = {"ordered": True}
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
         """See Messages."""
         key = f"{turn.place}-{turn.chance.randrange(KEYS_A_PRODUCER)}"
         message = Message(TOPIC, body_of(turn), sharding_key=key, keys=key)
         return await self._sent(producer, turn, key, turn.number, message, by_sharding_key)
-
-    def consumer(self, listener: Listener) -> AbstractAsyncContextManager[Any]:
-        """See Messages."""
-        return PushConsumer(
-            GROUP,
-            TOPIC,
-            listener,
-            nameservers=self._nameservers,
-            consume_from=ConsumeFrom.FIRST,
-            ordered=True,
-        )
 
     def key_of(self, message: ReceivedMessage) -> Value:
         """See Messages."""

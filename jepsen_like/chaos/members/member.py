@@ -49,6 +49,8 @@ class Member:
     incarnations: int = 0
     # Where the log of its present process begins.
     log_begin: int = 0
+    # Whether its disk was broken anew: what helped against the fault before may be tried again.
+    broken_anew: bool = False
     # A member that left the group for good is not started any more.
     retired: bool = False
     _waiting: dict[int, _Answer] = field(default_factory=dict)

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from jepsen_like.chaos.nemeses.catalogue import CLOCK_STEP_MS
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.wiring import CLIENTS_HOST, NAMESERVER_HOST, Wiring
 
@@ -46,6 +47,16 @@ ALLOWED = {
 }
 # Brokers count milliseconds, by a clock that is not that of the history.
 SETTINGS = {"delay": {"clock_error_ns": 5_000_000}, "offset": {"initial": 0}}
+# One that was set back may say when a message is due, and one that was set ahead that it is.
+STEPPED_NS = 2 * CLOCK_STEP_MS[1] * 1_000_000
+
+
+def settings_of(plan: RunPlan) -> dict[str, int]:
+    """Further fields of the header of the history."""
+    settings = dict(SETTINGS.get(plan.service, {}))
+    if "clock_error_ns" in settings and "clock" in plan.nemeses:
+        settings["clock_error_ns"] += STEPPED_NS
+    return settings
 
 
 class BrokerStage:
@@ -101,7 +112,7 @@ class BrokerStage:
                 "workload": plan.service,
                 "model": self.model_name,
                 "seed": plan.seed,
-                **SETTINGS.get(plan.service, {}),
+                **settings_of(plan),
             },
         }
         path = self._folder / "clients.json"

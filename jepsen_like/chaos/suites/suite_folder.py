@@ -11,6 +11,7 @@ from pathlib import Path
 
 from jepsen_like.chaos.suites.catalogue import Planned
 from jepsen_like.chaos.suites.made_run import MadeRun, finished_run, made_run
+from jepsen_like.chaos.whole_file import write_whole
 
 SUITE_FORMAT = 1
 SUITE_FILE = "suite.json"
@@ -77,9 +78,7 @@ class SuiteFolder:
 
     def replace(self, name: str, text: str) -> None:
         """Write a file, whole or not at all."""
-        draft = self.path / f"{name}.new"
-        draft.write_text(text, encoding="utf-8")
-        draft.rename(self.path / name)
+        write_whole(self.path / name, text)
 
     def finished(self, planned: Planned, time_s: float) -> MadeRun | None:
         """The run if it was finished before."""

@@ -8,6 +8,7 @@ from functools import partial
 
 from broker.messages.state import MESSAGES
 from broker.topics.state import TOPICS
+from jepsen_like.simulation.broker.asking import PRODUCERS, send_fields
 from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
 from jepsen_like.simulation.broker.client_history import POSITION_DIGITS, ClientHistory
 from jepsen_like.simulation.broker.log_model import COMMIT, ROLLBACK
@@ -35,7 +36,6 @@ MOST_MESSAGES_A_BATCH = 4
 LONGEST_PADDING = 60
 LONGEST_DELAY_MS = 3_000
 MOST_HANDLES = 20
-PRODUCERS = "P"
 # Nobody deletes this group or its topics.
 RETRYING = "Retries"
 
@@ -184,17 +184,8 @@ class BrokerClients:
         return f"TAGS\x01{tags}\x02" if tags else ""
 
     def _send_fields(self, topic: str) -> dict[str, object]:
-        return {
-            "producerGroup": PRODUCERS,
-            "topic": topic,
-            "defaultTopic": "TBW102",
-            "defaultTopicQueueNums": 2,
-            "queueId": self._chance.randrange(-1, MOST_QUEUES),
-            "sysFlag": 0,
-            "bornTimestamp": 1,
-            "flag": 0,
-            "properties": self._properties(),
-        }
+        queue_id = self._chance.randrange(-1, MOST_QUEUES)
+        return send_fields(topic, queue_id, self._properties())
 
     def _send(self, broker: ServedBroker) -> None:
         topic = self._topic()

@@ -1,4 +1,4 @@
-"""Producers and consumers of a topic that nobody deletes: order, locks, filters, and offsets.
+"""Producers and consumers of a topic that no client deletes: order, locks, filters, and offsets.
 
 A producer sends the next message of a key when the one before is answered. A consumer locks a queue
 before it pulls from it, commits how far it has come, gives the queue up, or crashes. So much is
@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
+from broker.pulls.request import SUBSCRIPTION_FLAG, SUSPEND_FLAG
+from jepsen_like.simulation.broker.asking import Asks, send_fields
 from jepsen_like.simulation.broker.log_model import LogModel
-from jepsen_like.simulation.broker.pop_clients import Asks
 from jepsen_like.simulation.broker.raw_entries import NUMBER_BYTES
 from jepsen_like.simulation.broker.served_broker import ServedBroker
 from jepsen_like.simulation.chance import Chance
@@ -28,7 +29,7 @@ from remoting.message.record import decode_records
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 
-# Nobody else uses this topic, this group, or these clients.
+# The other clients of a run use other topics, groups and names.
 TOPIC, CONSUMERS = "Ordered", "InOrder"
 CLIENTS = ("O0", "O1", "O2")
 QUEUES = 2
@@ -37,7 +38,6 @@ MOST_MESSAGES = 4
 # So long a client waits for an answer before it asks again.
 PATIENCE_S = 1.0
 HOLD_MS = 500
-SUSPEND_FLAG, SUBSCRIPTION_FLAG = 2, 4
 LARGEST_N = 5
 
 
@@ -144,19 +144,11 @@ class OrderedClients:
             return
         self._busy_keys[key] = self._loop.now + PATIENCE_S
         number = self._new_message()
-        sent = self._sent[number] = _Sent(key, chance.choice(("", "A", "B")), chance.randrange(5))
+        sent = self._sent[number] = _Sent(
+            key, chance.choice(("", "A", "B")), chance.randrange(LARGEST_N)
+        )
         properties = f"n\x01{sent.n}\x02" + (f"TAGS\x01{sent.tag}\x02" if sent.tag else "")
-        fields = {
-            "producerGroup": "P",
-            "topic": TOPIC,
-            "defaultTopic": "TBW102",
-            "defaultTopicQueueNums": QUEUES,
-            "queueId": key % QUEUES,
-            "sysFlag": 0,
-            "bornTimestamp": 1,
-            "flag": 0,
-            "properties": properties,
-        }
+        fields = send_fields(TOPIC, key % QUEUES, properties)
         before = self._last.get(key)
 
         def then(reply: Command) -> None:

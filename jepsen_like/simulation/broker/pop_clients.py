@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
+from jepsen_like.simulation.broker.asking import Asks
 from jepsen_like.simulation.broker.client_history import ClientHistory
 from jepsen_like.simulation.broker.raw_entries import MOST_QUEUES, NUMBER_BYTES
 from jepsen_like.simulation.broker.served_broker import ServedBroker
@@ -22,20 +23,6 @@ POPPING_GROUP, POPPING_IN_ORDER = "Pops", "PopsInOrder"
 MOST_MESSAGES = 5
 INVISIBLE_MS = (200, 3_000)
 MOST_HANDLES = 40
-
-
-class Asks(Protocol):
-    """Sends a request, and calls `then` with the reply."""
-
-    def __call__(
-        self,
-        broker: ServedBroker,
-        code: RequestCode,
-        fields: Mapping[str, object],
-        body: bytes = b"",
-        then: Callable[[Command], None] = ...,
-    ) -> None:
-        """Send it."""
 
 
 class Given(NamedTuple):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,6 +13,7 @@ from jepsen_like.__main__ import main
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.verdict import again
 from jepsen_like.run_command import run
+from tests.jepsen_like.chaos.run_process import run_in
 
 PROJECT = Path(__file__).parents[3]
 MEMBER = "bench.pysyncobj_chaos_member"
@@ -22,16 +21,8 @@ RUN_SECONDS_MAX = 240
 
 
 def run_pysyncobj(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "jepsen_like", "run", "--workload", "append"]
-    return subprocess.run(
-        [*command, "--system", MEMBER, *words],
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS_MAX,
-        cwd=folder,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-    )
+    command = ("--workload", "append", "--system", MEMBER)
+    return run_in(folder, *command, *words, most_s=RUN_SECONDS_MAX)
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import subprocess
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -22,6 +19,7 @@ from jepsen_like.chaos.nemeses.executor import Done, Skipped
 from jepsen_like.chaos.nemeses.schedule import schedule
 from jepsen_like.chaos.nemeses.users_nemesis import NemesisUnusable, find_nemeses
 from jepsen_like.simulation.chance import Chance
+from tests.jepsen_like.chaos.run_process import run_in
 
 PROJECT = Path(__file__).parents[3]
 FILE = re.compile(r"<!-- file stutter.py -->\n```python\n(?P<text>.*?)```\n", re.DOTALL)
@@ -158,15 +156,8 @@ def test_the_nemesis_of_the_page_freezes_the_leader_again_and_again(tmp_path: Pa
     assert found is not None
     (tmp_path / "stutter.py").write_text(found["text"])
     words = ("--workload", "register", "--nemesis", "stutter:Stutter", "--time", "4", "--seed", "2")
-    ended = subprocess.run(
-        [sys.executable, "-m", "jepsen_like", "run", *words, "--network", "none", "--out", "out"],
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS_MAX,
-        cwd=tmp_path,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-    )
+    quiet = ("--network", "none", "--out", "out")
+    ended = run_in(tmp_path, *words, *quiet, most_s=RUN_SECONDS_MAX)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     lines = (tmp_path / "out" / "faults.jsonl").read_text().splitlines()
     begun = [event for event in map(json.loads, lines) if event["event"] == "begin"]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import subprocess
 import sys
@@ -12,6 +11,7 @@ import pytest
 
 from jepsen_like.chaos.service import ServiceUnusable
 from jepsen_like.chaos.services import find_service
+from tests.jepsen_like.chaos.run_process import run_in
 
 PROJECT = Path(__file__).parents[3]
 FILE = re.compile(r"<!-- file (?P<name>\S+) -->\n```python\n(?P<text>.*?)```\n", re.DOTALL)
@@ -27,16 +27,7 @@ def write_files(folder: Path) -> None:
 
 
 def run(folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "jepsen_like", "run", "--service", "tickets_test:Tickets"]
-    return subprocess.run(
-        [*command, *words],
-        capture_output=True,
-        text=True,
-        timeout=RUN_SECONDS_MAX,
-        cwd=folder,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
-    )
+    return run_in(folder, "--service", "tickets_test:Tickets", *words, most_s=RUN_SECONDS_MAX)
 
 
 @pytest.mark.long

@@ -15,6 +15,7 @@ from jepsen_like.mutants import simulated_trial
 from jepsen_like.mutants.chaos_trial import TrialFailed
 from jepsen_like.mutants.mutant import AREAS, Fate, Mutant, Trial, all_mutants
 from jepsen_like.mutants.showing import HOSTS_SHOW_AT, MEMBERS_SHOW_AT
+from jepsen_like.simulation.campaign import Broken, SeedResult
 from jepsen_like.simulation.seeded_bug import SeededBug
 from jepsen_like.simulation.tiers import TIERS
 
@@ -65,7 +66,8 @@ def test_a_mistake_that_nothing_shows_fails_the_command() -> None:
 def test_a_promise_that_breaks_without_the_mistake_as_well_is_no_catch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(simulated_trial, "_promise_broken", lambda _run: "always broken")
+    broken = SeedResult(0, 1.0, {}, Broken(0, 1.0, "always broken", "whatever is planted"))
+    monkeypatch.setattr(simulated_trial, "run_seed", lambda _plan, _seed: broken)
     ended = mutants("--only", "vote-twice")
     assert ended.exit_code == 1
     assert "also without it" in ended.stdout
