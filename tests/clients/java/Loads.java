@@ -31,7 +31,7 @@ final class Loads {
     /** Long enough that two listeners of one queue would meet. */
     private static final long WORK_MILLIS = 10;
     private static final long SHARED_MILLIS = 90_000;
-    private static final long CONSUMER_LIVES_MILLIS = 8000;
+    private static final long CONSUMER_LIVES_MILLIS = 3000;
     private static final int LAST_LOOK_MILLIS = 5000;
 
     private Loads() {
@@ -263,6 +263,8 @@ final class Loads {
     private static DefaultMQPushConsumer ending(Place place, Journal journal, String reader) throws Exception {
         DefaultMQPushConsumer consumer = place.consumer();
         consumer.setAwaitTerminationMillisWhenShutdown(CONSUMER_LIVES_MILLIS);
+        // The default. Who takes a group for one that has never consumed skips messages then.
+        consumer.setConsumeFromWhere(ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET);
         consumer.subscribe(place.topic, "*");
         consumer.registerMessageListener((MessageListenerConcurrently) (messages, context) -> {
             take(journal, messages, reader, message -> true, message -> 0);
