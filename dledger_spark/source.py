@@ -1,4 +1,4 @@
-"""The data source "dledger" of Spark: a log's entries, or the messages in them, as a table.
+"""The data source "dledger" of Spark: the entries of logs, or the messages in them, as a table.
 
     spark.dataSource.register(DledgerDataSource)
     spark.read.format("dledger").option("path", FOLDER).load()
@@ -24,7 +24,8 @@ from pyspark.sql.types import StructType
 from dledger_spark.acceptance import Run
 from dledger_spark.errors import OptionInvalid
 from dledger_spark.log_folder import LogFolder, open_log
-from dledger_spark.log_range import MAX_PIECE_BYTES, readable, resolve_range, share_out
+from dledger_spark.log_range import END, MAX_PIECE_BYTES, readable, resolve_range, share_out
+from dledger_spark.log_set import open_logs
 from dledger_spark.scan import beginning, check_columns, judge, read_range
 from dledger_spark.schema import ENTRIES, MESSAGES, SCHEMAS
 
@@ -40,15 +41,16 @@ _KNOWN: Final = frozenset(name.lower() for name in OPTIONS)
 
 @dataclass
 class IndexRange(InputPartition):
-    """The entries one task reads, both ends included, and the records it skips."""
+    """The entries of one log that a task reads, both ends included, and the records it skips."""
 
+    path: str
     first: int
     last: int
     refused: list[Run]
 
 
 class DledgerDataSource(DataSource):
-    """A batch source over the folder of one node's log. Reads committed entries only."""
+    """A batch source over the logs of one or several groups. Reads committed entries only."""
 
     @classmethod
     def name(cls) -> str:
@@ -79,12 +81,20 @@ class DledgerReader(DataSourceReader):
         self._checksums = _flag(self._options, "checksums", default=True)
         self._fail_on_data_loss = _flag(self._options, "failOnDataLoss", default=True)
         if not self._options.get("path"):
-            raise OptionInvalid("path", "", "give the folder of a node's log")
+            raise OptionInvalid("path", "", "give the folder of a node, or above it")
 
     def partitions(self) -> list[InputPartition]:
-        """Ranges of about equal size. The commit index is read here, once for all tasks."""
-        log = self._log()
-        entries = resolve_range(log, self._options.get("from"), self._options.get("to"))
+        """Ranges of about equal size. The commit indexes are read here, once for all tasks."""
+        logs = open_logs(self._options["path"]).logs
+        first, last = self._options.get("from"), self._options.get("to")
+        if len(logs) > 1:
+            _refuse_index("from", first)
+            _refuse_index("to", last)
+        return [
+            piece for log in logs for piece in self._pieces(log, resolve_range(log, first, last))
+        ]
+
+    def _pieces(self, log: LogFolder, entries: range) -> Iterator[IndexRange]:
         piece_bytes = _count(self._options, "partitionBytes", MAX_PIECE_BYTES)
         min_pieces = _count(self._options, "minPartitions", DEFAULT_MIN_PARTITIONS)
         pieces = [
@@ -96,17 +106,15 @@ class DledgerReader(DataSourceReader):
             refused = [judged.refused for judged in judge(log, pieces, partial(beginning, log))]
         else:
             refused = [[] for _ in pieces]
-        return [
-            IndexRange(piece.start, piece.stop - 1, runs)
-            for piece, runs in zip(pieces, refused, strict=True)
-        ]
+        for piece, runs in zip(pieces, refused, strict=True):
+            yield IndexRange(log.path, piece.start, piece.stop - 1, runs)
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """The batches of one range."""
         if not isinstance(partition, IndexRange):
             return iter(())  # without ranges Spark makes one partition of its own
         return read_range(
-            self._log(),
+            open_log(partition.path),
             range(partition.first, partition.last + 1),
             table=self._table,
             columns=self._columns,
@@ -114,8 +122,11 @@ class DledgerReader(DataSourceReader):
             refused=partition.refused,
         )
 
-    def _log(self) -> LogFolder:
-        return open_log(self._options["path"])
+
+def _refuse_index(option: str, value: str | None) -> None:
+    if value and value.strip().lower() != END:
+        expected = "an index is one group's, and the path holds the logs of several: name one log"
+        raise OptionInvalid(option, value, expected)
 
 
 def _table(options: Mapping[str, str]) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import datetime
 import itertools
-import subprocess
+import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
@@ -14,9 +14,12 @@ from typing import NamedTuple
 
 import trio
 
-from jepsen_like.chaos.client_process import ClientProcess, HarnessFailed, client_process
+from jepsen_like.chaos.client_process import ClientProcess, client_process
 from jepsen_like.chaos.disks import powered_disk, small_disk
 from jepsen_like.chaos.fault_log import FaultLog
+from jepsen_like.chaos.harness_failed import HarnessFailed
+from jepsen_like.chaos.inside.insides import Insides
+from jepsen_like.chaos.inside.library import LibraryMissing
 from jepsen_like.chaos.links.counts import Counts
 from jepsen_like.chaos.links.namespaces import why_not
 from jepsen_like.chaos.links.switched_network import SwitchedNetwork, switched_network
@@ -35,14 +38,17 @@ from jepsen_like.chaos.nemeses.file_faults import (
     torn_tail,
     wiped_folder,
 )
+from jepsen_like.chaos.nemeses.inside_faults import InsideFaults
 from jepsen_like.chaos.nemeses.membership_faults import MembershipFaults
 from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
 from jepsen_like.chaos.nemeses.power_faults import power_cut
 from jepsen_like.chaos.nemeses.process_faults import freeze, kill, rolling_restart, stop, transfer
 from jepsen_like.chaos.nemeses.schedule import Fault, schedule
+from jepsen_like.chaos.nemeses.side_faults import CLIENTS, SideFaults
 from jepsen_like.chaos.nemeses.users_nemesis import find_nemeses
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.services import find_service
+from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
 from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
 from jepsen_like.chaos.stages.stage import Stage
@@ -115,6 +121,8 @@ class Run:
         self._phase, self._until_s = "starting", 0.0
         self._switched: SwitchedNetwork | None = None
         self._network: NetworkFaults | None = None
+        self._insides: Insides | None = None
+        self._no_insides = ""
         self._stage = self._made_stage()
         self._nemeses = find_nemeses(plan.nemeses)
         catalogue = self._nemeses.catalogue
@@ -159,6 +167,12 @@ class Run:
                     stack.enter_context(powered_disk(self._data(name)))
                 elif "disk-full" in self._plan.nemeses:
                     stack.enter_context(small_disk(self._data(name)))
+            if any(self._nemeses.catalogue[name].from_inside for name in self._plan.nemeses):
+                try:
+                    insides = Insides(self._folder / "inside", os.environ.get("LD_PRELOAD"))
+                    self._insides = stack.enter_context(insides)
+                except LibraryMissing as error:
+                    self._no_insides = str(error)
             hosts = [*self._names, *self._spares, *self._stage.hosts]
             async with self._wired(hosts) as wiring:
                 await self._run_on(wiring, faults)
@@ -180,14 +194,17 @@ class Run:
             yield network
 
     async def _run_on(self, wiring: Wiring, faults: FaultLog) -> None:
-        self.result.network, self.result.left_out = wiring.kind, tuple(wiring.left_out)
+        left_out = [f"faults from inside: {self._no_insides}"] if self._no_insides else []
+        self.result.network, self.result.left_out = wiring.kind, (*wiring.left_out, *left_out)
         async with trio.open_nursery() as members_nursery:
             group = Group(lambda member: members_nursery.start_soon(supervisor.watch, member))
-            supervisor = Supervisor(
-                group.members, faults, self._finding, lambda member: free(member.data)
-            )
-            for name, command in self._stage.beside_commands(wiring).items():
-                members_nursery.start_soon(self._run_beside, name, command)
+            supervisor = Supervisor(group.members, faults, self._finding, self._replace_disk)
+            beside = {
+                name: SideProcess(name, command, self._folder / f"{name}.log")
+                for name, command in self._stage.beside_commands(wiring).items()
+            }
+            for process in beside.values():
+                members_nursery.start_soon(process.run)
             for name in self._names:
                 group.start(self._member(wiring, name))
             if not await group.wait_healthy(START_TIMEOUT_S):
@@ -201,7 +218,9 @@ class Run:
                     nursery.start_soon(self._tell_progress, clients)
                     if self._stage.has_invariant:
                         nursery.start_soon(self._look_at_invariants, group, faults)
-                    await self._break(wiring, group, faults)
+                    if self._stage.clients_come_back:
+                        beside[CLIENTS] = clients.process
+                    await self._break(self._executors(wiring, beside), group, faults)
                     await self._quieten(group, faults)
                     self._phase = "last reads"
                     await clients.end_calls(4 * CALL_TIMEOUT_S)
@@ -213,11 +232,12 @@ class Run:
             self._phase = "stopping"
             members_nursery.cancel_scope.cancel()
 
-    async def _break(self, wiring: Wiring, group: Group, faults: FaultLog) -> None:
+    async def _break(
+        self, executors: Mapping[str, Executor], group: Group, faults: FaultLog
+    ) -> None:
         """Carry out the schedule; return when all faults are healed."""
         self._phase, self._until_s = "faults", self._now_s() + self._plan.time_s
         zero = trio.current_time()
-        executors = self._executors(wiring)
         async with trio.open_nursery() as nursery:
             for _, lane in itertools.groupby(
                 sorted(self.schedule, key=lambda fault: (fault.lane, fault.begin_s)),
@@ -266,7 +286,7 @@ class Run:
         with trio.move_on_at(moment):
             await self._stops.wait()
 
-    def _executors(self, wiring: Wiring) -> dict[str, Executor]:
+    def _executors(self, wiring: Wiring, beside: Mapping[str, SideProcess]) -> dict[str, Executor]:
         """What carries out each kind of fault."""
         membership = MembershipFaults(
             lambda name: self._member(wiring, name or next(self._unused), joining=True),
@@ -290,9 +310,17 @@ class Run:
             "wiped-folder": wiped_folder,
             "disk-full": disk_full,
             **dict.fromkeys(("power-all", "power-leader", "power-random"), power_cut),
+            **self._inside_executors(),
             **(membership.executors if self._stage.can_join else self._no_joining()),
+            **SideFaults(beside).executors,
             **self._nemeses.executors,
         }
+
+    def _inside_executors(self) -> dict[str, Executor]:
+        if self._insides is not None:
+            return InsideFaults(self._insides.steerings, self._finding).executors
+        kinds = [kind.name for one in NEMESES.values() if one.from_inside for kind in one.kinds]
+        return dict.fromkeys(kinds, absent(self._no_insides))
 
     def _no_joining(self) -> dict[str, Executor]:
         reason = "members cannot be added to such a group while it runs"
@@ -378,24 +406,16 @@ class Run:
     def _member(self, wiring: Wiring, name: str, *, joining: bool = False) -> Member:
         """A member that is not started yet."""
         command = self._stage.member_command(wiring, name, joining=joining)
+        if self._insides is not None:
+            command = self._insides.command(name, command)
         log = self._folder / "members" / f"{name}.log"
         return Member(name, command, log, self._data(name))
 
-    async def _run_beside(self, name: str, command: list[str]) -> None:
-        """Run a process beside the group for as long as the run lasts."""
-        with (self._folder / f"{name}.log").open("ab") as log:
-            process = await trio.lowlevel.open_process(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=log, process_group=0
-            )
-        try:
-            await process.wait()
-            raise HarnessFailed(f"{name} ended: see {self._folder / name}.log")
-        finally:
-            process.kill()
-            with trio.CancelScope(shield=True):
-                await process.wait()
-                if process.stdin is not None:
-                    await trio.aclose_forcefully(process.stdin)
+    def _replace_disk(self, member: Member) -> None:
+        """What an operator does whose member says that its disk is full or broken."""
+        free(member.data)
+        if self._insides is not None:
+            self._insides.steerings[member.name].heal()
 
     def _now_ns(self) -> int:
         return time.monotonic_ns() - self._begin_ns

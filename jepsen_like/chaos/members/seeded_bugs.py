@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import NamedTuple
 
 from dledger.entry import Entry
@@ -17,6 +19,7 @@ from jepsen_like.history.operation import EventType
 from jepsen_like.history.value import Value
 
 CACHED_MAX = 10_000
+SYNCS_AGAIN_MAX = 3
 
 
 class StaleRead:
@@ -95,6 +98,22 @@ class UnsyncedDisk:
             setattr(os, call, _nothing)
 
 
+class SyncAgain:
+    """A sync that failed is made again, and believed when the system has nothing more to say."""
+
+    def __init__(self, correct: CorrectAnswering) -> None:
+        self.append, self.read = correct.append, correct.read
+        for call in ("fdatasync", "fsync"):
+            setattr(os, call, partial(_synced_again, getattr(os, call)))
+
+
+def _synced_again(sync: Callable[[int], None], descriptor: int) -> None:
+    for _ in range(SYNCS_AGAIN_MAX):
+        with suppress(OSError):
+            return sync(descriptor)
+    return sync(descriptor)
+
+
 def _key_of(body: bytes) -> object:
     """The key of a command as the workloads of the harness write it."""
     try:
@@ -120,4 +139,9 @@ BUGS: dict[str, ServiceBug] = {
     "early-ack": ServiceBug("a write is acknowledged before append returns", EarlyAcknowledgement),
     "leader-cache": ServiceBug("a cache of the leader outlives its leadership", LeaderCache),
     "no-sync": ServiceBug("files are not synced (needs --nemesis power)", UnsyncedDisk, "power"),
+    "sync-again": ServiceBug(
+        "a sync that fails is made again, and believed (needs --nemesis fsync-fails)",
+        SyncAgain,
+        "fsync-fails",
+    ),
 }

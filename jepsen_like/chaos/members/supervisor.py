@@ -52,8 +52,10 @@ class Supervisor:
             self._faults.note("start", member=member.name)
             code = await member.run_once()
             expected = member.end_expected
-            if expected or trio.current_time() - began_s >= STEADY_S:
+            steady = trio.current_time() - began_s >= STEADY_S
+            if expected or steady or member.broken_anew:
                 tried.clear()
+                member.broken_anew = False
             words = last_words(member.log_end())
             if expected or code == 0:
                 self._faults.note("down", member=member.name, exit_code=code, expected=expected)

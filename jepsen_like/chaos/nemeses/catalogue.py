@@ -5,6 +5,9 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+# Steps of wall clocks: of a bad time server, and of somebody who types a wrong time.
+CLOCK_STEP_MS = (50, 30_000)
+
 
 class Lane(Enum):
     """What a fault is about. Faults of two lanes may overlap, those of one never do."""
@@ -36,12 +39,14 @@ class Nemesis(NamedTuple):
         kinds: the faults that it makes.
         harms_data: whether entries or promises of a member are lost: at most a minority of the
             members may be harmed at a time, so it waits until the group is whole.
+        from_inside: whether members need the library that steers their calls.
     """
 
     explanation: str
     lane: Lane
     kinds: tuple[Kind, ...]
     harms_data: bool = False
+    from_inside: bool = False
 
 
 NEMESES: dict[str, Nemesis] = {
@@ -110,6 +115,40 @@ NEMESES: dict[str, Nemesis] = {
             Kind("power-random", 0.5, 3.0),
         ),
     ),
+    "fsync-slow": Nemesis(
+        "syncs of the leader, of any member, of all take 20 to 400 ms longer, or do not end",
+        Lane.PROCESSES,
+        (
+            Kind("fsync-slow-leader", 2.0, 5.0),
+            Kind("fsync-slow-random", 2.0, 5.0),
+            Kind("fsync-slow-all", 2.0, 5.0),
+            Kind("fsync-stall-leader", 2.0, 6.0),
+            Kind("fsync-stall-random", 2.0, 6.0),
+            Kind("fsync-stall-all", 1.0, 4.0),
+        ),
+        from_inside=True,
+    ),
+    "fsync-fails": Nemesis(
+        "one sync or all of the leader, of any member, of all fail by EIO: such a member must end",
+        Lane.PROCESSES,
+        (
+            Kind("fsync-fails-leader", 1.0, 3.0, settle_s=1.0),
+            Kind("fsync-fails-random", 1.0, 3.0, settle_s=1.0),
+            Kind("fsync-fails-all", 1.0, 3.0, settle_s=1.0),
+        ),
+        from_inside=True,
+    ),
+    "clock": Nemesis(
+        "the wall clock of the leader, of any member, of all is stepped by up to 30 s, and back",
+        Lane.PROCESSES,
+        (
+            Kind("clock-leader", 1.0, 5.0),
+            Kind("clock-random", 1.0, 5.0),
+            Kind("clock-all", 1.0, 5.0),
+            Kind("clock-strobe-leader", 2.0, 5.0),
+        ),
+        from_inside=True,
+    ),
     "membership": Nemesis(
         "the group grows and shrinks, a member is replaced, also at the same address",
         Lane.PROCESSES,
@@ -120,6 +159,16 @@ NEMESES: dict[str, Nemesis] = {
             Kind("replace-at-address", 0.5, 1.0, settle_s=2.0),
         ),
         harms_data=True,
+    ),
+    "name-server": Nemesis(
+        "kill -9 and SIGSTOP of the name server (workloads with brokers)",
+        Lane.PROCESSES,
+        (Kind("kill-name-server", 1.0, 8.0), Kind("freeze-name-server", 1.0, 8.0)),
+    ),
+    "clients": Nemesis(
+        "kill -9 and SIGSTOP of all producers and consumers (workloads with brokers)",
+        Lane.PROCESSES,
+        (Kind("kill-clients", 0.2, 3.0), Kind("freeze-clients", 0.5, 8.0)),
     ),
     "partition": Nemesis(
         "the leader is cut off, mute or deaf; halves, a ring of majorities, a bridge, one way",

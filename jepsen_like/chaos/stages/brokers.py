@@ -7,6 +7,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from jepsen_like.chaos.nemeses.catalogue import CLOCK_STEP_MS
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.wiring import CLIENTS_HOST, NAMESERVER_HOST, Wiring
 
@@ -16,6 +17,7 @@ EXPLANATIONS = {
     "messages": "Brokers: each message that was acknowledged is consumed, by a group of consumers.",
     "broadcast": "Brokers: each message that was acknowledged is consumed by every consumer.",
     "offset": "Brokers: committed offsets never go back, and none that was acknowledged is lost.",
+    "queue-lock": "Brokers: no two clients hold the lock of a queue at the same time.",
     "ordered": "Brokers: messages of one key are consumed in the order in which they were sent.",
     "delay": "Brokers: delayed messages come once they are due, never before, and none is lost.",
     "transaction": "Brokers: transactions that commit are delivered, those that roll back never.",
@@ -25,6 +27,7 @@ MODELS = {
     "messages": "queue",
     "broadcast": "broadcast",
     "offset": "offsets",
+    "queue-lock": "mutex",
     "ordered": "queue",
     "delay": "delays",
     "transaction": "transactions",
@@ -36,6 +39,7 @@ ALLOWED = {
     "messages": ("duplicated", "reordered"),
     "broadcast": ("duplicated", "reordered"),
     "offset": (),
+    "queue-lock": (),
     "ordered": ("duplicated",),
     "delay": ("duplicated",),
     "transaction": ("duplicated",),
@@ -43,14 +47,25 @@ ALLOWED = {
 }
 # Brokers count milliseconds, by a clock that is not that of the history.
 SETTINGS = {"delay": {"clock_error_ns": 5_000_000}, "offset": {"initial": 0}}
+# One that was set back may say when a message is due, and one that was set ahead that it is.
+STEPPED_NS = 2 * CLOCK_STEP_MS[1] * 1_000_000
+
+
+def settings_of(plan: RunPlan) -> dict[str, int]:
+    """Further fields of the header of the history."""
+    settings = dict(SETTINGS.get(plan.service, {}))
+    if "clock_error_ns" in settings and "clock" in plan.nemeses:
+        settings["clock_error_ns"] += STEPPED_NS
+    return settings
 
 
 class BrokerStage:
-    """See Stage. Members cannot be added to a group of brokers that runs."""
+    """See Stage."""
 
     group = "broker-a"
     has_invariant = False
-    can_join = False
+    can_join = True
+    clients_come_back = True
     hosts: Sequence[str] = (NAMESERVER_HOST,)
     # The last process of a step looks at what there is in the end.
     readers, writers, step = CONSUMERS, PRODUCERS, CONSUMERS + PRODUCERS + 1
@@ -66,14 +81,17 @@ class BrokerStage:
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
         """See Stage."""
         listen_peers, listen = wiring.listens(name)
+        peers = [name] if joining else self._names
         settings = {
             "group": self.group,
             "node_id": name,
-            "peers": {peer: wiring.peer_address(name, peer) for peer in self._names},
+            "peers": {peer: wiring.peer_address(name, peer) for peer in peers},
+            "joining": joining,
             "listen": listen,
             "listen_peers": listen_peers,
             "nameserver": wiring.port_address(NAMESERVER_HOST),
             "directory": str(self._folder / "data" / name),
+            "seeded_bug": self._plan.seeded_bug,
         }
         path = self._folder / "members" / f"{name}.json"
         path.write_text(json.dumps(settings, indent=1) + "\n")
@@ -96,7 +114,7 @@ class BrokerStage:
                 "workload": plan.service,
                 "model": self.model_name,
                 "seed": plan.seed,
-                **SETTINGS.get(plan.service, {}),
+                **settings_of(plan),
             },
         }
         path = self._folder / "clients.json"
@@ -108,4 +126,4 @@ class BrokerStage:
         """See Stage."""
         _, listen = wiring.listens(NAMESERVER_HOST)
         command = [sys.executable, "-m", "nameserver", "--listen", listen, "--exit-with-stdin"]
-        return {"nameserver": wiring.command(NAMESERVER_HOST, command)}
+        return {"name-server": wiring.command(NAMESERVER_HOST, command)}

@@ -55,6 +55,8 @@ SUITES: dict[str, Suite] = {
             Row("bank", "membership,partition"),
             Row("bank", "disk-full,kill"),
             Row("append", "power,kill"),
+            Row("append", "fsync-slow,fsync-fails"),
+            Row("delay", "clock,kill"),
             Row("lock", "freeze,partition"),
             Row("session-counter", "kill,freeze,partition,loss"),
             Row("queue", "kill,partition,delay"),
@@ -62,6 +64,8 @@ SUITES: dict[str, Suite] = {
             Row("messages", "wipe,flip,disk-full"),
             Row("broadcast", "kill,freeze,partition"),
             Row("offset", "kill,power,partition"),
+            Row("queue-lock", "kill,freeze,partition"),
+            Row("messages", "name-server,clients,kill"),
             Row("ordered", "kill,freeze,partition"),
             Row("delay", "kill,freeze,partition"),
             Row("transaction", "kill,freeze,partition"),
@@ -87,11 +91,14 @@ SUITES: dict[str, Suite] = {
         ),
     ),
     "disk": Suite(
-        "power cuts; files that lose their end, flip bits, vanish; disks that are full",
+        "power cuts; syncs that fail or last; torn, flipped and missing files; disks that are full",
         (
             Row("register", "power"),
             Row("session-counter", "power,partition", 5),
             Row("messages", "power,kill"),
+            Row("register", "fsync-slow,partition"),
+            Row("append", "fsync-fails,power"),
+            Row("messages", "fsync-slow,fsync-fails"),
             Row("transaction", "power"),
             Row("register", "tail,kill"),
             Row("cas", "wipe,rolling"),
@@ -118,6 +125,8 @@ SUITES: dict[str, Suite] = {
             Row("cas", "membership,transfer,rolling"),
             Row("session-counter", "membership,kill"),
             Row("queue", "membership,delay,loss"),
+            Row("messages", "membership,kill"),
+            Row("transaction", "membership,partition"),
         ),
     ),
     "broker": Suite(
@@ -126,9 +135,12 @@ SUITES: dict[str, Suite] = {
             Row(workload, nemeses)
             for workload in (
                 *("messages", "ordered", "delay", "transaction", "pop"),
-                *("broadcast", "offset"),
+                *("broadcast", "offset", "queue-lock"),
             )
-            for nemeses in ("kill,freeze", "partition,loss", "wipe,flip,disk-full", "rolling,stop")
+            for nemeses in (
+                *("kill,freeze", "partition,loss", "wipe,flip,disk-full", "rolling,stop"),
+                "name-server,clients",
+            )
         ),
     ),
 }

@@ -16,7 +16,9 @@ import trio
 from click.testing import CliRunner
 
 from jepsen_like.__main__ import main
+from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
 from jepsen_like.chaos.disks import powered_disk
+from jepsen_like.chaos.inside.library import LibraryMissing, built_library
 from jepsen_like.chaos.links.namespaces import why_not
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.nemeses.schedule import Fault
@@ -37,6 +39,14 @@ def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 def has_powered_disks(folder: Path) -> bool:
     with powered_disk(folder / "disk") as made:
         return made
+
+
+def has_library(folder: Path) -> bool:
+    try:
+        built_library(folder)
+    except LibraryMissing:
+        return False
+    return True
 
 
 def processes_with(text: str) -> list[str]:
@@ -105,6 +115,8 @@ def test_a_run_finds_each_mistake_that_is_made_on_purpose(bug: str, tmp_path: Pa
     nemesis = BUGS[bug].shown_by
     if nemesis == "power" and not has_powered_disks(tmp_path):
         pytest.skip("no disks here whose power can be cut")
+    if nemesis == "fsync-fails" and not has_library(tmp_path):
+        pytest.skip("no C compiler here, or no Linux")
     ended = run(*words, *(("--nemesis", nemesis) if nemesis else ()), cwd=tmp_path)
     assert ended.returncode == 1, ended.stdout + ended.stderr
     # Members without their newest entries may also fail to become a group again.
@@ -114,12 +126,65 @@ def test_a_run_finds_each_mistake_that_is_made_on_purpose(bug: str, tmp_path: Pa
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("name", list(KNOWN_BUGS))
+def test_a_run_finds_each_mistake_that_is_made_in_brokers(name: str, tmp_path: Path) -> None:
+    bug = KNOWN_BUGS[name]
+    if "power" in bug.nemesis and not has_powered_disks(tmp_path):
+        pytest.skip("no disks here whose power can be cut")
+    words = ("--workload", bug.workload, "--nemesis", bug.nemesis, "--dirty", name)
+    ended = run(*words, "--time", "60", "--seed", "1", cwd=tmp_path)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "violation: " in ended.stdout
+
+
+@pytest.mark.long
+def test_brokers_lose_no_message_while_clients_and_the_name_server_are_killed(
+    tmp_path: Path,
+) -> None:
+    words = ("--workload", "messages", "--nemesis", "clients,name-server", "--time", "30")
+    ended = run(*words, "--seed", "2", "--network", "none", "--out", "out", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "valid (queue)" in ended.stdout
+    events = (tmp_path / "out" / "faults.jsonl").read_text()
+    assert {"kill-clients", "kill-name-server"} <= set(re.findall(r'"kind": "([\w-]+)"', events))
+
+
+@pytest.mark.long
 def test_brokers_lose_no_message_while_leaders_are_killed_and_frozen(tmp_path: Path) -> None:
     words = ("--workload", "messages", "--nemesis", "kill,freeze", "--time", "20", "--seed", "2")
     ended = run(*words, "--network", "none", "--out", "out", cwd=tmp_path)
     assert ended.returncode == 0, ended.stdout + ended.stderr
     assert "valid (queue)" in ended.stdout
     assert processes_with(str(tmp_path)) == []
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("nemesis", ["fsync-slow", "fsync-fails", "clock"])
+@pytest.mark.parametrize("workload", ["append", "delay"])
+def test_faults_from_inside_of_members_lose_nothing(
+    workload: str, nemesis: str, tmp_path: Path
+) -> None:
+    if not has_library(tmp_path):
+        pytest.skip("no C compiler here, or no Linux")
+    words = ("--workload", workload, "--nemesis", nemesis, "--time", "20", "--seed", "1")
+    ended = run(*words, "--network", "none", "--out", "out", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    lines = (tmp_path / "out" / "faults.jsonl").read_text().splitlines()
+    events = [json.loads(line) for line in lines]
+    assert nemesis in [event["nemesis"] for event in events if event["event"] == "begin"]
+    assert processes_with(str(tmp_path)) == []
+
+
+@pytest.mark.long
+def test_without_a_compiler_a_run_says_what_it_leaves_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    words = ("--workload", "register", "--nemesis", "clock", "--time", "2", "--seed", "1")
+    ended = run(*words, "--network", "none", "--out", "out", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    left_out = json.loads((tmp_path / "out" / "run.json").read_text())["network"]["left_out"]
+    assert "faults from inside: there is no C compiler: cc, gcc, clang" in left_out
 
 
 @pytest.mark.long

@@ -140,6 +140,25 @@ async def test_a_member_that_was_killed_stays_down_as_long_as_it_is_held(
     ]
 
 
+async def test_a_member_that_is_killed_while_it_is_being_started_ends_as_well(
+    member_that_says: Make,
+) -> None:
+    one = member_that_says("")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one.supervisor.watch, one.member)
+        while not one.member.is_starting:
+            await trio.lowlevel.checkpoint()
+        with one.member.held_down(), trio.fail_after(PATIENCE_S):
+            one.member.kill()
+            assert one.member.process is None
+            await one.member.ended()
+            assert one.member.process is not None
+            assert not one.member.runs
+        await one.until_it_serves(2)
+        nursery.cancel_scope.cancel()
+    assert one.findings == []
+
+
 async def test_orders_are_answered_refused_or_given_up(member_that_says: Make) -> None:
     one = member_that_says("")
     problems = []
@@ -159,3 +178,21 @@ async def test_orders_are_answered_refused_or_given_up(member_that_says: Make) -
     assert problems == ["n0: NotLeader: ask another", "n0 did not wait within 0.1 s"]
     with pytest.raises(OrderFailed, match="n0 does not run"):
         await one.member.order("look")
+
+
+async def test_what_helped_before_is_tried_again_after_a_new_fault(member_that_says: Make) -> None:
+    one = member_that_says("stopped: X: free or replace the disk")
+
+    def free_disk(member: Member) -> None:
+        one.freed.append(member.name)
+        if len(one.freed) == 2:
+            one.member.folder.rmdir()  # which is what it complains of
+        member.broken_anew = True
+
+    one.supervisor = Supervisor({"n0": one.member}, one.faults, one.findings.append, free_disk)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one.supervisor.watch, one.member)
+        await one.until_it_serves(3)
+        nursery.cancel_scope.cancel()
+    assert one.freed == ["n0", "n0"]
+    assert one.findings == []

@@ -1,0 +1,180 @@
+"""Faults from inside of members: syncs that take long or fail, wall clocks that are stepped."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import trio
+
+from jepsen_like.chaos.inside.steering import EVERY_SYNC, Steering
+from jepsen_like.chaos.members.group import Group
+from jepsen_like.chaos.members.member import Member
+from jepsen_like.chaos.nemeses.catalogue import CLOCK_STEP_MS
+from jepsen_like.chaos.nemeses.executor import Done, Executor, Skipped, target_of
+from jepsen_like.simulation.chance import Chance
+
+# A disk that is busy, and one that has stopped: no sync ends before the fault does.
+SLOW_MS = (20, 400)
+STALLED_MS = 60_000
+# A member whose sync failed has ended by then; it may answer what it has, and close its files.
+ENDS_WITHIN_S = 10.0
+# A clock that is stepped to and fro stays so long.
+STROBES_S = (0.05, 0.5)
+
+
+class _Hit(NamedTuple):
+    """One member that a fault hits."""
+
+    member: Member
+    steering: Steering
+
+
+class _Told(NamedTuple):
+    """A member that may be told that syncs failed: its process, and how many had failed before."""
+
+    member: Member
+    steering: Steering
+    process: trio.Process | None
+    failed_before: int
+
+    def broken_promises(self) -> list[Path]:
+        """The files whose syncs failed meanwhile, and of which it acknowledges what they hold.
+
+        What lies beside the folder of a node can be made from its log again, such as consume
+        queues.
+        """
+        folder = self.member.folder
+        failed = self.steering.failed_since(self.failed_before)
+        return [path for path in failed if not folder.exists() or path.is_relative_to(folder)]
+
+
+class InsideFaults:
+    """Steers the calls of members.
+
+    Args:
+        steerings: by the names of members.
+        finding: takes what is wrong: a member that goes on after a sync failed.
+    """
+
+    def __init__(self, steerings: Mapping[str, Steering], finding: Callable[[str], None]) -> None:
+        self._steerings = steerings
+        self._finding = finding
+
+    @property
+    def executors(self) -> dict[str, Executor]:
+        """By the names of their kinds."""
+        whom = ("leader", "random", "all")
+        return {
+            **dict.fromkeys((f"fsync-slow-{each}" for each in whom), self.slow_syncs),
+            **dict.fromkeys((f"fsync-stall-{each}" for each in whom), self.slow_syncs),
+            **dict.fromkeys((f"fsync-fails-{each}" for each in whom), self.failed_syncs),
+            **dict.fromkeys((f"clock-{each}" for each in whom), self.stepped_clocks),
+            "clock-strobe-leader": self.strobed_clock,
+        }
+
+    @asynccontextmanager
+    async def slow_syncs(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        """Let syncs take long, or not end at all."""
+        delay_ms = STALLED_MS if "stall" in kind else chance.randint(*SLOW_MS)
+        hits = self._hits(group, chance, kind)
+        with _healed(hits):
+            for _, steering in hits:
+                steering.delay_syncs(delay_ms)
+            yield Done(_names(hits), {"delay_ms": delay_ms})
+
+    @asynccontextmanager
+    async def failed_syncs(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        """Let one sync or all fail, and see that a member that is told so ends.
+
+        Linux tells of a write that failed once; a program that then syncs again hears that all is
+        well, and it is not.
+        """
+        syncs = chance.choice((1, EVERY_SYNC))
+        hits = self._hits(group, chance, kind)
+        told = [_Told(*hit, hit.member.process, hit.steering.syncs_failed) for hit in hits]
+        with _healed(hits):
+            for member, steering in hits:
+                member.broken_anew = True
+                steering.fail_syncs(syncs)
+            yield Done(_names(hits), {"syncs": "all" if syncs == EVERY_SYNC else syncs})
+        with trio.move_on_after(ENDS_WITHIN_S):
+            for one in told:
+                if one.process is not None and one.broken_promises():
+                    await one.process.wait()
+        self._find_those_that_went_on(told)
+
+    def _find_those_that_went_on(self, told: Sequence[_Told]) -> None:
+        for one in told:
+            failed = one.broken_promises()
+            if one.process is not None and one.process.returncode is None and failed:
+                self._finding(
+                    f"{one.member.name} went on for {ENDS_WITHIN_S:g} s after a sync of "
+                    f"{failed[0].name} failed"
+                )
+
+    @asynccontextmanager
+    async def stepped_clocks(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        """Step the wall clocks of members, each in its own way, and back in the end."""
+        hits = self._hits(group, chance, kind)
+        with _healed(hits):
+            steps_ms = {hit.member.name: step_of(chance) for hit in hits}
+            for member, steering in hits:
+                steering.step_clock(steps_ms[member.name])
+            yield Done(_names(hits), {"steps_ms": steps_ms})
+
+    @asynccontextmanager
+    async def strobed_clock(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        """Step the wall clock of a member to and fro all the time."""
+        hits = self._hits(group, chance, kind)
+        step_ms = step_of(chance)
+        with _healed(hits):
+            async with trio.open_nursery() as nursery:
+                for _, steering in hits:
+                    nursery.start_soon(_strobe, steering, step_ms, chance)
+                yield Done(_names(hits), {"step_ms": step_ms})
+                nursery.cancel_scope.cancel()
+
+    def _hits(self, group: Group, chance: Chance, kind: str) -> Sequence[_Hit]:
+        """The members that a kind of fault hits. Raises Skipped."""
+        members = group.present if kind.endswith("-all") else [target_of(group, chance, kind)]
+        hits = [
+            _Hit(member, steering)
+            for member in members
+            if (steering := self._steerings.get(member.name)) is not None and steering.is_loaded
+        ]
+        if not hits:
+            names = ", ".join(member.name for member in members)
+            raise Skipped(f"{names}: the process does not load libraries by LD_PRELOAD")
+        return hits
+
+
+def _names(hits: Sequence[_Hit]) -> tuple[str, ...]:
+    return tuple(hit.member.name for hit in hits)
+
+
+@contextmanager
+def _healed(hits: Sequence[_Hit]) -> Iterator[None]:
+    """Heal what was steered, after a block."""
+    try:
+        yield
+    finally:
+        for _, steering in hits:
+            steering.heal()
+
+
+async def _strobe(steering: Steering, step_ms: int, chance: Chance) -> None:
+    while True:
+        for ahead_ms in (step_ms, 0):
+            steering.step_clock(ahead_ms)
+            await trio.sleep(chance.uniform(*STROBES_S))
+
+
+def step_of(chance: Chance) -> int:
+    """How far a clock is stepped, in milliseconds: small and large ones, forward and back."""
+    least_ms, most_ms = CLOCK_STEP_MS
+    size_ms = round(least_ms * math.pow(most_ms / least_ms, chance.uniform(0.0, 1.0)))
+    return size_ms if chance.happens(0.5) else -size_ms
