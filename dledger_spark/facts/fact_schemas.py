@@ -28,8 +28,9 @@ _QUEUE: Final = [
 
 
 def _with_group(schema: pa.Schema, without: frozenset[str]) -> pa.Schema:
-    names = {RAFT_GROUP.name, *without}
-    return pa.schema([RAFT_GROUP, *(field for field in schema if field.name not in names)])
+    # Engines of SQL reserve the word "group".
+    fields = (field for field in schema if field.name not in {"group", *without})
+    return pa.schema([RAFT_GROUP, *fields])
 
 
 FACTS: Final[dict[str, pa.Schema]] = {
