@@ -13,7 +13,9 @@ from jepsen_like.chaos.links.counts import Counts, LinkCounts
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
 from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
-from jepsen_like.chaos.verdict import RunExit, doubted
+from jepsen_like.chaos.plan import RunPlan
+from jepsen_like.chaos.run import RunResult
+from jepsen_like.chaos.verdict import RunExit, doubted, run_file
 from jepsen_like.simulation.chance import Chance
 
 FATES = {"lost": 3, "held": 5, "copied": 2}
@@ -118,3 +120,22 @@ def test_a_run_with_one_fault_in_doubt_says_so_and_has_found_nothing() -> None:
         "all is well; but a, and 1 more in doubt",
     )
     assert doubted("all is well", doubts_of([], {})) == (RunExit.NOTHING_FOUND, "all is well")
+
+
+def test_run_json_has_what_became_of_the_packets_of_each_link() -> None:
+    result = RunResult(network="namespaces", links={("a", "b"): LinkCounts(9, 2, 3, 4, 5)})
+    assert run_file(RunPlan("set", ()), "again", [], result)["network"] == {
+        "kind": "namespaces",
+        "left_out": [],
+        "links": [
+            {
+                "source": "a",
+                "target": "b",
+                "passed": 9,
+                "lost": 2,
+                "held": 3,
+                "copied": 4,
+                "overflowed": 5,
+            }
+        ],
+    }
