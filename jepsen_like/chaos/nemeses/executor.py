@@ -24,8 +24,9 @@ class Done(NamedTuple):
     Attributes:
         targets: the members that it hit.
         details: its numbers.
-        effect: what came of it, asked for when it is healed: packets by what became of them, such
-            as `{"lost": 17}`; nothing for faults whose effect nobody counts.
+        effect: what came of it, asked for when it is healed: what it met by what became of that,
+            such as `{"lost": 17}` packets; nothing for faults whose effect nobody counts. A count
+            of 0 says that it broke nothing.
     """
 
     targets: tuple[str, ...]

@@ -88,11 +88,13 @@ def test_faults_that_met_no_packet_are_named_and_others_are_not() -> None:
         ended(1, "halves", effect={"lost": 3}),
         ended(2, "majorities-ring", effect={"lost": 0}),
         ended(3, "delay", effect={"held": 0}),
+        ended(4, "a user's", effect={"writes refused": 0}),
     ]
     assert doubts_of(events, {("a", "b"): LinkCounts(lost=3)}) == Doubts(
         (
             "fault 2 (majorities-ring) lost no packet: it broke nothing",
             "fault 3 (delay) held up no packet: it broke nothing",
+            "fault 4 (a user's) says writes refused: 0: it broke nothing",
         ),
         nothing_broke=False,
     )
