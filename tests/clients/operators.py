@@ -161,7 +161,7 @@ def has_a_consumer_consume(place: "Place", client: "Client") -> str:
         if times() != 1:
             raise Failed(f"{key} came {times()} times before it was asked for")
         [client_id] = mqadmin.until(
-            Expected("consumerConnection -g {group}", r"(?m)^\d+\s+(\S+@\S+)\s+127")
+            Expected("consumerConnection -g {group}", r"(?m)^(\S+@\S+)\s+127\.")
         ).groups()
         row = r"(?m)^([0-9A-F]{32,56})\s+\d+\s+\d+\s*$"
         unique = mqadmin.until(Expected(f"queryMsgByKey -t {{topic}} -k {key}", row))[1]
