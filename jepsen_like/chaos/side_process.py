@@ -89,8 +89,9 @@ class SideProcess:
 
     async def say(self, line: str) -> None:
         """Write a line to its standard input, once it runs."""
-        while (process := self._process) is None:
-            await trio.sleep(LOOK_S)
+        await self.started()
+        process = self._process
+        assert process is not None
         assert process.stdin is not None
         try:
             await process.stdin.send_all(f"{line}\n".encode())
@@ -98,6 +99,11 @@ class SideProcess:
             raise HarnessFailed(f"the {self.name} has ended") from None
 
     # --- what a nemesis does --------------------------------------------------------------------
+
+    async def started(self) -> None:
+        """Wait until it runs."""
+        while self._process is None:
+            await trio.sleep(LOOK_S)
 
     def kill(self) -> None:
         """Kill -9, if it runs."""

@@ -41,6 +41,7 @@ async def serve(settings: dict[str, Any]) -> None:
         group=settings["group"],
         node_id=settings["node_id"],
         peers=settings["peers"],
+        joining=settings["joining"],
         listen=parse_address(settings["listen"]),
         listen_peers=parse_address(settings["listen_peers"]),
         nameservers=(settings["nameserver"],),

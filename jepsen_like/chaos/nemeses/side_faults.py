@@ -43,6 +43,7 @@ class SideFaults:
 def _executor(process: SideProcess) -> Executor:
     @asynccontextmanager
     async def carried_out(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        await process.started()
         if kind.startswith("freeze"):
             process.freeze()
             try:

@@ -60,11 +60,11 @@ def settings_of(plan: RunPlan) -> dict[str, int]:
 
 
 class BrokerStage:
-    """See Stage. Members cannot be added to a group of brokers that runs."""
+    """See Stage."""
 
     group = "broker-a"
     has_invariant = False
-    can_join = False
+    can_join = True
     clients_come_back = True
     hosts: Sequence[str] = (NAMESERVER_HOST,)
     # The last process of a step looks at what there is in the end.
@@ -81,10 +81,12 @@ class BrokerStage:
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
         """See Stage."""
         listen_peers, listen = wiring.listens(name)
+        peers = [name] if joining else self._names
         settings = {
             "group": self.group,
             "node_id": name,
-            "peers": {peer: wiring.peer_address(name, peer) for peer in self._names},
+            "peers": {peer: wiring.peer_address(name, peer) for peer in peers},
+            "joining": joining,
             "listen": listen,
             "listen_peers": listen_peers,
             "nameserver": wiring.port_address(NAMESERVER_HOST),

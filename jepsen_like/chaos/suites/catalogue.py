@@ -125,6 +125,8 @@ SUITES: dict[str, Suite] = {
             Row("cas", "membership,transfer,rolling"),
             Row("session-counter", "membership,kill"),
             Row("queue", "membership,delay,loss"),
+            Row("messages", "membership,kill"),
+            Row("transaction", "membership,partition"),
         ),
     ),
     "broker": Suite(
