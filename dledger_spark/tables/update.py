@@ -18,7 +18,7 @@ from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.log_folder import LogFolder
 from dledger_spark.log_range import readable
-from dledger_spark.scan import read_range
+from dledger_spark.scan import BATCH_BYTES, read_range
 from dledger_spark.tables.fact_table import FactTable
 from dledger_spark.tables.table_home import TableHome
 
@@ -129,7 +129,8 @@ def _pieces(
             fold = LogFold(log, part.start)
         batches: dict[str, list[pa.RecordBatch]] = {}
         start, size = part.start, 0
-        for batch in read_range(log, part, checksums=checksums):
+        batch_bytes = min(BATCH_BYTES, piece_bytes)
+        for batch in read_range(log, part, batch_bytes=batch_bytes, checksums=checksums):
             for table, rows in fold.fold(batch).items():
                 batches.setdefault(table, []).append(rows)
             size += batch.nbytes
