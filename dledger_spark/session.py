@@ -61,7 +61,7 @@ def local_session(
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415  # heavy, and optional
 
-        from dledger_spark.source import DledgerDataSource  # noqa: PLC0415  # needs pyspark
+        from dledger_spark.source import FilteringDataSource  # noqa: PLC0415  # needs pyspark
     except ModuleNotFoundError as missing:
         raise PackageMissing(missing.name or "pyspark") from None
     found = find_java(os.environ, java)
@@ -78,7 +78,7 @@ def local_session(
             ctrl_c.take()
             try:
                 session.sparkContext.setLogLevel("ERROR")
-                session.dataSource.register(DledgerDataSource)
+                session.dataSource.register(FilteringDataSource)
                 yield session
             except KeyboardInterrupt:
                 _kill(session)
@@ -165,6 +165,7 @@ def _settings(folder: str) -> dict[str, str]:
         "spark.executorEnv.PYTHONPATH": search,
         "spark.local.dir": f"{folder}/local",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        "spark.sql.python.filterPushdown.enabled": "true",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": str(SHUFFLE_PARTITIONS),
         "spark.sql.warehouse.dir": f"{folder}/warehouse",
