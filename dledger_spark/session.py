@@ -61,7 +61,7 @@ def local_session(
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415  # heavy, and optional
 
-        from dledger_spark.source import FilteringDataSource  # noqa: PLC0415  # needs pyspark
+        from dledger_spark.source import DledgerDataSource  # noqa: PLC0415  # needs pyspark
     except ModuleNotFoundError as missing:
         raise PackageMissing(missing.name or "pyspark") from None
     found = find_java(os.environ, java)
@@ -78,7 +78,7 @@ def local_session(
             ctrl_c.take()
             try:
                 session.sparkContext.setLogLevel("ERROR")
-                session.dataSource.register(FilteringDataSource)
+                session.dataSource.register(DledgerDataSource)
                 yield session
             except KeyboardInterrupt:
                 _kill(session)

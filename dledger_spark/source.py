@@ -51,24 +51,13 @@ class DledgerDataSource(DataSource):
     def reader(self, schema: StructType) -> DledgerReader:
         """A reader of the columns in `schema`."""
         options = read_options(self.options, streaming=False)
-        return DledgerReader(options, _columns(schema, options))
+        make = FilteringReader if options.push_filters else DledgerReader
+        return make(options, _columns(schema, options))
 
     def streamReader(self, schema: StructType) -> DledgerStreamReader:  # noqa: N802  # Spark names it
         """A reader of a stream of the columns in `schema`."""
         options = read_options(self.options, streaming=True)
         return DledgerStreamReader(options, _columns(schema, options))
-
-
-class FilteringDataSource(DledgerDataSource):
-    """The same, with filters that narrow what is read.
-
-    Spark refuses its readers unless `spark.sql.python.filterPushdown.enabled` is true.
-    """
-
-    def reader(self, schema: StructType) -> FilteringReader:
-        """A reader of the columns in `schema`."""
-        options = read_options(self.options, streaming=False)
-        return FilteringReader(options, _columns(schema, options))
 
 
 class DledgerReader(DataSourceReader):
@@ -95,7 +84,11 @@ class DledgerReader(DataSourceReader):
 
 
 class FilteringReader(DledgerReader):
-    """A reader that leaves out entries which the filters of a query would drop."""
+    """A reader that leaves out entries which the filters of a query would drop.
+
+    Spark (4.3) refuses it unless `spark.sql.python.filterPushdown.enabled` is true. And it keeps
+    the plan of a DataFrame with the filters of its first query, also for later ones without them.
+    """
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark names it
         """Take filters over indexes, groups, topics and store times; return the others."""

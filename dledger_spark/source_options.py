@@ -24,11 +24,10 @@ OPTIONS: Final = (
     *("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"),
     *("maxOffsetsPerTrigger", "maxBytesPerTrigger"),
     *("partitionBytes", "minPartitions"),
-    *("checksums", "includeProperties", "failOnDataLoss"),
+    *("checksums", "includeProperties", "failOnDataLoss", "pushFilters"),
 )
 _NAMES: Final = {name.lower(): name for name in OPTIONS}
-_OF_STREAMS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
-_OF_BATCHES: Final = ("to", "endingOffsets", "endingTimestamp")
+_LIMITS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
 _BEGINNINGS: Final = ("from", "startingOffsets", "startingTimestamp")
 _ENDS: Final = ("to", "endingOffsets", "endingTimestamp")
 # Enough for the cores of a laptop, unless the log is tiny.
@@ -76,6 +75,7 @@ class SourceOptions:
         checksums: whether the sums of entries are checked.
         include_properties: whether the table of messages has the column "properties".
         fail_on_data_loss: whether entries that are gone are an error.
+        push_filters: whether filters of the query narrow what is read.
     """
 
     path: str
@@ -92,6 +92,7 @@ class SourceOptions:
     checksums: bool
     include_properties: bool
     fail_on_data_loss: bool
+    push_filters: bool
 
 
 def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -> SourceOptions:
@@ -106,9 +107,10 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
     """
     texts = _texts(options)
     if streaming is True:
-        _refuse(texts, _OF_BATCHES, "a stream has no end; read a batch, or use availableNow")
+        _refuse(texts, _ENDS, "a stream has no end; read a batch, or use availableNow")
+        _refuse(texts, ("pushFilters",), "Spark pushes no filters into a stream of this kind")
     elif streaming is False:
-        _refuse(texts, _OF_STREAMS, "it limits the batches of a stream, and this is no stream")
+        _refuse(texts, _LIMITS, "it limits the batches of a stream, and this is no stream")
     for names in (_BEGINNINGS, _ENDS):
         given = [name for name in names if name in texts]
         if len(given) > 1:
@@ -133,9 +135,10 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         max_bytes=_limit(texts, "maxBytesPerTrigger"),
         partition_bytes=_limit(texts, "partitionBytes") or MAX_PIECE_BYTES,
         min_partitions=_limit(texts, "minPartitions") or DEFAULT_MIN_PARTITIONS,
-        checksums=_flag(texts, "checksums"),
-        include_properties=_flag(texts, "includeProperties"),
-        fail_on_data_loss=_flag(texts, "failOnDataLoss"),
+        checksums=_flag(texts, "checksums", default=True),
+        include_properties=_flag(texts, "includeProperties", default=True),
+        fail_on_data_loss=_flag(texts, "failOnDataLoss", default=True),
+        push_filters=_flag(texts, "pushFilters", default=False),
     )
 
 
@@ -232,8 +235,8 @@ def _limit(texts: Mapping[str, str], name: str) -> int | None:
     return number
 
 
-def _flag(texts: Mapping[str, str], name: str) -> bool:
-    text = texts.get(name, "true").lower()
+def _flag(texts: Mapping[str, str], name: str, *, default: bool) -> bool:
+    text = texts.get(name, str(default)).lower()
     if text not in {"true", "false"}:
         raise OptionInvalid(name, text, "use true or false")
     return text == "true"
