@@ -44,6 +44,7 @@ from dledger_mq.running_info import QueueInfo, RunningInfo
 from dledger_mq.subscription import Sql, group_subscriptions
 from dledger_mq.this_process import now_milliseconds
 from dledger_mq.topic_route import ClientRoute
+from dledger_mq.trace_writer import TraceWriter, trace_topic
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.queue_shares import readers_of
@@ -147,6 +148,8 @@ class PushConsumer:
         offset_file: where a broadcasting consumer keeps its offsets; None keeps them in memory.
         options: what can be tuned.
         metrics: told of each pull, and of what became of messages.
+        trace: whether what becomes of messages is written into RocketMQ's trace topic; or the name
+            of another topic to write it to. See `Admin.trace`.
     """
 
     def __init__(
@@ -164,6 +167,7 @@ class PushConsumer:
         offset_file: Path | None = None,
         options: PushOptions | None = None,
         metrics: ClientMetrics | None = None,
+        trace: bool | str = False,
     ) -> None:
         check_topic(group)
         if listener is not None:
@@ -181,6 +185,7 @@ class PushConsumer:
         self._offset_file = offset_file
         self._options = options or PushOptions()
         self._metrics = reported(metrics)
+        self._trace_topic = trace_topic(trace)
         self._stack = AsyncExitStack()
         self._opened_milliseconds = 0
         self._wanted: dict[str, SubscriptionData] = {}
@@ -224,6 +229,10 @@ class PushConsumer:
                 )
             )
             stack.push_async_callback(self._unlock_all)  # when no call of the listener runs
+            trace = None
+            if self._trace_topic:
+                writer = TraceWriter(self._client, self.group, self._trace_topic)
+                trace = await stack.enter_async_context(writer)
             nursery = await stack.enter_async_context(Background())
             self._nursery = nursery
             self._direct.begin(nursery)
@@ -240,6 +249,7 @@ class PushConsumer:
                 batch_size=1 if self._listener is None else self._options.batch_size,
                 tally=self._tally,
                 metrics=self._metrics,
+                trace=trace,
             )
             if self._listener is not None:
                 for _ in range(self._options.concurrency):

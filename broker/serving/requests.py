@@ -111,9 +111,9 @@ class Requests:
             if handler.confirmed:
                 self._answer_confirmed(connection, command, handler)
                 return None
-            return handler.answer(connection, command)
         except RequestRefused as refusal:
-            return command.reply(refusal.code, remark=refusal.remark)
+            return _unserved(command, handler, refusal)
+        return _answer_now(connection, command, handler)
 
     def _check_leads(self, handler: Handler) -> None:
         """Raises RequestRefused (14) when another member is to be asked."""
@@ -124,15 +124,15 @@ class Requests:
         def answer_now(connection: Connection, command: Command) -> Command | None:
             try:
                 self._check_leads(handler)
-                return handler.answer(connection, command)
             except RequestRefused as refused:
-                return command.reply(refused.code, remark=refused.remark)
+                return _unserved(command, handler, refused)
+            return _answer_now(connection, command, handler)
 
         def then(refusal: RequestRefused | None) -> None:
-            if refusal is not None:
-                connection.send(command.reply(refusal.code, remark=refusal.remark))
-            else:
+            if refusal is None:
                 answer_each(connection, [command], answer_now)
+            elif (reply := _unserved(command, handler, refusal)) is not None:
+                connection.send(reply)
 
         self._confirm(then)
 
@@ -196,3 +196,17 @@ class Requests:
         """Let the services drop what has been silent for too long: every ten seconds."""
         for service in self._services:
             service.look_over()
+
+
+def _answer_now(connection: Connection, command: Command, handler: Handler) -> Command | None:
+    try:
+        return handler.answer(connection, command)
+    except RequestRefused as refusal:
+        return command.reply(refusal.code, remark=refusal.remark)
+
+
+def _unserved(command: Command, handler: Handler, refusal: RequestRefused) -> Command | None:
+    """The reply of a member that cannot serve a request; None for a client that is not told."""
+    if not handler.is_told(command):
+        return None
+    return command.reply(refusal.code, remark=refusal.remark)

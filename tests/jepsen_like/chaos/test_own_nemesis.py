@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import trio
 
-from jepsen_like.chaos.client_process import HarnessFailed
+from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Kind, Lane
 from jepsen_like.chaos.nemeses.executor import Done, Skipped
