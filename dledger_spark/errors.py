@@ -166,3 +166,20 @@ class PackageMissing(DledgerSparkError):
     def __init__(self, package: str) -> None:
         self.package = package
         super().__init__(f"{package} is not installed: run `pip install 'dledger[spark]'`")
+
+
+class TablesInvalid(DledgerSparkError):
+    """A folder of tables cannot be read, or not be continued with this log."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        self.path = path
+        self.problem = problem
+        super().__init__(f"{path}: {problem}")
+
+
+class QueryFailed(DledgerSparkError):
+    """A query over the tables cannot be answered."""
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(f"the query cannot be answered: {reason}")

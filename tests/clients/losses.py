@@ -22,9 +22,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from rich.console import Console
-from rich.table import Table
-
 from tests.clients.client_script import Failed
 from tests.clients.gaps import freeze, kill, now_ms, seconds
 from tests.clients.java_process import JavaProcesses
@@ -224,36 +221,37 @@ def wait_until_all_flow(loads: list[Load]) -> None:
             time.sleep(LOOK_SECONDS)
 
 
+HEADING = """\
+| feature | client | leader | acknowledged | failed attempts | delivered | lost | stored twice | delivered twice | gap of sends, s | gap of deliveries, s | longest wait, s |
+|---|---|---|---|---|---|---|---|---|---|---|---|"""  # noqa: E501
+
+
 def show(rows: list[Row]) -> None:
     """Print the table, and below it what must not be."""
-    table = Table(
-        *("feature", "client", "leader", "acknowledged", "delivered", "failed attempts"),
-        *("stored twice", "delivered twice", "lost", "gap of sends, s", "gap of deliveries, s"),
-        *("longest wait, s", "faults"),
-    )
-    for load, fault, result in rows:
+    print(HEADING)
+    for load, fault, result in sorted(rows, key=lambda row: (row.load.name, row.fault)):
         cells = (
             load.feature.title,
             TITLES[load.client],
             fault,
             result.acknowledged,
-            result.delivered,
             result.refused,
+            result.delivered,
+            result.lost,
             result.stored_twice,
             result.delivered_twice,
-            result.lost,
             seconds(result.send_gap),
             seconds(result.consume_gap),
             f"{result.longest_wait_ms / 1000:.1f}",
-            len(result.faults),
         )
-        table.add_row(*map(str, cells))
-    Console(width=170).print(table)
+        print(f"| {' | '.join(str(cell) for cell in cells)} |")
     for load, fault, result in rows:
         if result.lost:
             print(f"{load.name}, {fault}: {result.lost} lost; see {load.journal}")
+        if result.faults:
+            print(f"{load.name}, {fault}: {len(result.faults)} faults; see {load.journal}")
         for words in result.faults[:SHOWN_FAULTS]:
-            print(f"{load.name}, {fault}: {words}")
+            print(f"    {words}")
 
 
 if __name__ == "__main__":

@@ -143,6 +143,16 @@ def moves_groups(place: "Place", client: "Client") -> str:
     return f"{MESSAGES + 5} messages: the lag went from 5 to 0, 25 and 0, that of a copy stayed"
 
 
+def shows_traces_of_dledger_mq(place: "Place", client: "Client") -> str:
+    """What the producer and the consumer of this project wrote is read like Java's."""
+    words = place.cluster.command("send", place.topic, "hello", "--keys", "k", "--trace").split()
+    consume = ("consume", place.topic, "--group", place.group, "--from-first", "--count", "1")
+    place.cluster.command(*consume, "--timeout", "25", "--trace")
+    shown = r"(?m)^Pub\s+dledger-mq-send\s.*success(?s:.)*^Sub\s+{group}\s.*success"
+    place.mqadmin(client).until(Expected(f"queryMsgTraceById -i {words[0]}", shown))
+    return "its sending and its consumption"
+
+
 def has_a_consumer_consume(place: "Place", client: "Client") -> str:
     """What a running consumer makes of a stored message (309), found by either of its ids.
 
@@ -161,7 +171,7 @@ def has_a_consumer_consume(place: "Place", client: "Client") -> str:
         if times() != 1:
             raise Failed(f"{key} came {times()} times before it was asked for")
         [client_id] = mqadmin.until(
-            Expected("consumerConnection -g {group}", r"(?m)^\d+\s+(\S+@\S+)\s+127")
+            Expected("consumerConnection -g {group}", r"(?m)^(\S+@\S+)\s+127\.")
         ).groups()
         row = r"(?m)^([0-9A-F]{32,56})\s+\d+\s+\d+\s*$"
         unique = mqadmin.until(Expected(f"queryMsgByKey -t {{topic}} -k {key}", row))[1]
@@ -294,6 +304,7 @@ Operation = Callable[["Place", "Client"], str]
 OPERATIONS: dict[str, Operation] = {
     "looks at clients at work": looks_at_clients_at_work,
     "finds messages": finds_messages,
+    "shows traces of dledger_mq": shows_traces_of_dledger_mq,
     "has a consumer consume": has_a_consumer_consume,
     "moves groups": moves_groups,
     "changes topics and groups": changes_topics_and_groups,

@@ -189,10 +189,10 @@ def transacted(client: Client) -> Callable[[Place], None]:
     return run
 
 
-def counted(client: Client) -> Callable[[Place], None]:
+def counted(client: Client) -> Callable[[Place], str]:
     """What a client sends and consumes is counted by topic and group (315), as mqadmin shows it."""
 
-    def run(place: Place) -> None:
+    def run(place: Place) -> str:
         with place.consuming(client) as script:
             script.wait_until_ready()
             place.send(client)
@@ -200,6 +200,7 @@ def counted(client: Client) -> Callable[[Place], None]:
         waiting, a_second, of_the_day = r"\s+0", r"\s+[\d.]+", rf"\s+{MESSAGES}\b"
         row = rf"(?m)^{{topic}}\s+{{group}}{waiting}{2 * a_second}{2 * of_the_day}"
         place.mqadmin("java5").until(Expected("statsAll -t {topic}", row))
+        return f"{MESSAGES} sent and {MESSAGES} consumed are counted, none waits"
 
     return run
 

@@ -232,19 +232,24 @@ final class Loads {
             if (done) {
                 acknowledged[at] = offset;
             }
-            look(place, journal, consumer, queues.get(at), acknowledged[at]);
+            MessageQueue queue = queues.get(at);
+            long began = Journal.micros();
+            long found = look(journal, consumer, queue, acknowledged[at]);
+            if (found > 0) {
+                journal.took(place.key((int) found), queue.getQueueId() + "/" + found, "all",
+                    System.currentTimeMillis(), began, true, 0);
+            }
             Thread.sleep(PAUSE_MILLIS);
         }
         for (int at = 0; at < queues.size(); at++) {
-            look(place, journal, consumer, queues.get(at), acknowledged[at]);
+            look(journal, consumer, queues.get(at), acknowledged[at]);
         }
         consumer.shutdown();
     }
 
     /** Read an offset, until a broker answers. */
-    private static void look(
-            Place place, Journal journal, DefaultMQPullConsumer consumer, MessageQueue queue, long least) throws Exception {
-        long began = Journal.micros();
+    private static long look(
+            Journal journal, DefaultMQPullConsumer consumer, MessageQueue queue, long least) throws Exception {
         long found = consumer.fetchConsumeOffset(queue, true);
         while (found == -2) { // what the client says when it cannot know
             Thread.sleep(PAUSE_MILLIS);
@@ -253,10 +258,7 @@ final class Loads {
         if (found < least) {
             journal.wrong(queue + " stood at " + found + " after " + least + " was acknowledged");
         }
-        if (found > 0) {
-            journal.took(place.key((int) found), queue.getQueueId() + "/" + found, "all", System.currentTimeMillis(),
-                began, true, 0);
-        }
+        return found;
     }
 
     /** A consumer that commits what it has done before it ends. */
