@@ -33,7 +33,7 @@ from dledger_spark.tables.duckdb_engine import duckdb_engine
 from dledger_spark.tables.fact_table import FactTable
 from dledger_spark.tables.table_home import TableHome
 from dledger_spark.tables.update import Updated, update_tables
-from tests.dledger_spark.broker_script import KINDS, ScriptedLog, Step
+from tests.dledger_spark.broker_script import ScriptedLog, random_step
 from tests.dledger_spark.test_spark_tables import check_tables, facts_of
 
 PROJECT = Path(__file__).parents[2]
@@ -45,18 +45,7 @@ CONFIG = StoreConfig(
 def scripted(seed: int, length: int = 150) -> ScriptedLog:
     chance = random.Random(seed)
     log = ScriptedLog()
-    passes = (0, 1, 40, 20_000, 90_000, 700_000)
-    log.run(
-        [
-            Step(
-                chance.choice(KINDS),
-                chance.randrange(6),
-                chance.randrange(6),
-                chance.choice(passes),
-            )
-            for _ in range(length)
-        ]
-    )
+    log.run([random_step(chance) for _ in range(length)])
     return log
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -21,7 +22,7 @@ from dledger_spark.log_folder import LogFolder
 from dledger_spark.schema import ENTRY_SCHEMA
 from dledger_spark.tables.derived import DERIVED, query
 from dledger_spark.tables.duckdb_engine import engine_over
-from tests.dledger_spark.broker_script import ScriptedLog, Step, scripts
+from tests.dledger_spark.broker_script import ScriptedLog, Step, random_step, scripts
 from tests.dledger_spark.plain_tables import PlainTables
 
 LOG = LogFolder("nowhere", "g", (), 1 << 20, 0, None, -1, None, 0)
@@ -90,11 +91,21 @@ def check_tables(log: ScriptedLog, facts: dict[str, pa.Table], engine: Any) -> N
             assert as_rows(made, columns) == rows, table
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(scripts, st.lists(st.integers(0, 70), max_size=3))
 def test_each_table_is_what_a_plain_fold_says(script: list[Step], cuts: list[int]) -> None:
     log = ScriptedLog()
     log.run(script)
     facts = facts_of(log, cuts)
+    with engine_over(facts) as engine:
+        check_tables(log, facts, engine)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_table_of_a_long_log_is_what_a_plain_fold_says(seed: int) -> None:
+    chance = random.Random(seed)
+    log = ScriptedLog()
+    log.run([random_step(chance) for _ in range(200)])
+    facts = facts_of(log, [chance.randrange(200) for _ in range(3)])
     with engine_over(facts) as engine:
         check_tables(log, facts, engine)
