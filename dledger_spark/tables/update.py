@@ -25,6 +25,7 @@ from dledger_spark.tables.table_home import TableHome
 # The rows of about this much of the log are committed together: large files, and twice as much
 # memory, because the next are folded while these are written.
 PIECE_BYTES: Final = 64 * 1024 * 1024
+_LAST: Final = "entries"
 
 
 class Updated(NamedTuple):
@@ -47,12 +48,12 @@ def app_of(group: str | None) -> str:
 
 
 def next_index(home: TableHome, group: str | None) -> int | None:
-    """The entry behind those that all tables have; None if one of them has none."""
-    there = [
-        FactTable(home.fact_path(name), FACTS[name]).next_index(app_of(group)) for name in FACTS
-    ]
-    known = [index for index in there if index is not None]
-    return min(known) if len(known) == len(there) else None
+    """The entry behind those that all tables have; None if they have none of this log.
+
+    The table of entries is the last one that a commit reaches, so it says this for all. Others that
+    get no rows from some entries need no commit.
+    """
+    return FactTable(home.fact_path(_LAST), FACTS[_LAST]).next_index(app_of(group))
 
 
 def update_tables(
@@ -98,8 +99,7 @@ def update_tables(
         writing: Future[dict[str, int]] | None = None
         for piece in _pieces(log, parts, fold, checksums, piece_bytes, on_progress):
             _add(rows, writing)
-            is_last = piece.entries.stop == parts[-1].stop
-            writing = pool.submit(_commit, home, log.group, tables, app, first, piece, is_last)
+            writing = pool.submit(_commit, home, log.group, tables, app, piece)
         _add(rows, writing)
     for table in tables.values():
         table.compact()
@@ -142,23 +142,15 @@ def _pieces(
 
 
 def _commit(
-    home: TableHome,
-    group: str | None,
-    tables: dict[str, FactTable],
-    app: str,
-    first: int,
-    piece: _Piece,
-    is_last: bool,
+    home: TableHome, group: str | None, tables: dict[str, FactTable], app: str, piece: _Piece
 ) -> dict[str, int]:
-    """Write the rows of a piece. A table that gets none is told only at the end, so it may end
-    before the piece, but not before `first`, where this update began.
-    """
+    """Write the rows of a piece; those of the table of entries last."""
     home.save_state(group, piece.entries.stop, piece.state)
     added = {}
-    for name, table in tables.items():
+    for name in (*(name for name in tables if name != _LAST), _LAST):
         batches = piece.batches.get(name, [])
-        if batches or is_last or table.next_index(app) is None:
-            added[name] = table.append(app, range(first, piece.entries.stop), batches)
+        if batches or tables[name].next_index(app) is None:
+            added[name] = tables[name].append(app, piece.entries, batches)
     return added
 
 
