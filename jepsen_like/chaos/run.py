@@ -30,7 +30,7 @@ from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.members.supervisor import Supervisor
 from jepsen_like.chaos.nemeses.absent import absent
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Lane
-from jepsen_like.chaos.nemeses.executor import Executor, Skipped
+from jepsen_like.chaos.nemeses.executor import Executor, Skipped, at_most
 from jepsen_like.chaos.nemeses.file_faults import (
     disk_full,
     flipped_bit,
@@ -61,6 +61,9 @@ SPARES = 12
 START_TIMEOUT_S = 30.0
 # After all faults ended the group must be whole within this time: restarts, a snapshot, proofs.
 WHOLE_TIMEOUT_S = 60.0
+# Longer than any fault takes to begin and to heal: changes of members are tried for a minute each,
+# and members of a group of seven are restarted one after the other.
+STUCK_AFTER_S = 300.0
 # Clients go on for so long after the group is whole, or a fraction of a short run.
 QUIET_S = 3.0
 # Longer than any workload may have to wait for its last messages.
@@ -258,7 +261,9 @@ class Run:
             await self._wait_until(zero + fault.begin_s)
             if self._stops.is_set() or trio.current_time() > zero + self._plan.time_s:
                 return
-            await self._carry_out(fault, executors[fault.kind], group, faults)
+            limit_s = fault.lasts_s + STUCK_AFTER_S
+            with at_most(limit_s, f"fault {fault.number} ({fault.kind})"):
+                await self._carry_out(fault, executors[fault.kind], group, faults)
 
     async def _carry_out(
         self, fault: Fault, executor: Executor, group: Group, faults: FaultLog

@@ -29,8 +29,8 @@ from jepsen_like.chaos.members.control import Control, lines_of
 from remoting.net.address import parse_address
 from remoting.wire.errors import RemotingError
 
-# Small, so that in a minute snapshots are written and the log is dropped.
-SNAPSHOTS = SnapshotPolicy(every_entries=2_000, trailing_entries=1_000)
+# Small, so that brokers that are killed in a run of a minute go on from snapshots.
+SNAPSHOTS = SnapshotPolicy(every_entries=500, trailing_entries=250)
 
 logger = logging.getLogger("jepsen_like.member")
 
