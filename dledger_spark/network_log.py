@@ -19,7 +19,14 @@ import numpy as np
 import pyarrow as pa
 import trio
 
-import dledger
+from dledger import (
+    ConfigInvalid,
+    DLedgerError,
+    Entry,
+    GroupUnreachable,
+    OutsideLog,
+    connect,
+)
 from dledger_spark.entry_columns import HEADER_BYTES
 from dledger_spark.errors import DataLost, GroupUnavailable, OptionInvalid, RangeUnavailable
 from dledger_spark.log_range import END, index_option
@@ -170,7 +177,7 @@ class NetworkLog:
             yield _batch(found, self.group)
             first = found[-1].index + 1
 
-    def _chunk(self, entries: range, max_bytes: int) -> list[dledger.Entry]:
+    def _chunk(self, entries: range, max_bytes: int) -> list[Entry]:
         origin = self.origin
         # Each piece asks another member, so that several tasks spread over the followers.
         ask = partial(_entries, group=origin.group, entries=entries, max_bytes=max_bytes)
@@ -182,7 +189,7 @@ class NetworkLog:
                 pass  # it is down, or has less than the others, which are asked next
         return _run(partial(ask, origin.addresses, timeout_s=TIMEOUT_S), origin)
 
-    def _entry(self, index: int) -> dledger.Entry:
+    def _entry(self, index: int) -> Entry:
         origin = self.origin
         return _run(partial(_entry, origin.addresses, origin.group, index), origin)
 
@@ -193,7 +200,7 @@ class NetworkLog:
         return last.pos + HEADER_BYTES + len(last.body) - first.pos
 
 
-def _batch(entries: Sequence[dledger.Entry], group: str) -> pa.RecordBatch:
+def _batch(entries: Sequence[Entry], group: str) -> pa.RecordBatch:
     """The entries as a batch of the table of entries."""
     index, term, pos, magic, bodies = zip(*entries, strict=True)
     rows = len(entries)
@@ -215,21 +222,21 @@ def _batch(entries: Sequence[dledger.Entry], group: str) -> pa.RecordBatch:
 
 
 async def _status(addresses: tuple[str, ...], group: str) -> Mapping[str, Any]:
-    async with dledger.connect(addresses, group=group, timeout_s=TIMEOUT_S) as log:
+    async with connect(addresses, group=group, timeout_s=TIMEOUT_S) as log:
         return await log.status()
 
 
-async def _entry(addresses: tuple[str, ...], group: str, index: int) -> dledger.Entry:
-    async with dledger.connect(addresses, group=group, timeout_s=TIMEOUT_S) as log:
+async def _entry(addresses: tuple[str, ...], group: str, index: int) -> Entry:
+    async with connect(addresses, group=group, timeout_s=TIMEOUT_S) as log:
         return await log.read(index)
 
 
 async def _entries(
     addresses: tuple[str, ...], *, group: str, entries: range, max_bytes: int, timeout_s: float
-) -> list[dledger.Entry]:
+) -> list[Entry]:
     """The first of the entries, of about `max_bytes` in all; one at least."""
-    found: list[dledger.Entry] = []
-    async with dledger.connect(addresses, group=group, timeout_s=timeout_s) as log:
+    found: list[Entry] = []
+    async with connect(addresses, group=group, timeout_s=timeout_s) as log:
         # A member that is behind holds the question until it has the entry.
         with trio.move_on_after(timeout_s):
             async for entry in log.tail(entries.start):
@@ -238,7 +245,7 @@ async def _entries(
                 if max_bytes <= 0 or entry.index + 1 >= entries.stop:
                     break
     if not found:
-        raise dledger.GroupUnreachable(f"entry {entries.start} did not come in {timeout_s:g} s")
+        raise GroupUnreachable(f"entry {entries.start} did not come in {timeout_s:g} s")
     return found
 
 
@@ -247,13 +254,13 @@ def _run(call: Callable[[], Awaitable[_Answer]], origin: NetworkOrigin) -> _Answ
     addresses = ",".join(origin.addresses)
     try:
         return trio.run(call)
-    except dledger.OutsideLog as error:
+    except OutsideLog as error:
         problem = f"it has the entries {error.first}..{error.last}"
         name = _name(origin)
         raise RangeUnavailable(name, error.asked, error.asked, problem) from None
-    except dledger.ConfigInvalid as error:
+    except ConfigInvalid as error:
         raise OptionInvalid("bootstrap", addresses, str(error)) from None
-    except dledger.DLedgerError as error:
+    except DLedgerError as error:
         raise GroupUnavailable(origin.group, addresses, str(error)) from None
 
 
