@@ -135,7 +135,7 @@ NEMESES: dict[str, Nemesis] = {
             Kind("fsync-fails-leader", 1.0, 3.0, settle_s=1.0),
             Kind("fsync-fails-random", 1.0, 3.0, settle_s=1.0),
             Kind("fsync-fails-all", 1.0, 3.0, settle_s=1.0),
-            Kind("fsync-fails-start", 1.0, 3.0, settle_s=1.0),
+            Kind("fsync-fails-start", 2.0, 5.0, settle_s=1.0),
         ),
         from_inside=True,
     ),
