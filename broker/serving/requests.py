@@ -15,9 +15,11 @@ from broker.log.replicated_log import Log
 from broker.log.submissions import Then
 from broker.serving.not_here import NOT_HERE
 from broker.serving.service import Handler, Service, doing_something
+from dledger import Fatal
 from remoting.net.answering import answer_each
 from remoting.net.connection import Connection
 from remoting.net.dispatch import unsupported
+from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 _log = logging.getLogger(__name__)
@@ -114,6 +116,8 @@ class Requests:
             return handler.answer(connection, command)
         except RequestRefused as refusal:
             return command.reply(refusal.code, remark=refusal.remark)
+        except Fatal as failure:
+            return _reply_of_ending(command, failure)
 
     def _check_leads(self, handler: Handler) -> None:
         """Raises RequestRefused (14) when another member is to be asked."""
@@ -127,6 +131,8 @@ class Requests:
                 return handler.answer(connection, command)
             except RequestRefused as refused:
                 return command.reply(refused.code, remark=refused.remark)
+            except Fatal as failure:
+                return _reply_of_ending(command, failure)
 
         def then(refusal: RequestRefused | None) -> None:
             if refusal is not None:
@@ -148,6 +154,8 @@ class Requests:
             self._flush()
             if folded.topics_changed:
                 self._announce()
+        except Fatal as failure:
+            _log.warning("clients that wait are left to another member: %s", failure)
         except Exception:
             _log.exception("waking clients failed after an apply")
 
@@ -196,3 +204,14 @@ class Requests:
         """Let the services drop what has been silent for too long: every ten seconds."""
         for service in self._services:
             service.look_over()
+
+
+def _reply_of_ending(command: Command, failure: Fatal) -> Command:
+    """The answer of a member whose log has failed and which ends by that, before it was asked.
+
+    It is no SYSTEM_ERROR: to a producer that ends a transaction this says that there is none.
+    """
+    refusal = RequestRefused(
+        ResponseCode.SERVICE_NOT_AVAILABLE, f"this member ends, ask another one: {failure}"
+    )
+    return command.reply(refusal.code, remark=refusal.remark)
