@@ -18,7 +18,7 @@ CHAOS_ARGUMENTS ?=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-spark test test-long check format lint types docs demo clients client-gaps interop-java \
+.PHONY: help setup setup-spark test test-long check format lint types docs demo clients client-gaps client-losses interop-java \
 	bench bench-failover bench-broker sim chaos soak chaos-pysyncobj mutants lock clean distclean
 
 help: ## print this list
@@ -57,6 +57,9 @@ clients: setup ## drive clients written by others (as many as Node, Maven with a
 
 client-gaps: setup ## how long clients written by others wait when a leader is killed, frozen or ended
 	$(BIN)/python tests/clients/gaps.py
+
+client-losses: setup ## compare what Java clients were told with what came, while leaders are killed and frozen
+	$(BIN)/python tests/clients/losses.py
 
 interop-java: setup ## hold our files against Java DLedger's own store (needs Maven and a JDK)
 	$(BIN)/python tests/interop/run.py

@@ -33,6 +33,8 @@ class BrokerConfig:
         group: the dledger group, which is the broker name that clients see.
         node_id: this member.
         peers: every member, this one included: id -> host:port of its log traffic.
+        joining: this member joins a group that runs, which tells it the members: of `peers` it
+            needs its own entry alone.
         listen: where clients connect that want this member, and members that pass clients on.
         listen_group: where clients connect that want the leader, whichever member that is; None:
             nowhere.
@@ -67,6 +69,7 @@ class BrokerConfig:
     group: str
     node_id: str
     peers: Mapping[str, str]
+    joining: bool = False
     listen: Address
     listen_group: Address | None = None
     shares_port: bool = False

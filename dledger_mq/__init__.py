@@ -60,7 +60,8 @@ from dledger_mq.send_result import SendResult, SendStatus
 from dledger_mq.sending import SendCallback, SendOutcome
 from dledger_mq.statistics import Statistic, WindowTotal
 from dledger_mq.subscription import Sql
-from dledger_mq.transaction import Transaction, TransactionCheck, TransactionState
+from dledger_mq.transaction import Transaction, TransactionCheck
+from dledger_mq.transaction_state import TransactionState
 from remoting.bodies.assignment import RequestMode
 from remoting.bodies.heartbeat import MessageModel
 from remoting.bodies.message_queue import MessageQueue

@@ -40,7 +40,8 @@ from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.selectors import QueueSelector
 from dledger_mq.send_result import SendResult
 from dledger_mq.subscription import ALL, Sql
-from dledger_mq.transaction import Transaction, TransactionCheck, TransactionState
+from dledger_mq.transaction import Transaction, TransactionCheck
+from dledger_mq.transaction_state import TransactionState
 from remoting.bodies.message_queue import MessageQueue
 
 Opened = TypeVar("Opened")

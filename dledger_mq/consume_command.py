@@ -37,6 +37,7 @@ _CLOSE_SECONDS: Final = 0.2
     help="End after so many seconds; with --count that is a failure, exit code 2.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+@click.option("--trace", is_flag=True, help="Write message traces, which `trace` shows.")
 @nameserver_option
 def consume(
     topic: str,
@@ -46,6 +47,7 @@ def consume(
     count: int | None,
     timeout_seconds: float,
     as_json: bool,
+    trace: bool,
     nameservers: Sequence[str],
 ) -> None:
     """Print the messages of TOPIC as they come, until Ctrl-C."""
@@ -76,6 +78,7 @@ def consume(
             model=MessageModel.BROADCASTING if group is None else MessageModel.CLUSTERING,
             consume_from=ConsumeFrom.FIRST if from_first else ConsumeFrom.LAST,
             options=PushOptions(concurrency=1, close_timeout_seconds=_CLOSE_SECONDS),
+            trace=trace,
         ):
             with trio.move_on_after(timeout_seconds):
                 await enough.wait()

@@ -15,6 +15,7 @@ from dledger_mq.queue_reader import QueueReader
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.redelivery import redelivery_delay_seconds
 from dledger_mq.reported_metrics import ReportedMetrics
+from dledger_mq.trace_writer import TraceWriter
 
 _log = logging.getLogger(__name__)
 
@@ -30,6 +31,7 @@ class Delivery:
         scope: what the listener's call runs in.
         is_running: the user still works on them.
         is_held: the end of the consumer waits for their release.
+        trace_request: of `TraceWriter.call_began`.
     """
 
     reader: QueueReader
@@ -38,6 +40,7 @@ class Delivery:
     scope: AbstractContextManager[object]
     is_running: bool = True
     is_held: bool = True
+    trace_request: str = ""
 
 
 class Listening:
@@ -50,6 +53,7 @@ class Listening:
         batch_size: how many messages are taken at a time, at most.
         tally: counts the calls.
         metrics: told what becomes of each delivery, or None.
+        trace: tells of each delivery, or None.
     """
 
     def __init__(
@@ -61,6 +65,7 @@ class Listening:
         batch_size: int,
         tally: ConsumeTally,
         metrics: ReportedMetrics | None = None,
+        trace: TraceWriter | None = None,
     ) -> None:
         self._group = group
         self._rule = rule
@@ -68,6 +73,7 @@ class Listening:
         self._batch_size = batch_size
         self._tally = tally
         self._metrics = metrics
+        self._trace = trace
         self._ready: deque[QueueReader] = deque()
         self._idle = trio.lowlevel.ParkingLot()
         self._busy = 0
@@ -135,7 +141,9 @@ class Listening:
             if messages:
                 self._busy += 1
                 reader.call_began()
-                return Delivery(reader, messages, trio.current_time(), self._rule.scope(reader))
+                request = "" if self._trace is None else self._trace.call_began(messages)
+                now, scope = trio.current_time(), self._rule.scope(reader)
+                return Delivery(reader, messages, now, scope, trace_request=request)
 
     def succeed(self, delivery: Delivery) -> None:
         """Settle: the messages were consumed."""
@@ -176,8 +184,12 @@ class Listening:
                 self._quiet.set()
 
     def _count(self, delivery: Delivery, seconds: float, *, is_consumed: bool) -> None:
-        topic, messages = delivery.reader.queue.topic, len(delivery.messages)
-        self._tally.called(topic, messages, seconds, is_consumed=is_consumed)
+        topic, messages = delivery.reader.queue.topic, delivery.messages
+        self._tally.called(topic, len(messages), seconds, is_consumed=is_consumed)
+        if self._trace is not None:
+            self._trace.call_ended(
+                delivery.trace_request, messages, seconds, is_consumed=is_consumed
+            )
 
     def _take(self, reader: QueueReader) -> list[ReceivedMessage]:
         """The next messages of a queue for the listener; none while its calls are paused."""

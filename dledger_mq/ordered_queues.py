@@ -11,7 +11,7 @@ import trio
 
 from dledger_mq import requests
 from dledger_mq.calls import call_master
-from dledger_mq.client import LEAVE_TIMEOUT_SECONDS, Client
+from dledger_mq.client import Client
 from dledger_mq.errors import MessagingError
 from dledger_mq.own_locks import OwnLocks
 from dledger_mq.pauses import pause_seconds
@@ -25,6 +25,11 @@ _log = logging.getLogger(__name__)
 # A leader answers within milliseconds, once its followers have the entry. One that takes longer may
 # be frozen: ask a name server for another, in the next turn.
 LOCK_ATTEMPT_SECONDS: Final = 1.0
+
+# How long the end of a consumer waits for a leader to take the locks back. A leader that is frozen
+# costs one attempt, and the election of another about a second. The others of the group would wait
+# for the locks to expire, 60 s.
+LEAVE_SECONDS: Final = 5.0
 
 # What one request names at most; brokers of this project take ten times as many.
 _MOST_QUEUES: Final = 1000
@@ -107,16 +112,29 @@ class OrderedQueues:
             await self._held_all.wait()
 
     async def unlock_all(self) -> None:
-        """Give back everything that this client may have; for one second at most."""
-        wanted: list[tuple[str, Command]] = []
-        for broker in self._brokers.values():
-            for queues in _pieces(broker.locks.queues):
-                route = self._client.routes.known(queues[0].topic)
-                address = None if route is None else route.masters.get(queues[0].broker_name)
-                if address is not None:
-                    wanted.append((address, self._unlock(queues)))
-        with trio.move_on_after(LEAVE_TIMEOUT_SECONDS, shield=True):
-            await self._client.request_all(wanted, LEAVE_TIMEOUT_SECONDS)
+        """Give back everything that this client may have, through an election if there is one.
+
+        What no leader takes back in `LEAVE_SECONDS` stays locked, up to 60 s from when it was asked
+        for last. Several groups of brokers are asked at once.
+        """
+        with trio.CancelScope(shield=True):
+            async with trio.open_nursery() as nursery:
+                for broker in self._brokers.values():
+                    for queues in _pieces(broker.locks.queues):
+                        nursery.start_soon(self._unlock_finally, queues)
+
+    async def _unlock_finally(self, queues: Sequence[MessageQueue]) -> None:
+        try:
+            with trio.fail_after(LEAVE_SECONDS):
+                await self._call(queues[0], self._unlock(queues), "unlock queues", LEAVE_SECONDS)
+        except (trio.TooSlowError, MessagingError, RemotingError) as error:
+            _log.warning(
+                "group %s leaves, and others wait up to 60 s for %d queues of %s: %s",
+                self._group,
+                len(queues),
+                queues[0].topic,
+                str(error) or "no broker took them back in time",
+            )
 
     async def _keep(self, broker: _BrokerLocks) -> None:
         """Ask one group of brokers for what is due, one request after the other, for ever."""
@@ -179,13 +197,19 @@ class OrderedQueues:
                     _log.warning("group %s: the lock of %s was not renewed", self._group, queue)
                     self._on_lost(queue)
 
-    async def _call(self, queue: MessageQueue, command: Command, what: str) -> Command:
+    async def _call(
+        self,
+        queue: MessageQueue,
+        command: Command,
+        what: str,
+        timeout_seconds: float = LOCK_ATTEMPT_SECONDS,
+    ) -> Command:
         return await call_master(
             self._client,
             queue,
             command,
             what,
-            timeout_seconds=LOCK_ATTEMPT_SECONDS,
+            timeout_seconds=timeout_seconds,
             attempt_seconds=LOCK_ATTEMPT_SECONDS,
         )
 

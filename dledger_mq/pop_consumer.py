@@ -32,6 +32,7 @@ from dledger_mq.running_info import RunningInfo
 from dledger_mq.subscription import Sql, group_subscriptions
 from dledger_mq.this_process import now_milliseconds
 from dledger_mq.topic_route import ClientRoute
+from dledger_mq.trace_writer import TraceWriter, trace_topic
 from remoting.bodies.assignment import decode_assigned
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
@@ -72,6 +73,8 @@ class PopConsumer:
             with those that are sent from now on.
         options: what can be tuned.
         metrics: told of each pop, and of what became of messages.
+        trace: whether what becomes of messages is written into RocketMQ's trace topic; or the name
+            of another topic to write it to. See `Admin.trace`.
     """
 
     def __init__(
@@ -87,6 +90,7 @@ class PopConsumer:
         from_first: bool = False,
         options: PopOptions | None = None,
         metrics: ClientMetrics | None = None,
+        trace: bool | str = False,
     ) -> None:
         check_topic(group)
         check_listener(listener)
@@ -101,6 +105,7 @@ class PopConsumer:
         self._from_first = from_first
         self._options = options or PopOptions()
         self._metrics = reported(metrics)
+        self._trace_topic = trace_topic(trace)
         self._listening = PopListening(
             group, self._options, is_ordered=ordered, metrics=self._metrics
         )
@@ -136,6 +141,9 @@ class PopConsumer:
             await check_conditions(self._client, self.group, self._wanted.values())
             entry = ConsumerEntry(self._data(), self._look, self._running_info, self._direct.asked)
             self._client.add_consumer(entry)
+            if self._trace_topic:
+                writer = TraceWriter(self._client, self.group, self._trace_topic)
+                self._listening.trace = await stack.enter_async_context(writer)
             nursery = await stack.enter_async_context(Background())
             self._nursery = nursery
             self._direct.begin(nursery)

@@ -12,6 +12,7 @@ from dledger_mq.listener import Listener, call
 from dledger_mq.pop_options import PopOptions
 from dledger_mq.popped import Popped
 from dledger_mq.reported_metrics import ReportedMetrics
+from dledger_mq.trace_writer import TraceWriter
 
 _log = logging.getLogger(__name__)
 
@@ -43,6 +44,9 @@ class PopListening:
         options: how many messages a call gets, and when messages that failed come again.
         is_ordered: whether the order in each queue is kept.
         metrics: told what becomes of messages, or None.
+
+    Attributes:
+        trace: tells of each call, or None.
     """
 
     def __init__(
@@ -57,6 +61,7 @@ class PopListening:
         self._options = options
         self._is_ordered = is_ordered
         self._metrics = metrics
+        self.trace: TraceWriter | None = None
         self._ready: deque[Lane] = deque()
         self._lanes: dict[Popped, Lane] = {}  # of an ordered consumer
         self._idle = trio.lowlevel.ParkingLot()
@@ -104,6 +109,7 @@ class PopListening:
             is_consumed = False
             lane.running = these
             messages = [one.message for one in these]
+            request = "" if self.trace is None else self.trace.call_began(messages)
             try:
                 # Only an ordered consumer's call is cut off: its messages may be given to another
                 # consumer, and must not be worked on twice at once.
@@ -113,6 +119,8 @@ class PopListening:
                     except Exception:
                         _log.exception("the listener of group %s failed", self._group)
                 seconds = trio.current_time() - began
+                if self.trace is not None:
+                    self.trace.call_ended(request, messages, seconds, is_consumed=is_consumed)
                 if is_consumed:
                     if self._metrics is not None:
                         self._metrics.consumed(self._group, messages, seconds)

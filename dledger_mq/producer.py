@@ -40,8 +40,10 @@ from dledger_mq.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPip
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending import SendCallback, Sending, SendOutcome
 from dledger_mq.this_process import now_milliseconds
+from dledger_mq.trace_writer import TraceWriter, trace_topic
 from dledger_mq.transaction import Transaction, TransactionCheck
 from dledger_mq.transaction_checks import TransactionChecks
+from dledger_mq.transaction_state import TransactionState
 from remoting.message.properties import (
     PRODUCER_GROUP,
     TRANSACTION_PREPARED,
@@ -79,6 +81,8 @@ class Producer:
         max_in_flight_bytes: the bytes of these messages.
         batching: how single messages are joined to batches; None: each is a request of its own.
         metrics: told the outcome of each message, except those of `send_oneway`.
+        trace: whether what `metrics` would be told is also written into RocketMQ's trace topic; or
+            the name of another topic to write it to. See `Admin.trace`.
         check: says how a transaction of this group has ended, when a broker asks: also one of
             another producer, which has died. A coroutine function.
     """
@@ -96,6 +100,7 @@ class Producer:
         max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
         batching: Batching | None = _JOIN_WHAT_IS_READY,
         metrics: ClientMetrics | None = None,
+        trace: bool | str = False,
         check: TransactionCheck | None = None,
     ) -> None:
         check_topic(group)
@@ -110,6 +115,8 @@ class Producer:
         self._window = (max_in_flight, max_in_flight_bytes)
         self._batching = batching
         self._metrics = reported(metrics)
+        self._trace_topic = trace_topic(trace)
+        self._trace: TraceWriter | None = None
         self._check = check
         self._asked: Asked | None = None
         self._stack = AsyncExitStack()
@@ -127,9 +134,17 @@ class Producer:
         self._lifetime.open()
         async with AsyncExitStack() as stack:
             await self._use.enter(stack)
+            if self._trace_topic:
+                writer = TraceWriter(self._client, self.group, self._trace_topic)
+                self._trace = await stack.enter_async_context(writer)
             nursery = await stack.enter_async_context(Background())
             self._pipeline = SendPipeline(
-                self._client, self.group, *self._window, self._batching, self._metrics
+                self._client,
+                self.group,
+                *self._window,
+                self._batching,
+                self._metrics,
+                None if self._trace is None else self._trace.sent,
             )
             self._composer = Composer(self._client.identity, now_milliseconds, *self._body_limits)
             nursery.start_soon(self._pipeline.send_again)
@@ -138,7 +153,9 @@ class Producer:
             nursery.start_soon(self._pipeline.send_gathered)
             self._client.routes.watch(self._pipeline.route_changed)
             if self._check is not None:
-                self._asked = TransactionChecks(self.group, self._check, nursery).asked
+                self._asked = TransactionChecks(
+                    self.group, self._check, nursery, self._transaction_answered
+                ).asked
             self._client.add_producer(self.group, self._asked)
             self._stack = stack.pop_all()
         return self
@@ -465,7 +482,18 @@ class Producer:
         half = {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: self.group}
         sending = self._compose().special(message, selector, timeout, outcome, half, PREPARED_FLAG)
         result = await self._send_one(sending, outcome)
-        return Transaction(self._client, self.group, result)
+
+        def ended(state: TransactionState) -> None:
+            if self._trace is not None:
+                self._trace.transaction_ended(
+                    message, result.message_id, result.queue, state, from_check=False
+                )
+
+        return Transaction(self._client, self.group, result, ended)
+
+    def _transaction_answered(self, half: ReceivedMessage, state: TransactionState) -> None:
+        if self._trace is not None:
+            self._trace.transaction_ended(half, half.message_id, half.queue, state, from_check=True)
 
     async def _send_one(self, sending: Sending, told: OneOutcome) -> SendResult:
         """Send what was composed, and wait for its only outcome."""

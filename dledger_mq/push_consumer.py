@@ -44,6 +44,7 @@ from dledger_mq.running_info import QueueInfo, RunningInfo
 from dledger_mq.subscription import Sql, group_subscriptions
 from dledger_mq.this_process import now_milliseconds
 from dledger_mq.topic_route import ClientRoute
+from dledger_mq.trace_writer import TraceWriter, trace_topic
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.queue_shares import readers_of
@@ -147,6 +148,8 @@ class PushConsumer:
         offset_file: where a broadcasting consumer keeps its offsets; None keeps them in memory.
         options: what can be tuned.
         metrics: told of each pull, and of what became of messages.
+        trace: whether what becomes of messages is written into RocketMQ's trace topic; or the name
+            of another topic to write it to. See `Admin.trace`.
     """
 
     def __init__(
@@ -164,6 +167,7 @@ class PushConsumer:
         offset_file: Path | None = None,
         options: PushOptions | None = None,
         metrics: ClientMetrics | None = None,
+        trace: bool | str = False,
     ) -> None:
         check_topic(group)
         if listener is not None:
@@ -181,6 +185,7 @@ class PushConsumer:
         self._offset_file = offset_file
         self._options = options or PushOptions()
         self._metrics = reported(metrics)
+        self._trace_topic = trace_topic(trace)
         self._stack = AsyncExitStack()
         self._opened_milliseconds = 0
         self._wanted: dict[str, SubscriptionData] = {}
@@ -224,6 +229,10 @@ class PushConsumer:
                 )
             )
             stack.push_async_callback(self._unlock_all)  # when no call of the listener runs
+            trace = None
+            if self._trace_topic:
+                writer = TraceWriter(self._client, self.group, self._trace_topic)
+                trace = await stack.enter_async_context(writer)
             nursery = await stack.enter_async_context(Background())
             self._nursery = nursery
             self._direct.begin(nursery)
@@ -240,6 +249,7 @@ class PushConsumer:
                 batch_size=1 if self._listener is None else self._options.batch_size,
                 tally=self._tally,
                 metrics=self._metrics,
+                trace=trace,
             )
             if self._listener is not None:
                 for _ in range(self._options.concurrency):
@@ -268,7 +278,7 @@ class PushConsumer:
                     await self._listening.stop(self._options.close_timeout_seconds)
                 seconds = COMMIT_SECONDS if error is None else LAST_COMMIT_SECONDS
                 with trio.move_on_after(seconds, shield=True):
-                    await self._commit(list(self._readers.values()))
+                    await self._commit(list(self._readers.values()), is_last=True)
                 for reader in self._readers.values():
                     reader.drop()
                 await self._client.remove_consumer(self.group)
@@ -522,7 +532,7 @@ class PushConsumer:
         """
         await reader.leave()
         if not reader.dropped:
-            await self._commit([reader])
+            await self._commit([reader], is_last=True)
         if not reader.dropped:
             reader.drop()
         self._readers.pop(reader.queue, None)
@@ -581,7 +591,7 @@ class PushConsumer:
             await trio.sleep(COMMIT_SECONDS)
             await self._commit(list(self._readers.values()))
 
-    async def _commit(self, readers: Sequence[QueueReader]) -> None:
+    async def _commit(self, readers: Sequence[QueueReader], *, is_last: bool = False) -> None:
         """Commit the progress of those queues where there is any."""
         wanted = {
             reader.queue: reader.cached.commit_offset
@@ -593,7 +603,8 @@ class PushConsumer:
         if not wanted:
             return
         moves = {reader.queue: reader.moves for reader in readers}
-        kept = await self._offsets.commit(wanted)
+        commit = self._offsets.commit_last if is_last else self._offsets.commit
+        kept = await commit(wanted)
         for reader in readers:
             if reader.queue in kept and reader.moves == moves[reader.queue]:
                 reader.committed = wanted[reader.queue]

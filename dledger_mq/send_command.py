@@ -52,6 +52,7 @@ _MAX_LINE_BYTES = 4 * 1024 * 1024
 @click.option(
     "--timeout", "timeout_seconds", default=3.0, show_default=True, help="Seconds for each message."
 )
+@click.option("--trace", is_flag=True, help="Write message traces, which `trace` shows.")
 @nameserver_option
 def send(
     topic: str,
@@ -63,6 +64,7 @@ def send(
     count: int | None,
     size: int,
     timeout_seconds: float,
+    trace: bool,
     nameservers: Sequence[str],
 ) -> None:
     """Send each BODY to TOPIC; without one, each line of standard input, as it comes."""
@@ -74,7 +76,9 @@ def send(
     async def task() -> int:
         sent = 0
         async with (
-            Producer(group, nameservers=nameservers, timeout_seconds=timeout_seconds) as producer,
+            Producer(
+                group, nameservers=nameservers, timeout_seconds=timeout_seconds, trace=trace
+            ) as producer,
             aclosing(_input(topic) if from_input else _made(given, count, size)) as steps,
         ):
             with Progress(

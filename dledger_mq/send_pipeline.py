@@ -8,6 +8,7 @@ then ever more slowly, until each message's time is over.
 
 import logging
 from collections import OrderedDict
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -67,6 +68,8 @@ class SendPipeline:
         max_in_flight_bytes: their bytes.
         batching: how single messages are joined to batches; None: they are not.
         metrics: told each outcome, or None.
+        on_outcome: called with each message, its outcome, and the seconds since its first attempt.
+            Must not raise.
     """
 
     def __init__(
@@ -77,6 +80,7 @@ class SendPipeline:
         max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
         batching: Batching | None = None,
         metrics: ReportedMetrics | None = None,
+        on_outcome: Callable[[Sending, SendOutcome, float], None] | None = None,
     ) -> None:
         self.max_in_flight = max_in_flight
         self._client = client
@@ -88,6 +92,7 @@ class SendPipeline:
         self._gathered: dict[str, list[Sending]] = {}
         self._has_gathered = trio.Event()
         self._metrics = metrics
+        self._on_outcome = on_outcome
         self._open: set[Sending] = set()
         self._bytes = 0
         # What waits for room, in its order, with the event of the task that waits for its start.
@@ -485,19 +490,23 @@ class SendPipeline:
     def _tell(self, sending: Sending, outcome: SendOutcome) -> None:
         if not self._open and not self._waiting:
             self._idle.set()
-        if self._metrics is not None:
-            self._report(self._metrics, sending, outcome)
+        if self._metrics is not None or self._on_outcome is not None:
+            self._report(sending, outcome)
         try:
             sending.callback(outcome)
         except Exception:
             # The callback is the user's, and may be called in the task that serves all messages.
             _log.exception("the callback of a message to %s failed", sending.message.topic)
 
-    def _report(self, metrics: ReportedMetrics, sending: Sending, outcome: SendOutcome) -> None:
+    def _report(self, sending: Sending, outcome: SendOutcome) -> None:
         is_started = sending.deadline < float("inf")
         began = sending.deadline - sending.timeout_seconds if is_started else sending.called_at
         seconds = trio.current_time() - began
+        if self._on_outcome is not None:
+            self._on_outcome(sending, outcome, seconds)
+        if self._metrics is None:
+            return
         if isinstance(outcome, SendResult):
-            metrics.sent(sending.message.topic, seconds, outcome.attempts)
+            self._metrics.sent(sending.message.topic, seconds, outcome.attempts)
         else:
-            metrics.send_failed(sending.message.topic, outcome, seconds)
+            self._metrics.send_failed(sending.message.topic, outcome, seconds)

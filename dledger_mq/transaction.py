@@ -7,7 +7,6 @@ program dies before it, the broker asks a producer of the group how the work has
 
 import logging
 from collections.abc import Awaitable, Callable
-from enum import IntEnum
 from typing import Final, TypeAlias
 
 from dledger_mq import requests
@@ -16,8 +15,8 @@ from dledger_mq.client import Client
 from dledger_mq.errors import MessagingError, RequestRefused, TransactionRefused
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
+from dledger_mq.transaction_state import TransactionState
 from remoting.message.message_id import parse_message_id
-from remoting.message.record import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError
 
@@ -35,14 +34,6 @@ _REFUSALS: Final = frozenset(
 )
 
 
-class TransactionState(IntEnum):
-    """How a transaction ends; the numbers are those of the wire."""
-
-    COMMIT = TRANSACTION_COMMIT
-    ROLLBACK = TRANSACTION_ROLLBACK
-    UNKNOWN = TRANSACTION_NONE  # the broker asks again later
-
-
 # Told a half message, says how its transaction has ended. What it raises is UNKNOWN.
 TransactionCheck: TypeAlias = Callable[[ReceivedMessage], Awaitable[TransactionState]]
 
@@ -55,8 +46,15 @@ class Transaction:
         state: how this producer has ended it; UNKNOWN before.
     """
 
-    def __init__(self, client: Client, group: str, result: SendResult) -> None:
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        result: SendResult,
+        on_end: Callable[[TransactionState], None] | None = None,
+    ) -> None:
         self.result = result
+        self._on_end = on_end
         self.state = TransactionState.UNKNOWN
         self._is_left_open = False
         self._client = client
@@ -117,6 +115,8 @@ class Transaction:
             return self._unconfirmed(refused)
         except (MessagingError, RemotingError) as error:
             return self._unconfirmed(error)
+        if self._on_end is not None:
+            self._on_end(state)
         return True
 
     def _unconfirmed(self, error: Exception) -> bool:

@@ -1,14 +1,16 @@
 """Answers brokers that ask how transactions have ended (39)."""
 
 import logging
+from collections.abc import Callable
 from typing import Final
 
 import trio
 
 from dledger_mq import requests
 from dledger_mq.listener import check_listener
-from dledger_mq.received_message import received
-from dledger_mq.transaction import TransactionCheck, TransactionState
+from dledger_mq.received_message import ReceivedMessage, received
+from dledger_mq.transaction import TransactionCheck
+from dledger_mq.transaction_state import TransactionState
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import MessageMalformed
 from remoting.message.record import decode_record
@@ -29,16 +31,24 @@ class TransactionChecks:
         group: the producer group.
         check: the user's.
         nursery: runs it.
+        on_answer: told the half message and what is answered, or None.
 
     Raises:
         InvalidListener: the check is no coroutine function.
     """
 
-    def __init__(self, group: str, check: TransactionCheck, nursery: trio.Nursery) -> None:
+    def __init__(
+        self,
+        group: str,
+        check: TransactionCheck,
+        nursery: trio.Nursery,
+        on_answer: Callable[[ReceivedMessage, TransactionState], None] | None = None,
+    ) -> None:
         check_listener(check)
         self._group = group
         self._check = check
         self._nursery = nursery
+        self._on_answer = on_answer
         self._under_way = 0
 
     def asked(self, connection: Connection, command: Command) -> None:
@@ -51,7 +61,8 @@ class TransactionChecks:
 
     async def _answer(self, connection: Connection, command: Command) -> None:
         try:
-            state = await self._state(command)
+            message = _half_message(command)
+            state = await self._state(message)
             if state is not TransactionState.UNKNOWN and not connection.is_closed:
                 # If this is lost, the broker asks again.
                 connection.send_oneway(
@@ -64,6 +75,8 @@ class TransactionChecks:
                         is_answer=True,
                     )
                 )
+                if self._on_answer is not None:
+                    self._on_answer(message, state)
         except (MessageMalformed, RemotingError) as error:
             _log.warning("a broker's question about a transaction cannot be read: %s", error)
         except Exception:
@@ -72,11 +85,15 @@ class TransactionChecks:
         finally:
             self._under_way -= 1
 
-    async def _state(self, command: Command) -> TransactionState:
-        record, _end = decode_record(command.body)
-        broker_name = command.fields.get("bname", "")
-        queue = MessageQueue(record.topic, broker_name, record.queue_id)
-        state: object = await self._check(received(record, queue))
+    async def _state(self, message: ReceivedMessage) -> TransactionState:
+        state: object = await self._check(message)
         if not isinstance(state, TransactionState):
             raise TypeError(f"it returned {state!r:.80}, and not a TransactionState")
         return state
+
+
+def _half_message(command: Command) -> ReceivedMessage:
+    """The message that a broker asks about. Raises MessageMalformed."""
+    record, _end = decode_record(command.body)
+    broker_name = command.fields.get("bname", "")
+    return received(record, MessageQueue(record.topic, broker_name, record.queue_id))

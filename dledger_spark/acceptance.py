@@ -324,9 +324,11 @@ def _topic_change(index: int, body: bytes) -> _TopicChange | _FormatRaised | Non
     has_limits = body[7] >= _VERSION_WITH_LIMITS
     match content:
         case [int(kind), [*members], int(), _] if kind == _PUT_TOPIC and not has_limits:
-            return _TopicChange(index, members[0], True) if _is_topic(members) else None
+            return _TopicChange(index, members[0], True) if is_topic_config(members) else None
         case [int(kind), [*members], int(), _, int(limit)] if kind == _PUT_TOPIC and has_limits:
-            return _TopicChange(index, members[0], True, limit) if _is_topic(members) else None
+            return (
+                _TopicChange(index, members[0], True, limit) if is_topic_config(members) else None
+            )
         case [int(kind)] if kind == _RAISE_FORMAT and body[7] >= _VERSION_OF_RUNS:
             return _FormatRaised(index)
         case [int(kind), str(topic), int()] if kind == _DELETE_TOPIC:
@@ -334,7 +336,7 @@ def _topic_change(index: int, body: bytes) -> _TopicChange | _FormatRaised | Non
     return None
 
 
-def _is_topic(members: list[Any]) -> bool:
+def is_topic_config(members: list[Any]) -> bool:
     """Whether these are a valid configuration of a topic, by the check of the broker's fold."""
     if len(members) != len(_TOPIC_MEMBERS) + 2:
         return False

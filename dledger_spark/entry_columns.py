@@ -82,7 +82,12 @@ def bounds(values: Any) -> tuple[Positions, Positions]:
 
 
 def entry_batch(
-    content: bytes, starts: Positions, base: int, first_index: int, previous_term: int
+    content: bytes,
+    starts: Positions,
+    base: int,
+    first_index: int,
+    previous_term: int,
+    group: str | None,
 ) -> pa.RecordBatch:
     """The entries of `content` as a batch of the table of entries, with their headers checked.
 
@@ -92,6 +97,7 @@ def entry_batch(
         base: position of content[0] in the log.
         first_index: index of the first entry.
         previous_term: term of the entry before; terms never decrease (Raft, section 5.3).
+        group: the group of the log; None if it is unknown.
 
     Raises:
         EntryMismatch: a header is not that of the entry which must be there.
@@ -114,6 +120,7 @@ def entry_batch(
         if wrong.any():
             raise EntryMismatch(int(wrong.argmax()), problem)
     columns = [
+        pa.repeat(pa.scalar(group, pa.string()), rows),
         pa.array(index),
         pa.array(term),
         pa.array(pos),

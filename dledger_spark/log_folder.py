@@ -17,7 +17,7 @@ from dledger.store.segment import start_of
 from dledger_spark.entry_columns import BLANK_BYTES, HEADER_BYTES, MAX_ENTRY_BYTES
 from dledger_spark.errors import LogDamaged, LogFolderInvalid, SegmentGone
 
-_NODE_PREFIX: Final = "dledger-"
+NODE_PREFIX: Final = "dledger-"
 _BLANK: Final = struct.Struct(">ii")
 _BLANK_MAGIC: Final = -1
 HEADER_FIELDS: Final = struct.Struct(">iiqqqiIIi")
@@ -110,7 +110,7 @@ def open_log(path: str) -> LogFolder:
     """
     folder = _node_folder(os.path.abspath(path))
     while True:
-        record = _read_record(folder)
+        record = read_record(folder)
         # Retention may remove files meanwhile, in any order.
         try:
             log = _look(folder, record)
@@ -124,7 +124,7 @@ def open_log(path: str) -> LogFolder:
 
 def _begins_later(folder: str, record: StoreRecord | None) -> bool:
     """Whether the log now begins later than in `record`."""
-    now = _read_record(folder)
+    now = read_record(folder)
     return record is not None and now is not None and now.begin_pos > record.begin_pos
 
 
@@ -196,18 +196,23 @@ def _node_folder(path: str) -> str:
     found = sorted(
         name
         for name in os.listdir(path)
-        if name.startswith(_NODE_PREFIX) and os.path.isdir(f"{path}/{name}/data")
+        if name.startswith(NODE_PREFIX) and os.path.isdir(f"{path}/{name}/data")
     )
     if len(found) > 1:
         raise LogFolderInvalid(path, f"holds the logs of several nodes: add one of {found}")
     if not found:
         raise LogFolderInvalid(
-            path, f"holds no log: neither data/ nor one {_NODE_PREFIX}<id>/data/ is in it"
+            path, f"holds no log: neither data/ nor one {NODE_PREFIX}<id>/data/ is in it"
         )
     return f"{path}/{found[0]}"
 
 
-def _read_record(folder: str) -> StoreRecord | None:
+def read_record(folder: str) -> StoreRecord | None:
+    """The hard-state record of a node's folder; None if it has none, as Java's folders.
+
+    Raises:
+        LogDamaged: it cannot be read.
+    """
     path = f"{folder}/{FILE_NAME}"
     if not os.path.exists(path):
         return None

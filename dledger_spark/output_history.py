@@ -14,7 +14,14 @@ from dledger_spark.log_folder import LogFolder
 from dledger_spark.log_range import Gap, end_of_log, gaps_in
 from dledger_spark.scan import read_range
 from dledger_spark.schema import ENTRIES, TABLES
-from dledger_spark.table_folder import Published, file_notes, missing, published, row_of
+from dledger_spark.table_folder import (
+    Published,
+    check_columns_of,
+    file_notes,
+    missing,
+    published,
+    row_of,
+)
 
 _REMEDY = "use a new folder"
 
@@ -38,6 +45,9 @@ def check_history(log: LogFolder, out: str, *, goes_on: bool, fail_on_data_loss:
         LogDamaged: the entry to compare cannot be read.
     """
     files = {table: published(out, table) for table in TABLES}
+    for table, found in files.items():
+        if found:
+            check_columns_of(found[-1], table)
     newest = [found[-1] for found in files.values() if found]
     for file in newest:
         group = file_notes(file).group

@@ -292,7 +292,7 @@ class _SegmentReader:
         if len(content) < size:
             raise EntryMismatch(len(positions) - 2, "the file is shorter than it was")
         starts = positions - base
-        batch = entry_batch(content, starts, base, self._index, self._term)
+        batch = entry_batch(content, starts, base, self._index, self._term, self._log.group)
         if self._checksums:
             check_sums(content, starts, self._index, self._log.unchecked_through, self.chain)
         self._index += len(batch)

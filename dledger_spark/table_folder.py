@@ -153,6 +153,19 @@ def file_notes(file: Published) -> FileNotes:
         )
 
 
+def check_columns_of(file: Published, table: str) -> None:
+    """Refuse a file with other columns, such as those of another version of this package.
+
+    Raises:
+        OutputInvalid: it has other columns than the table, or was not written by a replay.
+    """
+    with _replay_file(file):
+        names = pq.read_schema(file.path).names
+    if names != SCHEMAS[table].names:
+        problem = f"does not have the columns that the table of {table} has now: use a new folder"
+        raise OutputInvalid(file.path, problem)
+
+
 def row_of(file: Published, index: int) -> dict[str, Any] | None:
     """The row of one entry in a file of the table of entries; None if the file lacks it.
 
@@ -160,8 +173,9 @@ def row_of(file: Published, index: int) -> dict[str, Any] | None:
         OutputInvalid: the file was not written by a replay.
     """
     with _replay_file(file), pq.ParquetFile(file.path) as parquet:
+        column = parquet.schema_arrow.names.index("index")
         for number in range(parquet.num_row_groups):
-            bounds = parquet.metadata.row_group(number).column(0).statistics
+            bounds = parquet.metadata.row_group(number).column(column).statistics
             if bounds.min <= index <= bounds.max:
                 rows = parquet.read_row_group(number)
                 found: list[dict[str, Any]] = rows.filter(pc.field("index") == index).to_pylist()

@@ -18,8 +18,9 @@ from rich.table import Table
 from rich.text import Text
 
 from dledger.commands.exit_codes import single_errors
-from jepsen_like.chaos.client_process import HarnessFailed
+from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
 from jepsen_like.chaos.gaps import GapRow
+from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.nemeses.users_nemesis import NemesisUnusable, find_nemeses
 from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, RunPlan
@@ -110,9 +111,9 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
 )
 @click.option(
     "--dirty",
-    type=click.Choice(list(BUGS)),
+    type=click.Choice([*BUGS, *KNOWN_BUGS]),
     metavar="NAME",
-    help="Make a known mistake in the service: the run must find it.",
+    help="Make a known mistake in the service or in brokers: the run must find it.",
 )
 @click.option(
     "--system",
@@ -159,8 +160,9 @@ def run(
             find_service(name)
     except (NemesisUnusable, ServiceUnusable) as error:
         raise click.UsageError(str(error)) from error
-    if dirty is not None and name in EXPLANATIONS:
-        raise click.UsageError(f"--dirty is for services, and {name} is about brokers")
+    if dirty is not None and (dirty in KNOWN_BUGS) != (name in EXPLANATIONS):
+        whose = "brokers" if dirty in KNOWN_BUGS else "services"
+        raise click.UsageError(f"--dirty {dirty} is a mistake of {whose}: name such a workload")
     if system is not None and (dirty is not None or name in EXPLANATIONS):
         raise click.UsageError("--system goes with a workload of the library, and without --dirty")
     if system is not None and not _is_there(system):

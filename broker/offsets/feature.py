@@ -4,6 +4,7 @@ from functools import partial
 from typing import Final
 
 from broker.feature import Feature
+from broker.offsets.askers import knows_refusals_of_offsets
 from broker.offsets.commands import COMMIT_OFFSETS
 from broker.offsets.commits import OFFSET_COMMITS
 from broker.offsets.processor import OffsetProcessor
@@ -23,7 +24,9 @@ def _service(parts: Parts) -> Service:
     confirmed = partial(Handler, confirmed=True)
     return Service(
         handlers={
-            RequestCode.QUERY_CONSUMER_OFFSET: confirmed(processor.query),
+            RequestCode.QUERY_CONSUMER_OFFSET: confirmed(
+                processor.query, is_told=knows_refusals_of_offsets
+            ),
             RequestCode.UPDATE_CONSUMER_OFFSET: Handler(processor.update),
             RequestCode.SEARCH_OFFSET_BY_TIMESTAMP: confirmed(processor.search),
             RequestCode.GET_MAX_OFFSET: confirmed(processor.maximum),

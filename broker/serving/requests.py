@@ -113,11 +113,9 @@ class Requests:
             if handler.confirmed:
                 self._answer_confirmed(connection, command, handler)
                 return None
-            return handler.answer(connection, command)
         except RequestRefused as refusal:
-            return command.reply(refusal.code, remark=refusal.remark)
-        except Fatal as failure:
-            return _reply_of_ending(command, failure)
+            return _unserved(command, handler, refusal)
+        return _answer_now(connection, command, handler)
 
     def _check_leads(self, handler: Handler) -> None:
         """Raises RequestRefused (14) when another member is to be asked."""
@@ -128,17 +126,15 @@ class Requests:
         def answer_now(connection: Connection, command: Command) -> Command | None:
             try:
                 self._check_leads(handler)
-                return handler.answer(connection, command)
             except RequestRefused as refused:
-                return command.reply(refused.code, remark=refused.remark)
-            except Fatal as failure:
-                return _reply_of_ending(command, failure)
+                return _unserved(command, handler, refused)
+            return _answer_now(connection, command, handler)
 
         def then(refusal: RequestRefused | None) -> None:
-            if refusal is not None:
-                connection.send(command.reply(refusal.code, remark=refusal.remark))
-            else:
+            if refusal is None:
                 answer_each(connection, [command], answer_now)
+            elif (reply := _unserved(command, handler, refusal)) is not None:
+                connection.send(reply)
 
         self._confirm(then)
 
@@ -206,12 +202,21 @@ class Requests:
             service.look_over()
 
 
-def _reply_of_ending(command: Command, failure: Fatal) -> Command:
-    """The answer of a member whose log has failed and which ends by that, before it was asked.
+def _answer_now(connection: Connection, command: Command, handler: Handler) -> Command | None:
+    try:
+        return handler.answer(connection, command)
+    except RequestRefused as refusal:
+        return command.reply(refusal.code, remark=refusal.remark)
+    except Fatal as failure:
+        # The log has failed, and the member ends by that. SYSTEM_ERROR would be more than is known:
+        # to a producer that ends a transaction it says that there is none.
+        words = f"this member ends, ask another one: {failure}"
+        ending = RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, words)
+        return _unserved(command, handler, ending)
 
-    It is no SYSTEM_ERROR: to a producer that ends a transaction this says that there is none.
-    """
-    refusal = RequestRefused(
-        ResponseCode.SERVICE_NOT_AVAILABLE, f"this member ends, ask another one: {failure}"
-    )
+
+def _unserved(command: Command, handler: Handler, refusal: RequestRefused) -> Command | None:
+    """The reply of a member that cannot serve a request; None for a client that is not told."""
+    if not handler.is_told(command):
+        return None
     return command.reply(refusal.code, remark=refusal.remark)

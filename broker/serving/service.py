@@ -14,6 +14,10 @@ from remoting.wire.command import Command
 Answer: TypeAlias = Callable[[Origin, Command], Command | None]
 
 
+def _always(_command: Command) -> bool:
+    return True
+
+
 @dataclass(frozen=True, slots=True)
 class Handler:
     """How requests of one code are answered.
@@ -25,12 +29,15 @@ class Handler:
             messages consumed twice, or taken for lost.
         while_ending: a leader that is about to hand over answers it still. Others would send the
             client to the next leader before there is one.
+        is_told: whether a client is told that a member cannot serve its request. To one that
+            would take that for an answer, nothing is sent: it asks again.
     """
 
     answer: Answer
     any_role: bool = False
     confirmed: bool = False
     while_ending: bool = False
+    is_told: Callable[[Command], bool] = _always
 
 
 def _nothing(*_: object) -> None:

@@ -23,7 +23,7 @@ class Doubts(NamedTuple):
 
     Attributes:
         texts: a sentence each, without a full stop.
-        nothing_broke: whether there were faults whose effect is counted, and none had any.
+        nothing_broke: whether there were faults whose effect was counted, and none had any.
     """
 
     texts: tuple[str, ...]
@@ -47,9 +47,8 @@ def doubts_of(events: Iterable[Event], links: Counts) -> Doubts:
         for fate, packets in effect.items():
             effects.append(packets)
             if not packets:
-                texts.append(
-                    f"fault {event['fault']} ({event['kind']}) {_NOT_DONE[fate]}: it broke nothing"
-                )
+                how = _NOT_DONE.get(fate, f"says {fate}: 0")  # a nemesis of the user's counts it
+                texts.append(f"fault {event['fault']} ({event['kind']}) {how}: it broke nothing")
     overflowed = sum(counts.overflowed for counts in links.values())
     if overflowed:
         texts.append(

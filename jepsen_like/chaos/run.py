@@ -5,7 +5,6 @@ from __future__ import annotations
 import datetime
 import itertools
 import os
-import subprocess
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import ExitStack, asynccontextmanager
@@ -15,9 +14,10 @@ from typing import NamedTuple
 
 import trio
 
-from jepsen_like.chaos.client_process import ClientProcess, HarnessFailed, client_process
+from jepsen_like.chaos.client_process import ClientProcess, client_process
 from jepsen_like.chaos.disks import powered_disk, small_disk
 from jepsen_like.chaos.fault_log import FaultLog
+from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.inside.insides import Insides
 from jepsen_like.chaos.inside.library import LibraryMissing
 from jepsen_like.chaos.links.counts import Counts
@@ -30,7 +30,7 @@ from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.members.supervisor import Supervisor
 from jepsen_like.chaos.nemeses.absent import absent
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Lane
-from jepsen_like.chaos.nemeses.executor import Executor, Skipped
+from jepsen_like.chaos.nemeses.executor import Executor, Skipped, at_most
 from jepsen_like.chaos.nemeses.file_faults import (
     disk_full,
     flipped_bit,
@@ -44,9 +44,11 @@ from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
 from jepsen_like.chaos.nemeses.power_faults import power_cut
 from jepsen_like.chaos.nemeses.process_faults import freeze, kill, rolling_restart, stop, transfer
 from jepsen_like.chaos.nemeses.schedule import Fault, schedule
+from jepsen_like.chaos.nemeses.side_faults import CLIENTS, SideFaults
 from jepsen_like.chaos.nemeses.users_nemesis import find_nemeses
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.services import find_service
+from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
 from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
 from jepsen_like.chaos.stages.stage import Stage
@@ -59,6 +61,9 @@ SPARES = 12
 START_TIMEOUT_S = 30.0
 # After all faults ended the group must be whole within this time: restarts, a snapshot, proofs.
 WHOLE_TIMEOUT_S = 60.0
+# Longer than any fault takes to begin and to heal: changes of members are tried for a minute each,
+# and members of a group of seven are restarted one after the other.
+STUCK_AFTER_S = 300.0
 # Clients go on for so long after the group is whole, or a fraction of a short run.
 QUIET_S = 3.0
 # Longer than any workload may have to wait for its last messages.
@@ -197,8 +202,12 @@ class Run:
         async with trio.open_nursery() as members_nursery:
             group = Group(lambda member: members_nursery.start_soon(supervisor.watch, member))
             supervisor = Supervisor(group.members, faults, self._finding, self._replace_disk)
-            for name, command in self._stage.beside_commands(wiring).items():
-                members_nursery.start_soon(self._run_beside, name, command)
+            beside = {
+                name: SideProcess(name, command, self._folder / f"{name}.log")
+                for name, command in self._stage.beside_commands(wiring).items()
+            }
+            for process in beside.values():
+                members_nursery.start_soon(process.run)
             for name in self._names:
                 group.start(self._member(wiring, name))
             if not await group.wait_healthy(START_TIMEOUT_S):
@@ -212,7 +221,11 @@ class Run:
                     nursery.start_soon(self._tell_progress, clients)
                     if self._stage.has_invariant:
                         nursery.start_soon(self._look_at_invariants, group, faults)
-                    await self._break(wiring, group, faults)
+                    # On a busy machine that takes longer than the faults of a short run.
+                    await clients.wait_started(START_TIMEOUT_S)
+                    if self._stage.clients_come_back:
+                        beside[CLIENTS] = clients.process
+                    await self._break(self._executors(wiring, beside), group, faults)
                     await self._quieten(group, faults)
                     self._phase = "last reads"
                     await clients.end_calls(4 * CALL_TIMEOUT_S)
@@ -224,11 +237,12 @@ class Run:
             self._phase = "stopping"
             members_nursery.cancel_scope.cancel()
 
-    async def _break(self, wiring: Wiring, group: Group, faults: FaultLog) -> None:
+    async def _break(
+        self, executors: Mapping[str, Executor], group: Group, faults: FaultLog
+    ) -> None:
         """Carry out the schedule; return when all faults are healed."""
         self._phase, self._until_s = "faults", self._now_s() + self._plan.time_s
         zero = trio.current_time()
-        executors = self._executors(wiring)
         async with trio.open_nursery() as nursery:
             for _, lane in itertools.groupby(
                 sorted(self.schedule, key=lambda fault: (fault.lane, fault.begin_s)),
@@ -249,7 +263,9 @@ class Run:
             await self._wait_until(zero + fault.begin_s)
             if self._stops.is_set() or trio.current_time() > zero + self._plan.time_s:
                 return
-            await self._carry_out(fault, executors[fault.kind], group, faults)
+            limit_s = fault.lasts_s + STUCK_AFTER_S
+            with at_most(limit_s, f"fault {fault.number} ({fault.kind})"):
+                await self._carry_out(fault, executors[fault.kind], group, faults)
 
     async def _carry_out(
         self, fault: Fault, executor: Executor, group: Group, faults: FaultLog
@@ -277,7 +293,7 @@ class Run:
         with trio.move_on_at(moment):
             await self._stops.wait()
 
-    def _executors(self, wiring: Wiring) -> dict[str, Executor]:
+    def _executors(self, wiring: Wiring, beside: Mapping[str, SideProcess]) -> dict[str, Executor]:
         """What carries out each kind of fault."""
         membership = MembershipFaults(
             lambda name: self._member(wiring, name or next(self._unused), joining=True),
@@ -303,6 +319,7 @@ class Run:
             **dict.fromkeys(("power-all", "power-leader", "power-random"), power_cut),
             **self._inside_executors(),
             **(membership.executors if self._stage.can_join else self._no_joining()),
+            **SideFaults(beside).executors,
             **self._nemeses.executors,
         }
 
@@ -406,22 +423,6 @@ class Run:
         free(member.data)
         if self._insides is not None:
             self._insides.steerings[member.name].heal()
-
-    async def _run_beside(self, name: str, command: list[str]) -> None:
-        """Run a process beside the group for as long as the run lasts."""
-        with (self._folder / f"{name}.log").open("ab") as log:
-            process = await trio.lowlevel.open_process(
-                command, stdin=subprocess.PIPE, stdout=log, stderr=log, process_group=0
-            )
-        try:
-            await process.wait()
-            raise HarnessFailed(f"{name} ended: see {self._folder / name}.log")
-        finally:
-            process.kill()
-            with trio.CancelScope(shield=True):
-                await process.wait()
-                if process.stdin is not None:
-                    await trio.aclose_forcefully(process.stdin)
 
     def _now_ns(self) -> int:
         return time.monotonic_ns() - self._begin_ns

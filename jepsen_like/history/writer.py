@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 
@@ -14,9 +16,10 @@ from jepsen_like.history.json_lines import (
     checked_process,
     checked_time_ns,
     event_line,
+    parse_event,
     parse_header,
 )
-from jepsen_like.history.operation import Event, EventType
+from jepsen_like.history.operation import Event, EventType, Operation
 from jepsen_like.history.pairing import Pairing
 from jepsen_like.history.value import Value, frozen, thawed
 
@@ -43,6 +46,32 @@ class HistoryWriter:
         self._file.write(head + "\n")
         self._line = FIRST_EVENT_LINE
         self._pairing = Pairing()
+
+    @classmethod
+    def going_on(cls, path: Path, **settings: object) -> HistoryWriter:
+        """Go on with a history whose recorder was killed, or begin it if it was killed before.
+
+        A last line that was cut off is removed. Raises BadLine if the rest is no history.
+        """
+        whole = path.read_bytes() if path.exists() else b""
+        whole = whole[: whole.rfind(b"\n") + 1]
+        if not whole:
+            path.unlink(missing_ok=True)
+            return cls(path, **settings)
+        os.truncate(path, len(whole))
+        _, *lines = whole.decode().splitlines()
+        writer = cls.__new__(cls)
+        writer._file = path.open("a", encoding="utf-8", buffering=1)
+        writer._line = FIRST_EVENT_LINE + len(lines)
+        writer._pairing = Pairing()
+        for number, line in enumerate(lines, FIRST_EVENT_LINE):
+            writer._pairing.add(parse_event(number, line))
+        return writer
+
+    @property
+    def operations(self) -> Sequence[Operation]:
+        """What was written, in the order of the calls."""
+        return self._pairing.operations
 
     def event(
         self,

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.verdict import RunExit
 from jepsen_like.chaos.watcher.watched import watched
@@ -29,7 +30,7 @@ def chaos_trial(mutant: Mutant, budget_s: float) -> Trial:
     """Run a service with a mistake until the checker says so, or time is over.
 
     Args:
-        mutant: a mistake of a service.
+        mutant: a mistake of a service, or of brokers, which are services as well.
         budget_s: no run begins after so many seconds.
 
     Raises:
@@ -38,17 +39,23 @@ def chaos_trial(mutant: Mutant, budget_s: float) -> Trial:
     return search(mutant, FIRST_SEED, budget_s, lambda seed: _violation(mutant.name, seed))
 
 
+def _shown_by(name: str) -> list[str]:
+    """The workload and the nemesis that show a mistake."""
+    if name in KNOWN_BUGS:
+        bug = KNOWN_BUGS[name]
+        return ["--workload", bug.workload, "--nemesis", bug.nemesis]
+    shown_by = BUGS[name].shown_by
+    return ["--workload", WORKLOAD, *([] if shown_by is None else ["--nemesis", shown_by])]
+
+
 def _violation(name: str, seed: int) -> Found | None:
     """What a run of a seed found; None for nothing. Raises TrialFailed."""
     with tempfile.TemporaryDirectory(prefix="jepsen-like-mutant-") as folder:
         out = Path(folder) / "run"
         command = [
-            *(sys.executable, "-m", "jepsen_like", "run", "--workload", WORKLOAD),
+            *(sys.executable, "-m", "jepsen_like", "run", *_shown_by(name)),
             *("--dirty", name, "--seed", str(seed), "--time", str(RUN_SECONDS), "--out", str(out)),
         ]
-        shown_by = BUGS[name].shown_by
-        if shown_by is not None:
-            command += ["--nemesis", shown_by]
         try:
             with watched():
                 ended = subprocess.run(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import NamedTuple
 
+from jepsen_like.chaos.brokers.known_bugs import CHAOS_BUGS
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.simulation.tiers import TIERS
 
@@ -62,4 +63,6 @@ def all_mutants() -> list[Mutant]:
         for area, tier in TIERS.items()
         for bug in tier.bugs.values()
     ]
-    return found + [Mutant(name, bug.what, SERVICES) for name, bug in BUGS.items()]
+    services = {name: bug.what for name, bug in BUGS.items()}
+    services |= {name: bug.what for name, bug in CHAOS_BUGS.items()}
+    return found + [Mutant(name, what, SERVICES) for name, what in services.items()]

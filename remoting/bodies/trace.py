@@ -73,7 +73,29 @@ _OUTCOMES: Final = {
     "3": "nothing returned",
     "4": "failed",
 }
+_BLANKS: Final = str.maketrans(FIELD_SEPARATOR + RECORD_SEPARATOR, "  ")
 _WORDS: Final = {"message_type": _MESSAGE_TYPES, "outcome": _OUTCOMES}
+
+
+def encode_trace_record(kind: str, fields: Mapping[str, str]) -> str:
+    """One record, as `decode_trace` reads it, with its end.
+
+    Args:
+        kind: "Pub", "SubBefore", "SubAfter" or "EndTransaction".
+        fields: by the names of `TraceRecord` and of its details, which are numbers for
+            "message_type" and "outcome"; what is not given is empty. A separator in a value becomes
+            a blank.
+
+    Raises:
+        ValueError: the kind has no such field.
+    """
+    names = _FIELDS[kind]
+    if unknown := fields.keys() - set(names):
+        raise ValueError(f"{kind} has no field {min(unknown)}")
+    # Java's readers go by the number of fields: one that is optional and not known is left out.
+    last = max((names.index(name) for name in fields), default=-1)
+    values = [fields.get(name, "").translate(_BLANKS) for name in names[: last + 1]]
+    return FIELD_SEPARATOR.join((kind, *values)) + RECORD_SEPARATOR
 
 
 def decode_trace(body: bytes) -> list[TraceRecord]:

@@ -6,6 +6,9 @@ server is gone, it answers the requests that wait, and goes on with the next ser
 connection of the client. It cannot do so in the midst of a frame; then the client's connection
 ends.
 
+Java's clients of version 4 and the C++ client take any failure of the question for a group's offset
+(14) for "none", and a consumer then skips messages. That one is asked again of the next server.
+
 Each direction holds one read at most: what one side does not take, is not read from the other.
 """
 
@@ -49,6 +52,9 @@ IDLE_SECONDS: Final = 120.0
 # Requests of one client that wait for their answers, and are answered here if the server is gone. A
 # client that has more under way is let go instead.
 MAX_WAITING_REQUESTS: Final = 8192
+
+# Fields of a question that is kept to be asked again; a longer one is forgotten instead.
+MAX_KEPT_CHARACTERS: Final = 1024
 
 _PULLS: Final = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSAGE})
 
@@ -168,7 +174,7 @@ class _Relay:
             with trio.move_on_after(DIAL_SECONDS):
                 server = await trio.open_tcp_stream(target.host, target.port)
                 hello = encode_proxy_header(self._peer, self._here)
-                await server.send_all(hello + self._heartbeat())
+                await server.send_all(hello + self._heartbeat() + self._questions())
                 return server
         except (OSError, trio.BrokenResourceError) as error:
             _log.debug("%s could not be passed on to %s: %s", self._peer, target, error)
@@ -186,6 +192,10 @@ class _Relay:
             return encode_command(heartbeat)
         except FrameError:
             return b""
+
+    def _questions(self) -> bytes:
+        """What the last server was asked, has not answered, and this one is asked now."""
+        return b"".join(map(encode_command, self._waiting.values()))
 
     async def _copy_both(self, server: trio.SocketStream) -> None:
         """Copy until the server is gone, or is to be left, or the client has ended."""
@@ -229,6 +239,10 @@ class _Relay:
             slim = command.without_content()
             if command.code in _PULLS:
                 slim.fields["queueOffset"] = command.fields.get("queueOffset", "0")
+            elif command.code == RequestCode.QUERY_CONSUMER_OFFSET:
+                fields = command.fields
+                if sum(map(len, fields)) + sum(map(len, fields.values())) <= MAX_KEPT_CHARACTERS:
+                    slim.fields, slim.language = fields, command.language
             self._waiting[command.opaque] = slim
 
     async def _copy_answers(self, server: trio.SocketStream) -> None:
@@ -261,13 +275,21 @@ class _Relay:
                 return b""
 
     async def _answer_waiting(self) -> None:
-        """Answer what the server has not; let the client go when that cannot be done."""
+        """Answer what the server has not, but for what the next one is asked again.
+
+        The client is let go when that cannot be done.
+        """
         between = self._requests.is_between_frames and self._answers.is_between_frames
         if self._has_too_many or not between:
             self._is_over = True
             return
-        answers = [encode_command(_answer_to(command)) for command in self._waiting.values()]
-        self._waiting.clear()
+        waiting, self._waiting = self._waiting, {}
+        answers: list[bytes] = []
+        for opaque, command in waiting.items():
+            if command.code != RequestCode.QUERY_CONSUMER_OFFSET:
+                answers.append(encode_command(_answer_to(command)))
+            elif command.fields:
+                self._waiting[opaque] = command
         await self._told(b"".join(answers))
 
     async def _told(self, data: bytes) -> bool:

@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 import trio
 import trio.testing
 
 from broker.errors import RequestRefused
+from broker.log.submissions import Then
 from broker.serving.confirmed_reads import ConfirmedReads
 from dledger.errors import ReadUnavailable
-from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.codes import LanguageCode, RequestCode, ResponseCode
+from remoting.wire.command import Command
 from tests.broker.one_broker import Client, running_broker, served
 from tests.broker.three_brokers import group_of_three
+
+if TYPE_CHECKING:
+    from remoting.net.connection import Connection
 
 # Codes whose answers need a confirmed leader.
 CONFIRMED = (
@@ -127,6 +133,59 @@ async def test_a_leader_without_its_quorum_answers_no_offset(tmp_path: Path, cod
         assert group.brokers[leader].requests.led_term is not None
         reply = await client.ask(code, **fields)
         assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+@pytest.mark.parametrize(
+    ("language", "version", "is_told"),
+    [
+        (LanguageCode.JAVA, 409, False),  # 4.9.8
+        (LanguageCode.JAVA, 413, True),  # 5.0.0
+        (LanguageCode.CPP, 400, False),
+        (LanguageCode.GO, 317, True),
+        (LanguageCode.PYTHON, 409, True),
+        ("LISP", 500, False),
+    ],
+)
+async def test_a_client_that_takes_refusals_of_offsets_for_none_is_not_told_of_any(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    language: int | str,
+    version: int,
+    is_told: bool,
+) -> None:
+    fields = {"consumerGroup": "g", "topic": "T", "queueId": "0"}
+    sent: list[Command] = []
+    connection = cast("Connection", SimpleNamespace(send=sent.append, peer="the client"))
+    asked = Command(RequestCode.QUERY_CONSUMER_OFFSET, fields, language=language, version=version)
+
+    def too_many(_then: Then) -> None:
+        raise RequestRefused(ResponseCode.SYSTEM_BUSY, "too many wait")
+
+    def not_confirmed(then: Then) -> None:
+        then(RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, "not confirmed"))
+
+    def lost_meanwhile(then: Then) -> None:
+        broker.requests.let_go()
+        then(None)
+
+    async with running_broker(tmp_path) as (broker, nursery):
+        await Client(nursery, str(broker.config.address)).send("T", b"x")
+        for confirm in (too_many, not_confirmed, lost_meanwhile):
+            monkeypatch.setattr(broker.requests, "_confirm", confirm)
+            broker.requests.on_commands(connection, [asked])
+        broker.requests.on_commands(connection, [asked])  # it does not lead any more
+        assert len(sent) == (4 if is_told else 0)
+        broker.requests.on_commands(connection, [Command(RequestCode.GET_MAX_OFFSET, fields)])
+        assert sent[-1].code == ResponseCode.SERVICE_NOT_AVAILABLE
+
+
+async def test_every_client_is_told_that_a_group_has_no_offset(tmp_path: Path) -> None:
+    fields: dict[str, Any] = {"consumerGroup": "g", "topic": "T", "queueId": 0}
+    async with served(tmp_path) as client:
+        await client.send("T", b"x")
+        code = RequestCode.QUERY_CONSUMER_OFFSET
+        never = await client.ask(code, **fields, setZeroIfNotFound="false")
+        assert never.code == ResponseCode.QUERY_NOT_FOUND
 
 
 async def test_an_offset_that_is_committed_already_is_confirmed_and_not_written_again(

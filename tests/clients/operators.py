@@ -143,6 +143,64 @@ def moves_groups(place: "Place", client: "Client") -> str:
     return f"{MESSAGES + 5} messages: the lag went from 5 to 0, 25 and 0, that of a copy stayed"
 
 
+def shows_traces_of_dledger_mq(place: "Place", client: "Client") -> str:
+    """What the producer and the consumer of this project wrote is read like Java's."""
+    words = place.cluster.command("send", place.topic, "hello", "--keys", "k", "--trace").split()
+    consume = ("consume", place.topic, "--group", place.group, "--from-first", "--count", "1")
+    place.cluster.command(*consume, "--timeout", "25", "--trace")
+    shown = r"(?m)^Pub\s+dledger-mq-send\s.*success(?s:.)*^Sub\s+{group}\s.*success"
+    place.mqadmin(client).until(Expected(f"queryMsgTraceById -i {words[0]}", shown))
+    return "its sending and its consumption"
+
+
+def has_a_consumer_consume(place: "Place", client: "Client") -> str:
+    """What a running consumer makes of a stored message (309), found by either of its ids.
+
+    The consumer gets it again, its offset stays, and a client that is not there is named.
+    """
+    mqadmin = place.mqadmin(client)
+    with place.consuming(client, "--steady") as reader:
+        reader.wait_until_ready()
+        place.send(client, "sync", "--count", str(MESSAGES))
+        key = f"{place.topic}-7"
+
+        def times() -> int:
+            return sum(line.startswith(f"took {key} ") for line in reader.words())
+
+        mqadmin.until(Expected("consumerProgress -g {group}", r"Diff Total: 0\b"))
+        if times() != 1:
+            raise Failed(f"{key} came {times()} times before it was asked for")
+        [client_id] = mqadmin.until(
+            Expected("consumerConnection -g {group}", r"(?m)^(\S+@\S+)\s+127\.")
+        ).groups()
+        row = r"(?m)^([0-9A-F]{32,56})\s+\d+\s+\d+\s*$"
+        unique = mqadmin.until(Expected(f"queryMsgByKey -t {{topic}} -k {key}", row))[1]
+        found = mqadmin.check(
+            Expected(
+                f"queryMsgByUniqueKey -t {{topic}} -i {unique}",
+                r"CommitLog Offset:\s+(\d+)(?s:.)*Store Host:\s+([\d.]+):(\d+)",
+            )
+        )
+        offset_id = message_id(found[2], int(found[3]), int(found[1]))
+        of_topic = "" if client == "java4" else "-t {topic} "
+        by_ids = (
+            f"queryMsgById {of_topic}-i {offset_id}",
+            f"queryMsgByUniqueKey -t {{topic}} -i {unique}",
+        )
+        consumed = (
+            r"ConsumeMessageDirectlyResult \[order=false, autoCommit=true, "
+            r"consumeResult=CR_SUCCESS, remark=null, spentTimeMills=\d+\]"
+        )
+        for asked, command in enumerate(by_ids, 1):
+            mqadmin.check(Expected(f"{command} -g {{group}} -d {client_id}", consumed))
+            if times() != 1 + asked:
+                raise Failed(f"{key} came {times()} times, {asked} of them for {command}")
+        absent = Expected(f"{by_ids[0]} -g {{group}} -d absent@1", r"Exception(?s:.)*not online")
+        mqadmin.check(absent)
+        mqadmin.check(Expected("consumerProgress -g {group}", r"Diff Total: 0\b"))
+    return f"{key} came again for each of 2 commands"
+
+
 def changes_topics_and_groups(place: "Place", client: "Client") -> str:
     """Makes, changes, shows and removes them; what is gone is gone."""
     mqadmin = place.mqadmin(client)
@@ -246,6 +304,8 @@ Operation = Callable[["Place", "Client"], str]
 OPERATIONS: dict[str, Operation] = {
     "looks at clients at work": looks_at_clients_at_work,
     "finds messages": finds_messages,
+    "shows traces of dledger_mq": shows_traces_of_dledger_mq,
+    "has a consumer consume": has_a_consumer_consume,
     "moves groups": moves_groups,
     "changes topics and groups": changes_topics_and_groups,
     "looks after brokers": looks_after_brokers,

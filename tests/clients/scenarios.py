@@ -10,8 +10,8 @@ from tests.clients.client_script import ClientScript, Failed
 from tests.clients.java_process import JavaProcesses
 from tests.clients.java_scenarios import THROUGH_A_DEATH, java_scenarios
 from tests.clients.local_cluster import LocalCluster
-from tests.clients.mqadmin import Mqadmin
-from tests.clients.operators import OPERATIONS, Operation, closes_a_broker_for_sends
+from tests.clients.mqadmin import Expected, Mqadmin
+from tests.clients.operators import MESSAGES, OPERATIONS, Operation, closes_a_broker_for_sends
 from tests.clients.toolchains import JAVA_VERSIONS, TITLES, Client, Toolchains
 
 QUEUES = 4
@@ -185,6 +185,22 @@ def transacted(client: Client) -> Callable[[Place], None]:
             odd = [line for line in script.words() if line[-1:] in "13579" and "-" in line]
             if odd:
                 raise Failed(f"a message came that was rolled back: {odd[0]}")
+
+    return run
+
+
+def counted(client: Client) -> Callable[[Place], str]:
+    """What a client sends and consumes is counted by topic and group (315), as mqadmin shows it."""
+
+    def run(place: Place) -> str:
+        with place.consuming(client) as script:
+            script.wait_until_ready()
+            place.send(client)
+            script.succeed(CONSUME_SECONDS)
+        waiting, a_second, of_the_day = r"\s+0", r"\s+[\d.]+", rf"\s+{MESSAGES}\b"
+        row = rf"(?m)^{{topic}}\s+{{group}}{waiting}{2 * a_second}{2 * of_the_day}"
+        place.mqadmin("java5").until(Expected("statsAll -t {topic}", row))
+        return f"{MESSAGES} sent and {MESSAGES} consumed are counted, none waits"
 
     return run
 
@@ -375,6 +391,10 @@ OF_PROGRAMS = (
         sent_and_pushed("go", "go", sending=MIXED, reading=THIRD),
     ),
     Scenario("Go transacts", ("go",), transacted("go")),
+    *(
+        Scenario(f"mqadmin counts what {TITLES[client]} did", (client, "java5"), counted(client))
+        for client in TITLES
+    ),
     compressed("cpp", "ali"),
     compressed("ali", "cpp"),
     compressed("java4", "java5"),

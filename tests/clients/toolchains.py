@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 Client = Literal["cpp", "ali", "java4", "java5", "go"]
-Program = Literal["send", "consume", "scenarios", "mqadmin"]
+Program = Literal["send", "consume", "scenarios", "losses", "mqadmin"]
 
 CPP_PACKAGE = "rocketmq==0.4.4"
 ALI_PACKAGE = "ali-ons@3.12.0"
@@ -49,7 +49,7 @@ class Installed:
 
     Attributes:
         programs: the commands that start its programs. All clients can send and consume; Java runs
-            scenarios in one process, and the commands of operators.
+            scenarios in one process, loads in another, and the commands of operators.
         environment: what they need beside the environment of this process.
     """
 
@@ -149,6 +149,7 @@ def _install_java(folder: Path, version: str) -> Installed:
             "send": (*small, "Send"),
             "consume": (*small, "Consume"),
             "scenarios": (*large, "Scenarios"),
+            "losses": (*large, "Losses"),
             "mqadmin": (*small, f"-Drocketmq.home.dir={home}", "Mqadmin"),
         }
     )

@@ -19,6 +19,7 @@ from dledger_mq import (
     PushOptions,
     ReceivedMessage,
 )
+from dledger_mq.ordered_queues import LEAVE_SECONDS
 from dledger_mq.own_locks import FRESH_SECONDS, LOST_SECONDS, RENEW_SECONDS
 from remoting.bodies.consumer_group import decode_queue_lock, encode_consumer_list
 from remoting.net.connection import Connection
@@ -385,6 +386,113 @@ async def test_at_the_end_a_call_that_runs_ends_before_the_lock_does(clock: Mock
             await trio.sleep(1)
         assert order[:2] == ["call ended", "unlocked"]
         assert cluster.unlocked()
+
+
+async def test_a_consumer_that_leaves_while_no_broker_leads_unlocks_at_the_next_leader(
+    clock: MockClock,
+) -> None:
+    async with running() as cluster:
+        unlock = cluster.broker.answers[RequestCode.UNLOCK_BATCH_MQ]
+        refused_at: list[float] = []
+
+        def without_leader(connection: Connection, command: Command) -> Command | None:
+            refused_at.append(trio.current_time())
+            if refused_at[-1] < refused_at[0] + 2:
+                return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark="not the leader")
+            return unlock(connection, command)
+
+        cluster.broker.answers[RequestCode.UNLOCK_BATCH_MQ] = without_leader
+        async with cluster.consumer(Inbox()) as consumer:
+            await consumer.ready()
+        assert len(refused_at) > 2
+        assert cluster.unlocked()
+
+
+async def test_a_consumer_that_leaves_while_no_broker_leads_commits_before_it_unlocks(
+    clock: MockClock,
+) -> None:
+    inbox = Inbox()
+    async with running(queues=2) as cluster:
+        answers = cluster.broker.answers
+        commit, unlock = (
+            answers[code]
+            for code in (RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.UNLOCK_BATCH_MQ)
+        )
+        leads_from = float("inf")
+        order: list[str] = []
+
+        def without_leader(connection: Connection, command: Command) -> Command | None:
+            if trio.current_time() < leads_from:
+                return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark="not the leader")
+            order.append("committed")
+            return commit(connection, command)
+
+        def unlocked(connection: Connection, command: Command) -> Command | None:
+            order.append("unlocked")
+            return unlock(connection, command)
+
+        answers[RequestCode.UPDATE_CONSUMER_OFFSET] = without_leader
+        answers[RequestCode.UNLOCK_BATCH_MQ] = unlocked
+        cluster.put(3)
+        cluster.put(2, queue_id=1)
+        async with cluster.consumer(inbox) as consumer:
+            await consumer.ready()
+            await inbox.wait(5)
+            leads_from = trio.current_time() + 2
+        offsets = cluster.broker.store.offsets
+        assert (offsets[GROUP, "T", 0], offsets[GROUP, "T", 1]) == (3, 2)
+        assert {*order} == {"committed", "unlocked"}
+        assert order == sorted(order)
+
+
+async def test_a_consumer_whose_last_commit_is_refused_for_good_leaves_at_once(
+    clock: MockClock,
+) -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        refusal = ResponseCode.INVALID_PARAMETER
+        cluster.broker.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = lambda _, command: (
+            command.reply(refusal, remark="there is no such queue")
+        )
+        cluster.put(1)
+        async with cluster.consumer(inbox) as consumer:
+            await consumer.ready()
+            await inbox.wait(1)
+            leaving_at = trio.current_time()
+        assert trio.current_time() < leaving_at + 1
+        assert cluster.unlocked()
+
+
+async def test_a_consumer_that_leaves_asks_a_frozen_leader_once_and_then_the_next_one(
+    clock: MockClock,
+) -> None:
+    async with running() as cluster, trio.open_nursery() as nursery:
+        successor = ScriptedBroker(cluster.broker.store)
+        await start(nursery, successor)
+
+        def frozen(_connection: Connection, _command: Command) -> None:
+            for topic in ("T", f"%RETRY%{GROUP}"):
+                cluster.names.set_route(topic, successor.address, queues=1)
+
+        cluster.broker.answers[RequestCode.UNLOCK_BATCH_MQ] = frozen
+        async with cluster.consumer(Inbox()) as consumer:
+            await consumer.ready()
+        assert cluster.unlocked()
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_consumer_leaves_in_seconds_though_no_broker_ever_takes_its_locks_back(
+    clock: MockClock,
+) -> None:
+    async with running() as cluster:
+        cluster.broker.answers[RequestCode.UNLOCK_BATCH_MQ] = lambda _, command: command.reply(
+            ResponseCode.SERVICE_NOT_AVAILABLE, remark="not the leader"
+        )
+        async with cluster.consumer(Inbox()) as consumer:
+            await consumer.ready()
+            leaving_at = trio.current_time()
+        assert trio.current_time() < leaving_at + LEAVE_SECONDS + EPSILON_SECONDS
+        assert not cluster.unlocked()
 
 
 async def test_a_broadcasting_consumer_keeps_the_order_without_locks(clock: MockClock) -> None:

@@ -46,5 +46,21 @@ async def test_a_time_that_no_calendar_has_is_shown_as_none(tmp_path: Path) -> N
         assert shown.stdout.startswith("-\tPub\t")
 
 
+async def test_what_the_commands_send_and_consume_is_traced_if_they_are_told_to(
+    tmp_path: Path,
+) -> None:
+    async with real_group(tmp_path) as group:
+        sent = await group.command("send", "Orders", "hello", "--trace")
+        message_id = sent.stdout.split()[0]
+        consume = ("consume", "Orders", "--group", "billing", "--from-first", "--count", "1")
+        await group.command(*consume, "--timeout", "20", "--trace")
+        rows = await group.rows("trace", message_id)
+        assert [(row["step"], row["group"]) for row in rows] == [
+            ("Pub", "dledger-mq-send"),
+            ("SubBefore", "billing"),
+            ("SubAfter", "billing"),
+        ]
+
+
 def test_nothing_is_known_of_a_message_that_nobody_told_of() -> None:
     assert trace_of(ID, []) == []

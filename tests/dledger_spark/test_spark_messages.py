@@ -35,7 +35,10 @@ VECTOR = bytes.fromhex(
 
 def as_entries(bodies: list[bytes], first: int = 0) -> pa.RecordBatch:
     rows = [
-        {**dict.fromkeys(ENTRY_SCHEMA.names, 0), "index": first + at, "term": 3, "body": body}
+        {
+            **dict.fromkeys(ENTRY_SCHEMA.names, 0),
+            **{"group": "g", "index": first + at, "term": 3, "body": body},
+        }
         for at, body in enumerate(bodies)
     ]
     return pa.RecordBatch.from_pylist(rows, schema=ENTRY_SCHEMA)
@@ -60,6 +63,7 @@ def instant(milliseconds: int) -> datetime | None:
 def row_of(record: MessageRecord, index: int) -> dict[str, Any]:
     properties = {clean(k): clean(v) for k, v in decode_properties(record.properties).items()}
     return {
+        "group": "g",
         "index": index,
         "term": 3,
         "topic": record.topic,

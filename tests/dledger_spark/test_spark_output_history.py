@@ -207,3 +207,16 @@ def test_a_damaged_entry_that_both_have_leaves_an_older_one_to_compare(
     content[row["pos"] % 4096 + 50] ^= 1
     segment.write_bytes(content)
     assert replay(folder, out, 180).pieces[0].entries == range(180, 200)
+
+
+@pytest.mark.parametrize("table", ["entries", "messages"])
+def test_an_output_with_other_columns_is_refused(
+    table: str, write_log: LogWriter, tmp_path: Path
+) -> None:
+    folder, out = write_log(numbers(20)), tmp_path / "out"
+    replay(folder, out)
+    path = published(str(out), table)[0].path
+    notes = pq.read_metadata(path).metadata
+    pq.write_table(pq.read_table(path).drop(["group"]).replace_schema_metadata(notes), path)
+    with pytest.raises(OutputInvalid, match=f"columns that the table of {table} has now"):
+        replay(folder, out)

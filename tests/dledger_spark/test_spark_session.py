@@ -129,6 +129,22 @@ def test_a_range_is_read_in_partitions(spark: Any, write_log: LogWriter) -> None
     assert sorted(row["index"] for row in found.select("index").collect()) == list(range(33, 367))
 
 
+def test_the_logs_of_several_groups_are_one_table(
+    spark: Any, write_log: LogWriter, tmp_path: Path
+) -> None:
+    base = tmp_path / "cluster"
+    for group, count in (("broker-a", 30), ("broker-b", 50)):
+        for node, lag in (("0", 9), ("1", 0)):
+            folder = base / (group[-1] + node)
+            write_log(orders(count), base=folder, group=group, committed=count - 1 - lag)
+    counts = read(spark, base).groupBy("group").count().collect()
+    assert {row["group"]: row["count"] for row in counts} == {"broker-a": 30, "broker-b": 50}
+    messages = read(spark, base, table="messages", to="end").filter("group = 'broker-b'")
+    assert messages.count() == sum(map(is_message, range(50)))
+    with pytest.raises(Exception, match=r"from='1': an index is one group's"):
+        read(spark, base, from_=1).count()
+
+
 def test_nothing_committed_is_no_row(spark: Any, write_log: LogWriter) -> None:
     assert read(spark, write_log([b"x"], committed=-1)).count() == 0
 

@@ -12,7 +12,7 @@ import os
 import signal
 import sys
 import time
-from contextlib import suppress
+from contextlib import AbstractContextManager, nullcontext, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,8 +29,8 @@ from jepsen_like.chaos.members.control import Control, lines_of
 from remoting.net.address import parse_address
 from remoting.wire.errors import RemotingError
 
-# Small, so that in a minute snapshots are written and the log is dropped.
-SNAPSHOTS = SnapshotPolicy(every_entries=2_000, trailing_entries=1_000)
+# Small, so that brokers that are killed in a run of a minute go on from snapshots.
+SNAPSHOTS = SnapshotPolicy(every_entries=500, trailing_entries=250)
 
 logger = logging.getLogger("jepsen_like.member")
 
@@ -41,6 +41,7 @@ async def serve(settings: dict[str, Any]) -> None:
         group=settings["group"],
         node_id=settings["node_id"],
         peers=settings["peers"],
+        joining=settings["joining"],
         listen=parse_address(settings["listen"]),
         listen_peers=parse_address(settings["listen_peers"]),
         nameservers=(settings["nameserver"],),
@@ -76,13 +77,23 @@ def _tell(line: str) -> None:
         sys.stdout.flush()
 
 
+def _planted(bug: str) -> AbstractContextManager[None]:
+    """A mistake made on purpose. Without one, nothing of them is imported."""
+    from jepsen_like.chaos.brokers.seeded_bugs import SEEDED_BUGS  # noqa: PLC0415
+    from jepsen_like.simulation.seeded_bug import planted  # noqa: PLC0415
+
+    return planted(SEEDED_BUGS[bug])
+
+
 def main() -> None:
     """Run one broker; what ends it is the last line of its log."""
     settings = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     set_up_logging(settings["group"], settings["node_id"], TEXT, "info")
     collect_seldom()
+    bug = settings.get("seeded_bug")
     try:
-        trio.run(serve, settings)
+        with _planted(bug) if bug is not None else nullcontext():
+            trio.run(serve, settings)
     except (BrokerError, DLedgerError, RemotingError, OSError, BaseExceptionGroup) as error:
         errors = list(single_errors(error))
         known = (BrokerError, DLedgerError, RemotingError, OSError)

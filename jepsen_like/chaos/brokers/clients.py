@@ -21,13 +21,10 @@ import trio
 
 from dledger_mq import Admin
 from dledger_mq.errors import MessagingError
+from jepsen_like.chaos.brokers.begun import Begun, begun_of
+from jepsen_like.chaos.brokers.catalogue import BROKER_WORKLOADS
 from jepsen_like.chaos.brokers.notes import Notes
-from jepsen_like.chaos.brokers.workload import (
-    BROKER_WORKLOADS,
-    Messages,
-    Turn,
-    listener_of,
-)
+from jepsen_like.chaos.brokers.workload import Messages, Turn, listener_of
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.members.control import lines_of
 from jepsen_like.history.operation import EventType
@@ -50,13 +47,18 @@ class Traffic:
         settings: those of the process.
         workload: what they do.
         notes: take what they do.
+        begun: what clients before these have left.
     """
 
-    def __init__(self, settings: dict[str, Any], workload: Messages, notes: Notes) -> None:
+    def __init__(
+        self, settings: dict[str, Any], workload: Messages, notes: Notes, begun: Begun
+    ) -> None:
         self._settings = settings
         self._workload = workload
         self._notes = notes
-        self._numbers = itertools.count()
+        self._processes = begun.processes
+        # Those before have made fewer turns than a million a second.
+        self._numbers = itertools.count(_now_ns(settings) // 1000 if begun.processes else 0)
         self._ends = trio.Event()
 
     async def run(self, orders: AsyncIterator[str]) -> None:
@@ -85,7 +87,8 @@ class Traffic:
 
     async def _send(self, place: int, ended: trio.Event) -> None:
         settings = self._settings
-        process = settings["consumers"] + place
+        client = settings["consumers"] + place
+        process = self._processes.get(client, client)
         chance = Chance(settings["seed"], f"producer {place}")
         async with self._workload.producer() as producer:
             while not self._ends.is_set():
@@ -151,12 +154,17 @@ def _say(**fields: object) -> None:
 
 async def run_traffic(settings: dict[str, Any]) -> None:
     """Run producers and consumers until standard input ends."""
-    with HistoryWriter(Path(settings["history"]), **settings["header"]) as writer:
+    path = Path(settings["history"])
+    with HistoryWriter.going_on(path, **settings["header"]) as writer:
+        begun = begun_of(writer.operations, settings["step"])
+        operations = list(writer.operations)
         recorder = Recorder(writer, lambda: _now_ns(settings))
         notes = Notes(recorder, settings["step"])
         workload = BROKER_WORKLOADS[settings["workload"]](notes, [settings["nameserver"]])
+        notes.go_on(begun)
+        workload.go_on(operations)
         async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
-            await Traffic(settings, workload, notes).run(lines_of(orders))
+            await Traffic(settings, workload, notes, begun).run(lines_of(orders))
 
 
 def main() -> None:

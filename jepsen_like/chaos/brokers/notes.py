@@ -6,13 +6,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from dledger_mq.errors import MessagingError, OutcomeUnknown, SendFailed, TransactionRefused
+from jepsen_like.chaos.brokers.begun import Begun, is_delivery
 from jepsen_like.chaos.clients.recorder import Recorder
-from jepsen_like.chaos.service import Call
+from jepsen_like.chaos.service import Call, CallFailed
 from jepsen_like.history.operation import EventType
 from jepsen_like.history.value import Value
+from remoting.wire.errors import RemotingError
 
 # Calls that certainly did nothing.
-_CERTAIN = (SendFailed, TransactionRefused)
+_CERTAIN = (SendFailed, TransactionRefused, CallFailed)
 
 
 class Notes:
@@ -70,7 +72,7 @@ class Notes:
             outcome, error = EventType.INFO, str(unknown)
         except _CERTAIN as failure:
             outcome, error = EventType.FAIL, str(failure)
-        except MessagingError as other:
+        except (MessagingError, RemotingError) as other:
             outcome, error = EventType.INFO, f"{type(other).__name__}: {other}"
         told = told_of(result) if outcome is EventType.OK else None
         self._recorder.note(process, outcome, call, told, None, error)
@@ -82,6 +84,19 @@ class Notes:
         self._recorder.note(process, EventType.INVOKE, call, value, None)
         self._recorder.note(process, EventType.INFO, call, None, None, "left open")
         return process + self._step
+
+    def go_on(self, begun: Begun) -> None:
+        """Go on after clients that were killed: end what they left open.
+
+        What a call did that was left open is not known. A delivery did nothing: it was not
+        confirmed to the broker, so the message comes again.
+        """
+        for one in begun.open:
+            outcome = EventType.FAIL if is_delivery(one) else EventType.INFO
+            call = Call(one.function, one.key)
+            self._recorder.note(one.process, outcome, call, None, None, "its client was killed")
+        self.due |= begun.due
+        self.received |= begun.received
 
     def expect(self, key: Value, number: int) -> None:
         """This message has to be received."""

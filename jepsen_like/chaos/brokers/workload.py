@@ -25,7 +25,7 @@ from dledger_mq import (
 )
 from dledger_mq.errors import MessagingError
 from jepsen_like.chaos.brokers.notes import Notes
-from jepsen_like.history.operation import EventType
+from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.history.value import Value
 from jepsen_like.simulation.chance import Chance
 
@@ -63,6 +63,9 @@ class Messages:
     def __init__(self, notes: Notes, nameservers: Sequence[str]) -> None:
         self._notes = notes
         self._nameservers = nameservers
+
+    def go_on(self, operations: Sequence[Operation]) -> None:
+        """Go on after clients that were killed and have made these calls."""
 
     def producer(self) -> AbstractAsyncContextManager[Any]:
         """A producer that is not open yet."""
@@ -321,14 +324,3 @@ def listener_of(process: int, notes: Notes, key_of: Callable[[ReceivedMessage], 
         return ConsumeResult.SUCCESS
 
     return listen
-
-
-BROKER_WORKLOADS: dict[str, type[Messages]] = {
-    "messages": Messages,
-    "broadcast": Broadcast,
-    "offset": Offsets,
-    "ordered": Ordered,
-    "delay": Delayed,
-    "transaction": Transactional,
-    "pop": Popped,
-}

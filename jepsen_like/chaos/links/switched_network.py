@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
-from jepsen_like.chaos.client_process import HarnessFailed
+from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.links.condition import LinkCondition
 from jepsen_like.chaos.links.counts import Counts, parse_counts
 from jepsen_like.chaos.links.namespaces import FOLDER, address_of, namespace_of, prefix_of

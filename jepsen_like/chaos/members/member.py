@@ -19,6 +19,7 @@ from jepsen_like.chaos.members.control import lines_of
 STOP_TIMEOUT_S = 10.0
 ORDER_TIMEOUT_S = 5.0
 LOG_END_BYTES = 8192
+LOOK_S = 0.02
 
 
 class OrderFailed(Exception):
@@ -53,6 +54,9 @@ class Member:
     broken_anew: bool = False
     # A member that left the group for good is not started any more.
     retired: bool = False
+    # Starting takes a while on a busy machine: a signal that is to end it waits for the process.
+    is_starting: bool = False
+    _early_signal: signal.Signals | None = None
     _waiting: dict[int, _Answer] = field(default_factory=dict)
     _orders: int = 0
     _turn: trio.Lock = field(default_factory=trio.Lock)
@@ -81,6 +85,7 @@ class Member:
         """
         self.status, self.end_expected, self.frozen = {}, False, False
         self.incarnations += 1
+        self.is_starting = True
         with self.log.open("ab") as log:
             self.log_begin = log.tell()
             # A process group of its own: Ctrl-C in a terminal is for the run, which then stops all.
@@ -91,7 +96,10 @@ class Member:
                 stderr=log,
                 process_group=0,
             )
-        self.process = process
+        self.process, self.is_starting = process, False
+        if self._early_signal is not None:
+            process.send_signal(self._early_signal)
+            self._early_signal = None
         try:
             async with trio.open_nursery() as nursery:
                 nursery.start_soon(self._hear, process)
@@ -138,7 +146,10 @@ class Member:
         self._signal(signal.SIGTERM)
 
     def _signal(self, number: signal.Signals) -> None:
-        if self.process is not None and self.runs:
+        if self.is_starting:
+            self.end_expected = True
+            self._early_signal = number
+        elif self.process is not None and self.runs:
             self.end_expected = True
             self.process.send_signal(number)
 
@@ -166,7 +177,9 @@ class Member:
             self.holds -= 1
 
     async def ended(self) -> None:
-        """Wait until its process is gone."""
+        """Wait until its process is gone, also one that is being started."""
+        while self.is_starting:
+            await trio.sleep(LOOK_S)
         while self.runs:
             assert self.process is not None
             await self.process.wait()

@@ -161,6 +161,16 @@ NEMESES: dict[str, Nemesis] = {
         ),
         harms_data=True,
     ),
+    "name-server": Nemesis(
+        "kill -9 and SIGSTOP of the name server (workloads with brokers)",
+        Lane.PROCESSES,
+        (Kind("kill-name-server", 1.0, 8.0), Kind("freeze-name-server", 1.0, 8.0)),
+    ),
+    "clients": Nemesis(
+        "kill -9 and SIGSTOP of all producers and consumers (workloads with brokers)",
+        Lane.PROCESSES,
+        (Kind("kill-clients", 0.2, 3.0), Kind("freeze-clients", 0.5, 8.0)),
+    ),
     "partition": Nemesis(
         "the leader is cut off, mute or deaf; halves, a ring of majorities, a bridge, one way",
         Lane.NETWORK,

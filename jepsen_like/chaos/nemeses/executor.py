@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, NamedTuple
 
+import trio
+
+from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
 from jepsen_like.simulation.chance import Chance
@@ -21,8 +24,9 @@ class Done(NamedTuple):
     Attributes:
         targets: the members that it hit.
         details: its numbers.
-        effect: what came of it, asked for when it is healed: packets by what became of them, such
-            as `{"lost": 17}`; nothing for faults whose effect nobody counts.
+        effect: what came of it, asked for when it is healed: what it met by what became of that,
+            such as `{"lost": 17}` packets; nothing for faults whose effect nobody counts. A count
+            of 0 says that it broke nothing.
     """
 
     targets: tuple[str, ...]
@@ -32,6 +36,15 @@ class Done(NamedTuple):
 
 # Entering breaks, leaving heals. Raises Skipped before it breaks anything.
 Executor = Callable[[Group, Chance, str], AbstractAsyncContextManager[Done]]
+
+
+@contextmanager
+def at_most(limit_s: float, what: str) -> Iterator[None]:
+    """Give up what takes longer than a fault may. Raises HarnessFailed then."""
+    with trio.move_on_after(limit_s) as scope:
+        yield
+    if scope.cancelled_caught:
+        raise HarnessFailed(f"{what} did not end within {limit_s:g} s")
 
 
 def leader_of(group: Group) -> Member:

@@ -84,8 +84,7 @@ async def wiped_folder(group: Group, chance: Chance, kind: str) -> AsyncIterator
     with member.held_down():
         member.kill()
         await member.ended()
-        for path in member.data.iterdir():  # also what lies beside the log, such as consume queues
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
+        empty(member.data)
         yield Done((member.name,))
 
 
@@ -115,6 +114,12 @@ def fill(folder: Path) -> None:
                     file.write(bytes(piece))
             except OSError:
                 continue  # it is full up to a smaller piece
+
+
+def empty(folder: Path) -> None:
+    """Remove all that a member has, also what lies beside its log, such as consume queues."""
+    for path in folder.iterdir():
+        shutil.rmtree(path) if path.is_dir() else path.unlink()
 
 
 def free(folder: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -11,6 +10,7 @@ import trio
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.nemeses.executor import Done, Executor, Skipped
+from jepsen_like.chaos.nemeses.file_faults import empty
 from jepsen_like.simulation.chance import Chance
 
 # One attempt at a change, and all of them: a partition lasts for some seconds, and the group is not
@@ -144,7 +144,7 @@ async def _leave(member: Member) -> None:
     """A member that was removed ends, and its disk is emptied."""
     _retire(member)
     await member.ended()
-    shutil.rmtree(member.folder, ignore_errors=True)
+    empty(member.data)
 
 
 def _retire(member: Member) -> None:

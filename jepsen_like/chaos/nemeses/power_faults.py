@@ -9,8 +9,8 @@ from contextlib import ExitStack, asynccontextmanager, suppress
 
 import trio
 
-from jepsen_like.chaos.client_process import HarnessFailed
 from jepsen_like.chaos.disks import DiskStuck, cut_power, has_power
+from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
 from jepsen_like.chaos.nemeses.executor import Done, Skipped, target_of

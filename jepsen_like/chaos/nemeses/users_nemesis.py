@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
-from jepsen_like.chaos.client_process import HarnessFailed
+from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Kind, Lane, Nemesis
 from jepsen_like.chaos.nemeses.executor import Done, Executor, Skipped

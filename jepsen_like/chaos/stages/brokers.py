@@ -17,6 +17,7 @@ EXPLANATIONS = {
     "messages": "Brokers: each message that was acknowledged is consumed, by a group of consumers.",
     "broadcast": "Brokers: each message that was acknowledged is consumed by every consumer.",
     "offset": "Brokers: committed offsets never go back, and none that was acknowledged is lost.",
+    "queue-lock": "Brokers: no two clients hold the lock of a queue at the same time.",
     "ordered": "Brokers: messages of one key are consumed in the order in which they were sent.",
     "delay": "Brokers: delayed messages come once they are due, never before, and none is lost.",
     "transaction": "Brokers: transactions that commit are delivered, those that roll back never.",
@@ -26,6 +27,7 @@ MODELS = {
     "messages": "queue",
     "broadcast": "broadcast",
     "offset": "offsets",
+    "queue-lock": "mutex",
     "ordered": "queue",
     "delay": "delays",
     "transaction": "transactions",
@@ -37,6 +39,7 @@ ALLOWED = {
     "messages": ("duplicated", "reordered"),
     "broadcast": ("duplicated", "reordered"),
     "offset": (),
+    "queue-lock": (),
     "ordered": ("duplicated",),
     "delay": ("duplicated",),
     "transaction": ("duplicated",),
@@ -57,11 +60,12 @@ def settings_of(plan: RunPlan) -> dict[str, int]:
 
 
 class BrokerStage:
-    """See Stage. Members cannot be added to a group of brokers that runs."""
+    """See Stage."""
 
     group = "broker-a"
     has_invariant = False
-    can_join = False
+    can_join = True
+    clients_come_back = True
     hosts: Sequence[str] = (NAMESERVER_HOST,)
     # The last process of a step looks at what there is in the end.
     readers, writers, step = CONSUMERS, PRODUCERS, CONSUMERS + PRODUCERS + 1
@@ -77,14 +81,17 @@ class BrokerStage:
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
         """See Stage."""
         listen_peers, listen = wiring.listens(name)
+        peers = [name] if joining else self._names
         settings = {
             "group": self.group,
             "node_id": name,
-            "peers": {peer: wiring.peer_address(name, peer) for peer in self._names},
+            "peers": {peer: wiring.peer_address(name, peer) for peer in peers},
+            "joining": joining,
             "listen": listen,
             "listen_peers": listen_peers,
             "nameserver": wiring.port_address(NAMESERVER_HOST),
             "directory": str(self._folder / "data" / name),
+            "seeded_bug": self._plan.seeded_bug,
         }
         path = self._folder / "members" / f"{name}.json"
         path.write_text(json.dumps(settings, indent=1) + "\n")
@@ -119,4 +126,4 @@ class BrokerStage:
         """See Stage."""
         _, listen = wiring.listens(NAMESERVER_HOST)
         command = [sys.executable, "-m", "nameserver", "--listen", listen, "--exit-with-stdin"]
-        return {"nameserver": wiring.command(NAMESERVER_HOST, command)}
+        return {"name-server": wiring.command(NAMESERVER_HOST, command)}

@@ -34,6 +34,7 @@ class LibraryStage:
     group = "chaos"
     allowed: tuple[str, ...] = ()
     hosts: Sequence[str] = ()
+    clients_come_back = False
 
     def __init__(
         self, plan: RunPlan, service: Described, folder: Path, names: Sequence[str], begin_ns: int

@@ -13,7 +13,8 @@ class Stage(Protocol):
 
     `group` is the name of the group. `model_name` is what the history must keep, None if nothing
     is promised, and `allowed` are kinds of problems that do not count. `has_invariant` says that
-    members can be asked for what is wrong; `can_join` that members can be added. Of the clients,
+    members can be asked for what is wrong; `can_join` that members can be added;
+    `clients_come_back` that clients may be killed and started again. Of the clients,
     `readers` come first, then `writers`; process numbers that differ by a multiple of `step` are
     the same client.
     """
@@ -23,6 +24,7 @@ class Stage(Protocol):
     allowed: tuple[str, ...]
     has_invariant: bool
     can_join: bool
+    clients_come_back: bool
     readers: int
     writers: int
     step: int

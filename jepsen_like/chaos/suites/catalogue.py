@@ -64,6 +64,8 @@ SUITES: dict[str, Suite] = {
             Row("messages", "wipe,flip,disk-full"),
             Row("broadcast", "kill,freeze,partition"),
             Row("offset", "kill,power,partition"),
+            Row("queue-lock", "kill,freeze,partition"),
+            Row("messages", "name-server,clients,kill"),
             Row("ordered", "kill,freeze,partition"),
             Row("delay", "kill,freeze,partition"),
             Row("transaction", "kill,freeze,partition"),
@@ -123,6 +125,8 @@ SUITES: dict[str, Suite] = {
             Row("cas", "membership,transfer,rolling"),
             Row("session-counter", "membership,kill"),
             Row("queue", "membership,delay,loss"),
+            Row("messages", "membership,kill"),
+            Row("transaction", "membership,partition"),
         ),
     ),
     "broker": Suite(
@@ -131,9 +135,12 @@ SUITES: dict[str, Suite] = {
             Row(workload, nemeses)
             for workload in (
                 *("messages", "ordered", "delay", "transaction", "pop"),
-                *("broadcast", "offset"),
+                *("broadcast", "offset", "queue-lock"),
             )
-            for nemeses in ("kill,freeze", "partition,loss", "wipe,flip,disk-full", "rolling,stop")
+            for nemeses in (
+                *("kill,freeze", "partition,loss", "wipe,flip,disk-full", "rolling,stop"),
+                "name-server,clients",
+            )
         ),
     ),
 }

@@ -30,7 +30,7 @@ final class Place implements AutoCloseable {
 
     private static final int QUEUES = 4;
     private static final int READABLE_AND_WRITABLE = 6;
-    /** Clients poll routes and send heartbeats every 30 s by default. */
+    /** Of hurried clients, which poll routes, send heartbeats, and give up on sends so. Defaults are 30 and 3 s. */
     private static final int INTERVAL_MILLIS = 2_000;
     private static final int SEND_MILLIS = 20_000;
     private static final int CONSUMER_THREADS = 4;
@@ -40,13 +40,15 @@ final class Place implements AutoCloseable {
     final String topic;
     final DefaultMQAdminExt admin;
     private final String names;
+    private final boolean hurried;
     private final Deque<Runnable> opened = new ArrayDeque<>();
     private int clients;
 
-    Place(String names, String topic, DefaultMQAdminExt admin) {
+    Place(String names, String topic, DefaultMQAdminExt admin, boolean hurried) {
         this.names = names;
         this.topic = topic;
         this.admin = admin;
+        this.hurried = hurried;
     }
 
     @Override
@@ -94,8 +96,10 @@ final class Place implements AutoCloseable {
     <C extends ClientConfig> C prepared(C client) {
         client.setNamesrvAddr(names);
         client.setInstanceName(topic + "-" + clients++);
-        client.setPollNameServerInterval(INTERVAL_MILLIS);
-        client.setHeartbeatBrokerInterval(INTERVAL_MILLIS);
+        if (hurried) {
+            client.setPollNameServerInterval(INTERVAL_MILLIS);
+            client.setHeartbeatBrokerInterval(INTERVAL_MILLIS);
+        }
         return client;
     }
 
@@ -104,7 +108,9 @@ final class Place implements AutoCloseable {
     }
 
     <P extends DefaultMQProducer> P started(P producer) throws Exception {
-        producer.setSendMsgTimeout(SEND_MILLIS);
+        if (hurried) {
+            producer.setSendMsgTimeout(SEND_MILLIS);
+        }
         producer.start();
         opened.push(producer::shutdown);
         return producer;

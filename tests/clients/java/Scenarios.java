@@ -28,7 +28,7 @@ public final class Scenarios {
     private static String run(List<String> words, String names, DefaultMQAdminExt admin) throws Exception {
         String[] scenario = words.get(0).split("\\.");
         Method method = Class.forName(scenario[0]).getDeclaredMethod(scenario[1], Place.class);
-        try (Place place = new Place(names, words.get(1), admin)) {
+        try (Place place = new Place(names, words.get(1), admin, true)) {
             place.makeTopic(place.topic);
             return (String) method.invoke(null, place);
         } catch (InvocationTargetException error) {

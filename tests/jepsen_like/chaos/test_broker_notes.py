@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from dledger_mq.errors import MessagingError, OutcomeUnknown, Rejected, TransactionRefused
+from jepsen_like.chaos.brokers.catalogue import BROKER_WORKLOADS
 from jepsen_like.chaos.brokers.notes import Notes
-from jepsen_like.chaos.brokers.workload import BROKER_WORKLOADS
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.stages.brokers import ALLOWED, EXPLANATIONS, MODELS
 from jepsen_like.check_files import Plan, check_file

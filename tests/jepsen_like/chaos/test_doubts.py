@@ -13,7 +13,9 @@ from jepsen_like.chaos.links.counts import Counts, LinkCounts
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
 from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
-from jepsen_like.chaos.verdict import RunExit, doubted
+from jepsen_like.chaos.plan import RunPlan
+from jepsen_like.chaos.run import RunResult
+from jepsen_like.chaos.verdict import RunExit, doubted, run_file
 from jepsen_like.simulation.chance import Chance
 
 FATES = {"lost": 3, "held": 5, "copied": 2}
@@ -86,11 +88,13 @@ def test_faults_that_met_no_packet_are_named_and_others_are_not() -> None:
         ended(1, "halves", effect={"lost": 3}),
         ended(2, "majorities-ring", effect={"lost": 0}),
         ended(3, "delay", effect={"held": 0}),
+        ended(4, "a user's", effect={"writes refused": 0}),
     ]
     assert doubts_of(events, {("a", "b"): LinkCounts(lost=3)}) == Doubts(
         (
             "fault 2 (majorities-ring) lost no packet: it broke nothing",
             "fault 3 (delay) held up no packet: it broke nothing",
+            "fault 4 (a user's) says writes refused: 0: it broke nothing",
         ),
         nothing_broke=False,
     )
@@ -118,3 +122,22 @@ def test_a_run_with_one_fault_in_doubt_says_so_and_has_found_nothing() -> None:
         "all is well; but a, and 1 more in doubt",
     )
     assert doubted("all is well", doubts_of([], {})) == (RunExit.NOTHING_FOUND, "all is well")
+
+
+def test_run_json_has_what_became_of_the_packets_of_each_link() -> None:
+    result = RunResult(network="namespaces", links={("a", "b"): LinkCounts(9, 2, 3, 4, 5)})
+    assert run_file(RunPlan("set", ()), "again", [], result)["network"] == {
+        "kind": "namespaces",
+        "left_out": [],
+        "links": [
+            {
+                "source": "a",
+                "target": "b",
+                "passed": 9,
+                "lost": 2,
+                "held": 3,
+                "copied": 4,
+                "overflowed": 5,
+            }
+        ],
+    }

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 import trio
 
-from jepsen_like.chaos.client_process import HarnessFailed
+from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Kind, Lane
-from jepsen_like.chaos.nemeses.executor import Done, Skipped
+from jepsen_like.chaos.nemeses.executor import Done, Skipped, at_most
 from jepsen_like.chaos.nemeses.schedule import schedule
 from jepsen_like.chaos.nemeses.users_nemesis import NemesisUnusable, find_nemeses
 from jepsen_like.simulation.chance import Chance
@@ -163,3 +163,13 @@ def test_the_nemesis_of_the_page_freezes_the_leader_again_and_again(tmp_path: Pa
     begun = [event for event in map(json.loads, lines) if event["event"] == "begin"]
     assert begun
     assert all(event["kind"] == "stutter" and len(event["targets"]) == 1 for event in begun)
+
+
+async def test_a_fault_that_does_not_end_is_given_up(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    said = r"fault 3 \(stutter\) did not end within 300 s"
+    with pytest.raises(HarnessFailed, match=said), at_most(300.0, "fault 3 (stutter)"):
+        await trio.sleep(301.0)
+    with at_most(300.0, "fault 3 (stutter)"):
+        await trio.sleep(299.0)

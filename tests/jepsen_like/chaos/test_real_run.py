@@ -16,6 +16,7 @@ import trio
 from click.testing import CliRunner
 
 from jepsen_like.__main__ import main
+from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
 from jepsen_like.chaos.disks import powered_disk
 from jepsen_like.chaos.inside.library import LibraryMissing, built_library
 from jepsen_like.chaos.links.namespaces import why_not
@@ -122,6 +123,30 @@ def test_a_run_finds_each_mistake_that_is_made_on_purpose(bug: str, tmp_path: Pa
     told = "violation: not linearizable" if nemesis is None else "violation: "
     assert told in ended.stdout
     assert "again: jepsen-like run --workload register" in ended.stdout
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", list(KNOWN_BUGS))
+def test_a_run_finds_each_mistake_that_is_made_in_brokers(name: str, tmp_path: Path) -> None:
+    bug = KNOWN_BUGS[name]
+    if "power" in bug.nemesis and not has_powered_disks(tmp_path):
+        pytest.skip("no disks here whose power can be cut")
+    words = ("--workload", bug.workload, "--nemesis", bug.nemesis, "--dirty", name)
+    ended = run(*words, "--time", "60", "--seed", "1", cwd=tmp_path)
+    assert ended.returncode == 1, ended.stdout + ended.stderr
+    assert "violation: " in ended.stdout
+
+
+@pytest.mark.long
+def test_brokers_lose_no_message_while_clients_and_the_name_server_are_killed(
+    tmp_path: Path,
+) -> None:
+    words = ("--workload", "messages", "--nemesis", "clients,name-server", "--time", "30")
+    ended = run(*words, "--seed", "2", "--network", "none", "--out", "out", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "valid (queue)" in ended.stdout
+    events = (tmp_path / "out" / "faults.jsonl").read_text()
+    assert {"kill-clients", "kill-name-server"} <= set(re.findall(r'"kind": "([\w-]+)"', events))
 
 
 @pytest.mark.long

@@ -140,6 +140,25 @@ async def test_a_member_that_was_killed_stays_down_as_long_as_it_is_held(
     ]
 
 
+async def test_a_member_that_is_killed_while_it_is_being_started_ends_as_well(
+    member_that_says: Make,
+) -> None:
+    one = member_that_says("")
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one.supervisor.watch, one.member)
+        while not one.member.is_starting:
+            await trio.lowlevel.checkpoint()
+        with one.member.held_down(), trio.fail_after(PATIENCE_S):
+            one.member.kill()
+            assert one.member.process is None
+            await one.member.ended()
+            assert one.member.process is not None
+            assert not one.member.runs
+        await one.until_it_serves(2)
+        nursery.cancel_scope.cancel()
+    assert one.findings == []
+
+
 async def test_orders_are_answered_refused_or_given_up(member_that_says: Make) -> None:
     one = member_that_says("")
     problems = []

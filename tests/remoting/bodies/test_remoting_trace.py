@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from remoting.bodies.trace import TraceRecord, decode_trace
+from remoting.bodies.trace import TraceRecord, decode_trace, encode_trace_record
 
 ID = "7F00000100002A9F0000000000000001"
 
@@ -99,3 +99,33 @@ def test_values_of_another_type_are_not_told() -> None:
 def test_any_bytes_are_read(raw: bytes, parts: list[str]) -> None:
     decode_trace(raw)
     decode_trace("\x01".join(parts).encode())
+
+
+def test_records_are_written_as_javas_clients_write_them() -> None:
+    (sent,) = decode_trace(body(PUB))
+    fields = {
+        **sent.details,
+        "at_ms": "1700000000000",
+        "group": "shop",
+        "topic": "Orders",
+        "message_id": ID,
+        "cost_ms": "3",
+        "message_type": "0",
+        "succeeded": "true",
+    }
+    assert encode_trace_record("Pub", fields).encode() == body(PUB)
+    called = {"request": "R1", "message_id": ID, "cost_ms": "42", "succeeded": "false"}
+    ended = {**called, "keys": "order-7", "outcome": "4", "at_ms": "9", "group": "billing"}
+    assert encode_trace_record("SubAfter", ended).encode() == body([*AFTER, "9", "billing"])
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_one_field(text: str) -> None:
+    fields = {"message_id": ID, "at_ms": "5", "group": text, "request": "R1"}
+    (read,) = decode_trace(encode_trace_record("SubBefore", fields).encode("utf-8", "replace"))
+    assert (read.message_id, read.at_ms, read.request) == (ID, 5, "R1")
+
+
+def test_a_field_that_a_kind_does_not_have_is_an_error() -> None:
+    with pytest.raises(ValueError, match="Recall has no field keys"):
+        encode_trace_record("Recall", {"keys": "k"})

@@ -19,7 +19,7 @@ from remoting.net.errors import PortInUse
 from remoting.net.proxy_header import MAX_HEADER_BYTES, encode_proxy_header
 from remoting.net.relay import FindServer, Relays
 from remoting.net.server import Gate, Server, ServerLimits, TrustsProxy, listen
-from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.codes import LanguageCode, RequestCode, ResponseCode
 from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.frame import FrameDecoder, encode_command
 
@@ -130,6 +130,7 @@ class Silent(Echo):
         super().__init__()
         self.heartbeats: list[Command] = []
         self.connections: list[Connection] = []
+        self.commands: list[Command] = []
         self.asked = 0
 
     def on_open(self, connection: Connection) -> None:
@@ -138,6 +139,7 @@ class Silent(Echo):
 
     def on_commands(self, connection: Connection, commands: Sequence[Command]) -> None:
         self.asked += len(commands)
+        self.commands += commands
         self.heartbeats += [one for one in commands if one.code == RequestCode.HEART_BEAT]
         super().on_commands(connection, [one for one in commands if one.code == 1])
 
@@ -194,6 +196,38 @@ async def test_a_client_keeps_its_connection_when_another_server_leads(how: str)
         assert servers[1].peers == [Address(*stream.socket.getsockname())]
         assert [one.body for one in servers[1].heartbeats] == [b"groups"]
         assert servers[1].heartbeats[0].is_oneway
+        await stream.aclose()
+
+
+@pytest.mark.parametrize("how", ["the leader moves", "the server dies"])
+async def test_the_question_for_an_offset_is_asked_again_of_the_next_server(how: str) -> None:
+    """Java's clients of version 4 take any failure for a group that has never consumed."""
+    async with two_servers() as (relays, servers, places, port):
+        stream = await trio.open_tcp_stream(HERE, port)
+        fields = {"consumerGroup": "g", "topic": "T", "queueId": "3"}
+        question = Command(
+            RequestCode.QUERY_CONSUMER_OFFSET,
+            fields,
+            opaque=8,
+            language=LanguageCode.JAVA,
+            version=409,
+        )
+        long = {**fields, "topic": "T" * relay.MAX_KEPT_CHARACTERS}
+        forgotten = Command(RequestCode.QUERY_CONSUMER_OFFSET, long, opaque=9)
+        await stream.send_all(encode_command(question) + encode_command(forgotten))
+        await until_asked(servers[0], 2)
+        places.pop(0)
+        if how == "the leader moves":
+            relays.move_all()
+        else:
+            servers[0].connections[0].close("it dies")
+        await until_asked(servers[1], 1)
+        (asked,) = servers[1].commands
+        assert (asked.code, asked.fields, asked.opaque) == (question.code, fields, 8)
+        assert (asked.language, asked.version) == (LanguageCode.JAVA, 409)
+        servers[1].connections[0].send(asked.reply(0, {"offset": "42"}))
+        (answered,) = await answers(stream, 1)
+        assert (answered.opaque, answered.fields) == (8, {"offset": "42"})
         await stream.aclose()
 
 

@@ -1,0 +1,66 @@
+"""The kinds of a broker's commands: their names, and what their members are called.
+
+Source: docs/broker.md, "What the log holds".
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class CommandKind(NamedTuple):
+    """A kind.
+
+    Attributes:
+        name: what it is called.
+        members: the names of its members; earlier versions have fewer.
+        time_at: which member is its time, in milliseconds since 1970; None if it has none.
+    """
+
+    name: str
+    members: tuple[str, ...]
+    time_at: int | None = None
+
+
+_QUEUE: Final = ("group", "topic", "queue")
+
+KINDS: Final = {
+    1: CommandKind("put topic", ("topic", "at_ms", "only_if_absent", "max_topics"), 1),
+    2: CommandKind("delete topic", ("topic", "at_ms"), 1),
+    3: CommandKind("put group", ("group", "only_if_absent", "max_groups")),
+    4: CommandKind("delete group", ("group", "with_offsets")),
+    5: CommandKind("commit offsets", ("offsets", "at_ms", "as_of"), 1),
+    6: CommandKind("keep log from", ("first_index", "position", "at_ms"), 2),
+    7: CommandKind("lock queues", ("group", "client_id", "is_lock", "time_ms", "queues"), 3),
+    8: CommandKind("lead from", ("node_id", "address")),
+    9: CommandKind("raise format", ()),
+    10: CommandKind("delay", ("due_ms",)),
+    11: CommandKind("deliver", ("position",)),
+    12: CommandKind("move delayed", ("position",)),
+    13: CommandKind("drop delayed", ("position",)),
+    14: CommandKind("prepare", ("group", "due_ms")),
+    15: CommandKind("commit", ("position", "due_ms")),
+    16: CommandKind("roll back", ("position",)),
+    17: CommandKind("checked", ("due_ms", "positions")),
+    18: CommandKind("give up", ("position",)),
+    19: CommandKind("move half", ("position",)),
+    20: CommandKind("put filter", ("group", "topic", "condition", "version", "max_filters")),
+    21: CommandKind("reset offsets", ("group", "topic", "offsets", "at_ms", "as_of"), 3),
+    22: CommandKind("end reset", (*_QUEUE, "offset")),
+    23: CommandKind(
+        "pop",
+        (
+            *(*_QUEUE, "popped_ms", "visible_ms", "first", "next", "offsets"),
+            *("attempt_id", "begins", "as_of"),
+        ),
+        3,
+    ),
+    24: CommandKind("acknowledge popped", ("messages",)),
+    25: CommandKind("hide popped", ("message", "hidden_ms", "visible_ms"), 1),
+    26: CommandKind("bury popped", ("message",)),
+    27: CommandKind("set mode", ("topic", "group", "name", "shares", "max_modes")),
+    30: CommandKind("change settings", ("values", "at_ms"), 1),
+    31: CommandKind("resume", ("position", "group", "due_ms")),
+    32: CommandKind("forbid", ("group", "topic", "is_forbidden", "max_forbidden")),
+    34: CommandKind("redrive", ("topic", "queue", "offset", "position", "begin")),
+}

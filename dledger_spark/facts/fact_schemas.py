@@ -1,0 +1,94 @@
+"""The columns of the tables of facts: rows that say what one entry said, and never change.
+
+Every table has `raft_group` (null for a log of Java's) and `index`, the entry; so a table is
+complete up to an index. `time` is when it happened: the leader's wall clock where the command says
+it, else the store time of the newest message before, which brokers never let go back; null before
+the first message.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+from dledger_spark.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA, TIME
+
+RAFT_GROUP: Final = pa.field("raft_group", pa.string())
+_HEAD: Final = [RAFT_GROUP, pa.field("index", pa.int64()), pa.field("time", TIME)]
+# How often a topic of this name was deleted before: one that is made again begins its queues at 0.
+_LIFE: Final = pa.field("topic_life", pa.int32())
+_QUEUE: Final = [
+    pa.field("consumer_group", pa.string()),
+    pa.field("topic", pa.string()),
+    _LIFE,
+    pa.field("queue", pa.int32()),
+    pa.field("offset", pa.int64()),
+]
+
+
+def _with_group(schema: pa.Schema, without: frozenset[str]) -> pa.Schema:
+    # Engines of SQL reserve the word "group".
+    fields = (field for field in schema if field.name not in {"group", *without})
+    return pa.schema([RAFT_GROUP, *fields])
+
+
+FACTS: Final[dict[str, pa.Schema]] = {
+    # Bodies are in the table of messages; commands are spelt out in theirs.
+    "entries": _with_group(ENTRY_SCHEMA, frozenset({"body"})),
+    "messages": _with_group(MESSAGE_SCHEMA, frozenset()).append(_LIFE),
+    "commands": pa.schema(
+        [
+            *_HEAD,
+            ("term", pa.int64()),
+            ("kind", pa.int32()),
+            ("name", pa.string()),
+            ("version", pa.int32()),
+            ("attached", pa.bool_()),  # whether it stands behind a record
+            ("topic", pa.string()),  # null: it is about none, or about several
+            ("consumer_group", pa.string()),  # likewise
+            ("detail", pa.string()),  # JSON: what it says, by name
+        ]
+    ),
+    "consumer_progress": pa.schema(
+        [
+            *_HEAD,
+            *_QUEUE,  # offset: the next message to consume; null: forgotten with its topic
+            ("source", pa.string()),  # committed, popped, reset, forgotten
+        ]
+    ),
+    "pop_events": pa.schema(
+        [
+            *_HEAD,
+            *_QUEUE,
+            ("event", pa.string()),  # given, acknowledged, hidden, buried
+            ("visible_time", TIME),  # when it is given again, if nothing happens before
+        ]
+    ),
+    "transaction_events": pa.schema(
+        [
+            *_HEAD,
+            ("position", pa.int64()),  # of the half message, when it was first stored
+            # prepared, checked, committed, rolled back, given up, resumed, moved
+            ("event", pa.string()),
+            ("producer_group", pa.string()),  # only where it begins
+        ]
+    ),
+    "delay_events": pa.schema(
+        [
+            *_HEAD,
+            ("position", pa.int64()),  # of the delayed message, when it was first stored
+            ("event", pa.string()),  # waits, delivered, dropped, moved
+            ("due_time", TIME),  # only where it begins
+        ]
+    ),
+    "redrives": pa.schema(
+        [
+            *_HEAD,
+            ("topic", pa.string()),  # of the dead letter, with queue and offset
+            _LIFE,
+            ("queue", pa.int32()),
+            ("offset", pa.int64()),
+        ]
+    ),
+}

@@ -1,0 +1,153 @@
+"""The facts of one log: batches of entries in, rows of all tables out.
+
+One fold, in the log's order. A batch job, a stream and a plain Python program feed it the same
+entries and so get the same rows, wherever they stop in between: `state` is what a later run needs
+to go on.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from dledger_spark.acceptance import Acceptance, without
+from dledger_spark.facts.broker_command import broker_commands
+from dledger_spark.facts.command_fold import CommandFold
+from dledger_spark.facts.fact_rows import FactRows
+from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.log_folder import LogFolder
+from dledger_spark.message_columns import message_batch
+from dledger_spark.scan import beginning
+from dledger_spark.schema import MESSAGE_SCHEMA
+
+_STATE_VERSION: Final = 1
+_LIFE: Final = "topic_life"
+
+
+class LogFold:
+    """The fold of one log, from an entry on.
+
+    Args:
+        log: the log; only its name and what it says about its beginning are used.
+        first: the entry at which the fold begins.
+
+    Attributes:
+        next_index: the entry that comes next.
+    """
+
+    def __init__(self, log: LogFolder, first: int) -> None:
+        self._group = log.group
+        self._acceptance = beginning(log, range(first, first + 1))
+        self._rows = FactRows(log.group)
+        self._commands = CommandFold(self._rows, is_whole=first == 0 and log.unchecked_through < 0)
+        self._log_ms: int | None = None
+        self._end: tuple[int, int] = (-1, 0)  # term and chain sum of the last entry
+        self.next_index = first
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """Term and chain sum of the last entry that was folded."""
+        return self._end
+
+    def fold(self, entries: pa.RecordBatch) -> dict[str, pa.RecordBatch]:
+        """The facts of the next entries, by table; without the tables that get no row.
+
+        Args:
+            entries: a batch of the table of entries, which begins with `next_index`.
+        """
+        index = entries.column("index")
+        assert index[0].as_py() == self.next_index
+        messages = message_batch(entries, MESSAGE_SCHEMA.names)
+        refused: list[tuple[int, int]] = []
+        lives = self._commands.topics.lives.copy()
+        if self._acceptance is not None:
+            refused = self._acceptance.judge(entries, messages)
+            messages = without(messages, refused)
+            self._fold_commands(entries, messages, refused)
+        last = len(entries) - 1
+        self.next_index = index[last].as_py() + 1
+        self._end = tuple(entries.column(name)[last].as_py() for name in ("term", "chain_crc"))
+        found = self._rows.take()
+        found["entries"] = self._of_group("entries", entries)
+        if len(messages):
+            of_lives = self._lives(messages, lives)
+            messages = messages.append_column(_LIFE, of_lives)
+            found["messages"] = self._of_group("messages", messages)
+        self._commands.deletions.clear()
+        return found
+
+    def _fold_commands(
+        self, entries: pa.RecordBatch, messages: pa.RecordBatch, refused: list[tuple[int, int]]
+    ) -> None:
+        commands = broker_commands(entries)
+        stored = messages.column("store_time").cast(pa.int64()).fill_null(0).to_numpy() // 1000
+        newest = np.maximum.accumulate(np.append(self._log_ms or 0, stored))
+        indexes = np.array([command.index for command in commands], np.int64)
+        # A record comes before the command behind it, so it counts for the command's time.
+        before = np.searchsorted(messages.column("index").to_numpy(), indexes, side="right")
+        for command, log_ms in zip(commands, newest[before].tolist(), strict=True):
+            if command.is_attached and any(a <= command.index <= b for a, b in refused):
+                continue
+            self._commands.fold(command, log_ms or None)
+        self._log_ms = int(newest[-1]) or None
+
+    def _lives(self, messages: pa.RecordBatch, before: dict[str, int]) -> pa.Array:
+        """How often the topic of each message was deleted before it."""
+        lives = np.zeros(len(messages), np.int32)
+        if before or self._commands.deletions:
+            index = messages.column("index").to_numpy()
+            topics = messages.column("topic")
+            for topic, count in before.items():
+                lives += pc.equal(topics, topic).to_numpy(zero_copy_only=False) * np.int32(count)
+            for deleted_at, topic in self._commands.deletions:
+                is_later = index > deleted_at
+                lives += pc.equal(topics, topic).to_numpy(zero_copy_only=False) & is_later
+        return pa.array(lives)
+
+    def _of_group(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
+        schema = FACTS[table]
+        one = pa.array([self._group], pa.string())
+        groups = one.take(pa.array(np.zeros(len(rows), np.int32)))
+        columns = [groups, *(rows.column(name) for name in schema.names[1:])]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+    @property
+    def state(self) -> bytes:
+        """What `resumed` needs to go on behind the last entry, as JSON."""
+        content = {
+            "version": _STATE_VERSION,
+            "next": self.next_index,
+            "term": self._end[0],
+            "chain_crc": self._end[1],
+            "log_ms": self._log_ms,
+            "acceptance": self._acceptance and json.loads(self._acceptance.encode()),
+            "commands": self._commands.as_json(),
+        }
+        return json.dumps(content, separators=(",", ":")).encode()
+
+    @classmethod
+    def resumed(cls, log: LogFolder, state: bytes) -> LogFold:
+        """Go on where another fold of the same log has ended.
+
+        Raises:
+            ValueError: it is no state of this version.
+        """
+        try:
+            content: dict[str, Any] = json.loads(state)
+            if content["version"] != _STATE_VERSION:
+                raise ValueError(f"version {content['version']}")
+            fold = cls(log, int(content["next"]))
+            fold._log_ms = content["log_ms"]
+            fold._end = int(content["term"]), int(content["chain_crc"])
+            acceptance = content["acceptance"]
+            if acceptance is not None:
+                fold._acceptance = Acceptance.decode(json.dumps(acceptance).encode())
+            fold._commands = CommandFold(fold._rows, is_whole=not acceptance or acceptance[0])
+            fold._commands.take(content["commands"])
+        except (KeyError, TypeError, AttributeError, IndexError) as error:
+            raise ValueError(f"no state of a fold: {error!r}") from None
+        return fold

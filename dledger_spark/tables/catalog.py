@@ -1,0 +1,60 @@
+"""The tables of a folder, by name."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, NamedTuple
+
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from dledger_spark.errors import TablesInvalid
+from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.tables.derived import DERIVED
+from dledger_spark.tables.table_home import TableHome
+
+
+class CatalogTable(NamedTuple):
+    """A table at one moment.
+
+    Attributes:
+        name: what queries call it.
+        table: the Delta table.
+        files: the Parquet files that it consists of. (Tables here have neither deletion vectors
+            nor partitions nor renamed columns, so the files alone are the table.)
+    """
+
+    name: str
+    table: DeltaTable
+    files: list[str]
+
+    @property
+    def schema(self) -> Any:
+        """Its columns, as Arrow has them."""
+        import pyarrow as pa  # noqa: PLC0415
+
+        return pa.schema(self.table.schema().to_arrow())
+
+
+def catalog(home: TableHome, *, derived: bool = True) -> list[CatalogTable]:
+    """All tables of a folder, as they are now.
+
+    Raises:
+        TablesInvalid: there are none, or one cannot be read.
+    """
+    paths = {name: home.fact_path(name) for name in FACTS}
+    if derived:
+        paths |= {name: home.derived_path(name) for name in DERIVED}
+    found = []
+    for name, path in paths.items():
+        if not os.path.isdir(f"{path}/_delta_log"):
+            continue
+        try:
+            table = DeltaTable(path)
+            found.append(CatalogTable(name, table, table.file_uris()))
+        except (DeltaError, OSError) as error:
+            raise TablesInvalid(path, f"cannot be read: {error}") from None
+    if not found:
+        problem = "holds no tables: make them with `dledger-spark tables --path LOG --out` it"
+        raise TablesInvalid(home.path, problem)
+    return found

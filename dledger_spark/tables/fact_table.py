@@ -1,0 +1,93 @@
+"""One table of facts in Delta: rows are appended once, by the index of the log.
+
+A commit notes the entry up to which the table is complete, as Delta's transaction of an
+application: `SetTransaction(app, next index)`. Delta writes it in the same atomic commit as the
+rows. So any writer (a batch job, a stream, one without Spark) sees what is there, whoever wrote it
+and whenever that writer was killed. delta-rs records a transaction and does not refuse a repeated
+one, so this class looks first; the folder's lock keeps others away meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake.exceptions import DeltaError
+
+from dledger_spark.errors import TablesInvalid
+
+_PROPERTIES: Final = WriterProperties(
+    compression="ZSTD",
+    # Rows come in the log's order, so a query by index or time reads few groups.
+    max_row_group_size=128 * 1024,
+)
+# A stream adds a small file with each batch. So many are put together into one.
+COMPACT_FILES: Final = 64
+COMPACTED_FILE_BYTES: Final = 128 * 1024 * 1024
+
+
+class FactTable:
+    """A table, which may not exist yet.
+
+    Args:
+        path: its folder.
+        schema: its columns; the first two are `raft_group` and `index`.
+    """
+
+    def __init__(self, path: str, schema: pa.Schema) -> None:
+        self.path = path
+        self._schema = schema
+        self._table = DeltaTable(path) if os.path.isdir(f"{path}/_delta_log") else None
+
+    def next_index(self, app: str) -> int | None:
+        """The entry behind those that the table has; None if it has none of this application."""
+        return None if self._table is None else self._table.transaction_version(app)
+
+    def append(self, app: str, entries: range, batches: Sequence[pa.RecordBatch]) -> int:
+        """Add the rows of a range of entries, without those that are there. Returns their number.
+
+        Args:
+            app: the log, as the transactions name it.
+            entries: the range.
+            batches: all rows of this table that these entries make, those before the last commit
+                excepted.
+
+        Raises:
+            TablesInvalid: the table ends before the range, or cannot be written.
+        """
+        there = self.next_index(app)
+        if there is not None and there >= entries.stop:
+            return 0
+        if there is not None and there < entries.start:
+            problem = f"it ends with entry {there - 1}, and the next are {entries.start}.."
+            raise TablesInvalid(self.path, problem)
+        rows = pa.Table.from_batches(batches, schema=self._schema)
+        if there is not None and there > entries.start:
+            rows = rows.filter(pc.greater_equal(rows.column("index"), there))
+        try:
+            write_deltalake(
+                self.path if self._table is None else self._table,
+                rows,
+                mode="append",
+                writer_properties=_PROPERTIES,
+                commit_properties=CommitProperties(
+                    app_transactions=[Transaction(app, entries.stop)],
+                    custom_metadata={"entries": f"{entries.start}-{entries.stop - 1}"},
+                ),
+            )
+        except (DeltaError, OSError) as error:
+            raise TablesInvalid(self.path, f"cannot be written: {error}") from None
+        if self._table is None:
+            self._table = DeltaTable(self.path)
+        else:
+            self._table.update_incremental()
+        return len(rows)
+
+    def compact(self) -> None:
+        """Put small files together, if there are many."""
+        if self._table is not None and len(self._table.file_uris()) >= COMPACT_FILES:
+            self._table.optimize.compact(target_size=COMPACTED_FILE_BYTES)

@@ -1,0 +1,118 @@
+"""The folder that holds the tables of one or several logs.
+
+OUT/facts/messages/            Delta tables of facts: rows that never change
+OUT/derived/traffic/           Delta tables that are a query over the facts
+OUT/_state/GROUP/NUMBER.json   what a later run needs to go on behind an entry
+OUT/_lock                      held by the one writer
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+from urllib.parse import quote
+
+from dledger_spark.errors import OutputFailed, TablesInvalid
+
+_LOCK: Final = "_lock"
+_STATE: Final = "_state"
+FACTS_FOLDER: Final = "facts"
+DERIVED_FOLDER: Final = "derived"
+_NAME: Final = re.compile(r"(\d{20})\.json")
+_KNOWN: Final = frozenset({_LOCK, _STATE, FACTS_FOLDER, DERIVED_FOLDER})
+_OF_NO_GROUP: Final = "-"  # a log of Java's has no name
+
+
+class TableHome:
+    """The folder.
+
+    Args:
+        path: where it is, or will be.
+    """
+
+    def __init__(self, path: str) -> None:
+        self.path = os.path.abspath(path)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Make the folder if need be, and be its one writer.
+
+        Raises:
+            TablesInvalid: another writer is at it, or it holds something else.
+            OutputFailed: it cannot be written.
+        """
+        if os.path.exists(self.path) and not os.path.isdir(self.path):
+            raise TablesInvalid(self.path, "is a file: name a folder")
+        try:
+            os.makedirs(f"{self.path}/{_STATE}", exist_ok=True)
+            descriptor = os.open(f"{self.path}/{_LOCK}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC)
+        except OSError as cause:
+            raise OutputFailed(self.path, cause.strerror or str(cause)) from None
+        try:
+            foreign = sorted(set(os.listdir(self.path)) - _KNOWN)
+            if foreign:
+                problem = f"holds {foreign[0]!r}, which is no part of it: use a new folder"
+                raise TablesInvalid(self.path, problem)
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                problem = "another job writes there: let it finish, or use another folder"
+                raise TablesInvalid(self.path, problem) from None
+            yield
+        finally:
+            os.close(descriptor)
+
+    def fact_path(self, table: str) -> str:
+        """The folder of a table of facts."""
+        return f"{self.path}/{FACTS_FOLDER}/{table}"
+
+    def derived_path(self, table: str) -> str:
+        """The folder of a derived table."""
+        return f"{self.path}/{DERIVED_FOLDER}/{table}"
+
+    def state(self, group: str | None, next_index: int) -> bytes | None:
+        """What was saved for a log behind the entry before `next_index`."""
+        try:
+            with open(self._state_path(group, next_index), "rb") as file:
+                return file.read()
+        except FileNotFoundError:
+            return None
+
+    def save_state(self, group: str | None, next_index: int, content: bytes) -> None:
+        """Save it, whole or not at all. Raises OutputFailed."""
+        path = self._state_path(group, next_index)
+        folder = os.path.dirname(path)
+        try:
+            os.makedirs(folder, exist_ok=True)
+            with open(f"{path}.new", "wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(f"{path}.new", path)
+            _sync(folder)
+        except OSError as cause:
+            raise OutputFailed(self.path, cause.strerror or str(cause)) from None
+
+    def drop_states_before(self, group: str | None, next_index: int) -> None:
+        """Remove what nobody will go on from."""
+        folder = os.path.dirname(self._state_path(group, 0))
+        for name in os.listdir(folder) if os.path.isdir(folder) else ():
+            match = _NAME.fullmatch(name)
+            if match is None or int(match[1]) < next_index:
+                os.unlink(f"{folder}/{name}")
+
+    def _state_path(self, group: str | None, next_index: int) -> str:
+        name = _OF_NO_GROUP if group is None else quote(group, safe="")
+        return f"{self.path}/{_STATE}/{name}/{next_index:020d}.json"
+
+
+def _sync(path: str) -> None:
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,201 @@
+"""Adds the entries of a log that are new to the tables of facts, each exactly once.
+
+It folds the entries in the log's order and commits the rows of some at a time. Committed entries
+never change, and the fold is a function of the entries, so a run that was killed at any moment is
+repeated from where each table ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, NamedTuple
+
+import pyarrow as pa
+
+from dledger_spark.errors import DataLost, TablesInvalid
+from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.facts.log_fold import LogFold
+from dledger_spark.log_folder import LogFolder
+from dledger_spark.log_range import readable
+from dledger_spark.scan import read_range
+from dledger_spark.tables.fact_table import FactTable
+from dledger_spark.tables.table_home import TableHome
+
+# The rows of about this much of the log are committed together: large files, and twice as much
+# memory, because the next are folded while these are written.
+PIECE_BYTES: Final = 64 * 1024 * 1024
+
+
+class Updated(NamedTuple):
+    """What an update has done with one log.
+
+    Attributes:
+        group: the log's group.
+        entries: those whose rows were not complete before.
+        rows: rows added, by table.
+    """
+
+    group: str | None
+    entries: range
+    rows: dict[str, int]
+
+
+def app_of(group: str | None) -> str:
+    """The name of a log in Delta's transactions."""
+    return "dledger" if group is None else f"dledger/{group}"
+
+
+def next_index(home: TableHome, group: str | None) -> int | None:
+    """The entry behind those that all tables have; None if one of them has none."""
+    there = [
+        FactTable(home.fact_path(name), FACTS[name]).next_index(app_of(group)) for name in FACTS
+    ]
+    known = [index for index in there if index is not None]
+    return min(known) if len(known) == len(there) else None
+
+
+def update_tables(
+    home: TableHome,
+    log: LogFolder,
+    stop: int | None = None,
+    *,
+    checksums: bool = True,
+    fail_on_data_loss: bool = True,
+    piece_bytes: int = PIECE_BYTES,
+    on_progress: Callable[[int], None] = lambda _done: None,
+) -> Updated:
+    """Add what is new, up to the commit index.
+
+    Args:
+        home: the tables' folder, `held` by the caller.
+        log: the log.
+        stop: the entry before which to stop; by default behind the commit index.
+        checksums: whether to check the sums of each entry.
+        fail_on_data_loss: whether it is an error that entries are gone.
+        piece_bytes: so much of the log is committed at a time.
+        on_progress: called with the number of entries folded so far.
+
+    Raises:
+        DledgerSparkError: the log cannot be read, is another one than that of the tables, or the
+            tables cannot be written. What is committed is right, and the next update goes on.
+    """
+    committed = -1 if log.committed is None else log.committed
+    stop = committed + 1 if stop is None else min(stop, committed + 1)
+    fold = _begin(home, log)
+    first = log.first_index if fold is None else fold.next_index
+    rows = dict.fromkeys(FACTS, 0)
+    if first >= stop:
+        return Updated(log.group, range(first, first), rows)
+    if first < log.first_index and fail_on_data_loss:
+        problem = f"{log.path} now begins with entry {log.first_index}, and the tables end before"
+        raise DataLost(problem, first, log.first_index - 1, "use a log that has them")
+    wanted = range(max(first, log.first_index), stop)
+    parts = readable(log, wanted, fail_on_data_loss=fail_on_data_loss)
+    tables = {name: FactTable(home.fact_path(name), schema) for name, schema in FACTS.items()}
+    app = app_of(log.group)
+    with ThreadPoolExecutor(1) as pool:
+        writing: Future[dict[str, int]] | None = None
+        for piece in _pieces(log, parts, fold, checksums, piece_bytes, on_progress):
+            _add(rows, writing)
+            is_last = piece.entries.stop == parts[-1].stop
+            writing = pool.submit(_commit, home, log.group, tables, app, first, piece, is_last)
+        _add(rows, writing)
+    for table in tables.values():
+        table.compact()
+    home.drop_states_before(log.group, parts[-1].stop if parts else 0)
+    return Updated(log.group, wanted, rows)
+
+
+class _Piece(NamedTuple):
+    """The rows of some entries, and the state behind them."""
+
+    entries: range
+    batches: dict[str, list[pa.RecordBatch]]
+    state: bytes
+
+
+def _pieces(
+    log: LogFolder,
+    parts: list[range],
+    fold: LogFold | None,
+    checksums: bool,
+    piece_bytes: int,
+    on_progress: Callable[[int], None],
+) -> Iterator[_Piece]:
+    done = 0
+    for part in parts:
+        if fold is None or fold.next_index != part.start:
+            fold = LogFold(log, part.start)
+        batches: dict[str, list[pa.RecordBatch]] = {}
+        start, size = part.start, 0
+        for batch in read_range(log, part, checksums=checksums):
+            for table, rows in fold.fold(batch).items():
+                batches.setdefault(table, []).append(rows)
+            size += batch.nbytes
+            done += len(batch)
+            on_progress(done)
+            if size >= piece_bytes or fold.next_index == part.stop:
+                yield _Piece(range(start, fold.next_index), batches, fold.state)
+                batches, start, size = {}, fold.next_index, 0
+
+
+def _commit(
+    home: TableHome,
+    group: str | None,
+    tables: dict[str, FactTable],
+    app: str,
+    first: int,
+    piece: _Piece,
+    is_last: bool,
+) -> dict[str, int]:
+    """Write the rows of a piece. A table that gets none is told only at the end, so it may end
+    before the piece, but not before `first`, where this update began.
+    """
+    home.save_state(group, piece.entries.stop, piece.state)
+    added = {}
+    for name, table in tables.items():
+        batches = piece.batches.get(name, [])
+        if batches or is_last or table.next_index(app) is None:
+            added[name] = table.append(app, range(first, piece.entries.stop), batches)
+    return added
+
+
+def _add(rows: dict[str, int], writing: Future[dict[str, int]] | None) -> None:
+    if writing is not None:
+        for name, added in writing.result().items():
+            rows[name] += added
+
+
+def _begin(home: TableHome, log: LogFolder) -> LogFold | None:
+    """The fold behind the last entry that all tables have; None without such."""
+    there = next_index(home, log.group)
+    if there is None:
+        return None
+    state = home.state(log.group, there)
+    if state is None:
+        raise TablesInvalid(
+            home.path, f"the state behind entry {there - 1} is gone: use a new folder"
+        )
+    try:
+        fold = LogFold.resumed(log, state)
+    except ValueError as error:
+        problem = f"the state behind entry {there - 1} is unreadable ({error}): use a new folder"
+        raise TablesInvalid(home.path, problem) from None
+    _check_same(home, log, fold)
+    return fold
+
+
+def _check_same(home: TableHome, log: LogFolder, fold: LogFold) -> None:
+    """Refuse a log in which the last entry of the tables is another one."""
+    last = fold.next_index - 1
+    if last >= log.first_index and log.committed is not None and last <= log.committed:
+        entry = next(read_range(log, range(last, last + 1), checksums=False))
+        found = tuple(entry.column(name)[0].as_py() for name in ("term", "chain_crc"))
+    elif last == log.first_index - 1 and log.before_begin_term is not None:
+        found = (log.before_begin_term, log.before_begin_chain or 0)
+    else:
+        return  # nothing to compare with
+    if found != fold.end:
+        problem = f"was made from another log: entry {last} of {log.path} is another one"
+        raise TablesInvalid(home.path, f"{problem}; use a new folder")

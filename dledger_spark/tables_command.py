@@ -1,0 +1,126 @@
+"""`dledger-spark tables`: analytics tables from logs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+import click
+
+from dledger_spark.rows import print_rows
+from dledger_spark.terminal import Command, one_line_errors, progress, session_options
+
+if TYPE_CHECKING:
+    from dledger_spark.tables.refresh import Engine
+    from dledger_spark.tables.table_home import TableHome
+
+
+def engine_option(help_text: str) -> Callable[[Command], Command]:
+    """--engine, for the commands that answer queries."""
+    return click.option(
+        "--engine",
+        type=click.Choice(["duckdb", "spark"]),
+        default="duckdb",
+        show_default=True,
+        help=help_text,
+    )
+
+
+@click.command()
+@click.option(
+    "--path",
+    "paths",
+    required=True,
+    multiple=True,
+    metavar="DIR",
+    help="Folder of a node's log, or above the logs of several groups. May be given again.",
+)
+@click.option("--out", required=True, metavar="OUT", help="Folder for the tables.")
+@engine_option("What computes the tables that follow from the facts.")
+@click.option(
+    "--facts-only", is_flag=True, help="Leave the tables that follow from the facts as they are."
+)
+@click.option(
+    "--fail-on-data-loss/--no-fail-on-data-loss",
+    default=True,
+    show_default=True,
+    help="End with an error when entries are lost, or go on without them.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@session_options
+def tables(
+    paths: tuple[str, ...],
+    out: str,
+    engine: str,
+    facts_only: bool,
+    fail_on_data_loss: bool,
+    as_json: bool,
+    cores: int | None,
+    java: str,
+) -> None:
+    """Add what the logs have committed since to the tables in OUT.
+
+    Facts (entries, messages, commands, consumer_progress and others) grow by the new entries, each
+    row exactly once, however often this command is killed. Tables that follow from them (traffic,
+    consumer_lag, latency, transactions and others) are then made anew. All are Delta tables.
+    """
+    from dledger_spark.log_set import open_logs  # noqa: PLC0415
+    from dledger_spark.tables.refresh import refresh  # noqa: PLC0415
+    from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
+    from dledger_spark.tables.update import next_index, update_tables  # noqa: PLC0415
+
+    logs = [log for path in paths for log in open_logs(path).logs]
+    home = TableHome(out)
+    rows: dict[str, int] = {}
+    through: dict[str, int] = {}
+    added = 0
+    with home.held():
+        for log in logs:
+            there = next_index(home, log.group)
+            first = log.first_index if there is None else there
+            total = max((-1 if log.committed is None else log.committed) + 1 - first, 0)
+            with progress(total, "reading the log") as on_progress:
+                updated = update_tables(
+                    home, log, fail_on_data_loss=fail_on_data_loss, on_progress=on_progress
+                )
+            added += len(updated.entries)
+            through[log.group or ""] = updated.entries.stop - 1
+            for name, count in updated.rows.items():
+                rows[name] = rows.get(name, 0) + count
+        made: dict[str, int] = {}
+        if not facts_only:
+            with (
+                progress(None, "computing tables") as on_progress,
+                opened(home, engine, cores, java, derived=False) as over,
+            ):
+                made = refresh(home, over, through, lambda _table: on_progress(0))
+    if as_json:
+        told = {"out": home.path, "entries_added": added, "through": through}
+        click.echo(json.dumps({**told, "rows_added": rows, "rows": made}, indent=2))
+    else:
+        listed = [(name, "facts", f"+{count}") for name, count in rows.items()]
+        listed += [(name, "derived", str(count)) for name, count in made.items()]
+        print_rows(f"{home.path}, {added} entries added", ("table", "kind", "rows"), listed)
+
+
+@contextmanager
+def opened(
+    home: TableHome, engine: str, cores: int | None, java: str, *, derived: bool
+) -> Iterator[Engine]:
+    """The engine of that name, over the tables of a folder, for as long as the block runs."""
+    from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
+
+    found = catalog(home, derived=derived)
+    if engine == "duckdb":
+        from dledger_spark.tables.duckdb_engine import duckdb_engine  # noqa: PLC0415
+
+        with duckdb_engine(found) as made:
+            yield made
+        return
+    from dledger_spark.session import local_session  # noqa: PLC0415
+    from dledger_spark.tables.spark_engine import SparkEngine  # noqa: PLC0415
+
+    with local_session(cores=cores, java=java) as session, one_line_errors():
+        yield SparkEngine(session, found)

@@ -1,0 +1,59 @@
+"""Faults of what is beside a group: its name server, its clients."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+
+from jepsen_like.chaos.members.group import Group
+from jepsen_like.chaos.nemeses.absent import absent
+from jepsen_like.chaos.nemeses.catalogue import NEMESES
+from jepsen_like.chaos.nemeses.executor import Done, Executor
+from jepsen_like.chaos.side_process import SideProcess
+from jepsen_like.simulation.chance import Chance
+
+NAME_SERVER, CLIENTS = "name-server", "clients"
+
+
+class SideFaults:
+    """Kills and freezes processes beside a group.
+
+    Args:
+        processes: by the names of the nemeses that are about them. What is not there, such as a
+            name server of a group that has none, is left out.
+    """
+
+    def __init__(self, processes: Mapping[str, SideProcess]) -> None:
+        self._processes = processes
+
+    @property
+    def executors(self) -> dict[str, Executor]:
+        """By the names of their kinds."""
+        found: dict[str, Executor] = {}
+        for name in (NAME_SERVER, CLIENTS):
+            process = self._processes.get(name)
+            for kind in NEMESES[name].kinds:
+                if process is None:
+                    found[kind.name] = absent(f"this workload has no {name} that comes back")
+                else:
+                    found[kind.name] = _executor(process)
+        return found
+
+
+def _executor(process: SideProcess) -> Executor:
+    @asynccontextmanager
+    async def carried_out(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        await process.started()
+        if kind.startswith("freeze"):
+            process.freeze()
+            try:
+                yield Done((process.name,))
+            finally:
+                process.resume()
+            return
+        with process.held_down():
+            process.kill()
+            await process.ended()
+            yield Done((process.name,))
+
+    return carried_out

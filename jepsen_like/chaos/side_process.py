@@ -1,0 +1,143 @@
+"""A process beside the members of a run, such as the name server or the clients."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import trio
+import trio.lowlevel
+
+from jepsen_like.chaos.harness_failed import HarnessFailed
+from jepsen_like.chaos.members.control import lines_of
+
+STOP_TIMEOUT_S = 10.0
+LOOK_S = 0.05
+
+
+class SideProcess:
+    """A process that comes and goes as the run wants; it ends with its standard input.
+
+    Args:
+        name: what messages call it.
+        command: starts it.
+        log: where its standard error goes, and its output unless somebody hears that.
+        hear: takes each line of its output.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        log: Path,
+        hear: Callable[[str], None] | None = None,
+    ) -> None:
+        self.name = name
+        self._command = list(command)
+        self._log = log
+        self._hear = hear
+        self._process: trio.Process | None = None
+        self._frozen = False
+        self._end_expected = False
+        self._holds = 0
+
+    async def run(self) -> None:
+        """Run it, and start it again when the run has ended it. Cancelled, stop it.
+
+        Raises HarnessFailed if it ends by itself.
+        """
+        while True:
+            await self._run_once()
+            if not self._end_expected:
+                lines = self._log.read_text(errors="replace").splitlines()
+                last = lines[-1] if lines else "it said nothing"
+                raise HarnessFailed(f"the {self.name} ended: {last}")
+            while self._holds:
+                await trio.sleep(LOOK_S)
+
+    async def _run_once(self) -> None:
+        self._end_expected = False
+        with self._log.open("ab") as log:
+            process = await trio.lowlevel.open_process(
+                self._command,
+                stdin=subprocess.PIPE,
+                stdout=log if self._hear is None else subprocess.PIPE,
+                stderr=log,
+                process_group=0,
+            )
+        self._process = process
+        try:
+            if self._hear is not None and process.stdout is not None:
+                async for line in lines_of(process.stdout):
+                    self._hear(line)
+            await process.wait()
+        finally:
+            self._process = None
+            with trio.CancelScope(shield=True):
+                self._resume(process)
+                for pipe in (process.stdin, process.stdout):
+                    if pipe is not None:
+                        await trio.aclose_forcefully(pipe)
+                with trio.move_on_after(STOP_TIMEOUT_S):
+                    await process.wait()
+                if process.returncode is None:
+                    process.kill()
+                    await process.wait()
+
+    async def say(self, line: str) -> None:
+        """Write a line to its standard input, once it runs."""
+        await self.started()
+        process = self._process
+        assert process is not None
+        assert process.stdin is not None
+        try:
+            await process.stdin.send_all(f"{line}\n".encode())
+        except (trio.BrokenResourceError, trio.ClosedResourceError):
+            raise HarnessFailed(f"the {self.name} has ended") from None
+
+    # --- what a nemesis does --------------------------------------------------------------------
+
+    async def started(self) -> None:
+        """Wait until it runs."""
+        while self._process is None:
+            await trio.sleep(LOOK_S)
+
+    def kill(self) -> None:
+        """Kill -9, if it runs."""
+        if self._process is not None and self._process.returncode is None:
+            self._end_expected = True
+            self._process.kill()
+
+    @contextmanager
+    def held_down(self) -> Iterator[None]:
+        """Keep it from being started again, during a block."""
+        self._holds += 1
+        try:
+            yield
+        finally:
+            self._holds -= 1
+
+    async def ended(self) -> None:
+        """Wait until its process is gone."""
+        while (process := self._process) is not None:
+            await process.wait()
+            await trio.lowlevel.checkpoint()
+
+    def freeze(self) -> None:
+        """SIGSTOP: it does nothing until `resume`."""
+        if self._process is not None and self._process.returncode is None:
+            self._frozen = True
+            self._process.send_signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """SIGCONT, if it is frozen."""
+        if self._process is not None:
+            self._resume(self._process)
+
+    def _resume(self, process: trio.Process) -> None:
+        if self._frozen and process.returncode is None:
+            process.send_signal(signal.SIGCONT)
+        self._frozen = False

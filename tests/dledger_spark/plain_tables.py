@@ -1,0 +1,467 @@
+"""The tables of a broker's log, by going through it entry by entry in plain Python.
+
+What counts is what the broker's own fold took, and progress is what changed in the broker's state.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from math import ceil, floor
+from typing import Any
+
+from broker.features import empty_state
+from broker.log.entry import EntryKind, kind_of
+from broker.log.fold import fold
+from broker.log.state import BrokerState
+from broker.offsets.state import OFFSETS
+from broker.pop.state import POPS, Flight
+from broker.topics.state import TOPICS
+from dledger.entry import Entry
+from remoting.message.message_id import message_id
+from remoting.message.record import MessageRecord, decode_record
+
+MINUTE_MS, TEN_MINUTES_MS = 60_000, 600_000
+Row = dict[str, Any]
+
+
+class PlainTables:
+    """All tables of a log whose group is `group`."""
+
+    def __init__(self, group: str, entries: Sequence[Entry]) -> None:
+        self._group = group
+        self._state = empty_state()
+        self.entries = entries
+        self.messages: list[Row] = []
+        self.progress: list[Row] = []
+        self.pop_events: list[Row] = []
+        self.commands: list[Row] = []
+        self._lives: defaultdict[str, int] = defaultdict(int)
+        self._log_ms: int | None = None
+        for entry in entries:
+            self._take(entry)
+
+    # --- the facts ----------------------------------------------------------------------------
+
+    def _take(self, entry: Entry) -> None:
+        offsets = _progress(self._state)
+        pops = {
+            key: (queue.flights.copy(), queue.attempt_id)
+            for key, queue in self._state[POPS].queues.items()
+        }
+        existing = set(self._state[TOPICS].configs)
+        lives = self._lives.copy()
+        (refused,) = fold(self._state, [entry]).results
+        if refused is not None:
+            return
+        for topic in existing - set(self._state[TOPICS].configs):
+            self._lives[topic] += 1
+        body, commands = entry.body, b""
+        if kind_of(body) is EntryKind.RECORD:
+            at = 0
+            while at < len(body):
+                if body[at + 4 : at + 7] == b"DLB":
+                    commands = body[at:]
+                    break
+                record, at = decode_record(body, at)
+                self._take_message(entry, record)
+        else:
+            commands = body
+        if not commands:
+            return
+        command: Any = self._state.registry.decode(commands)
+        at_ms = self._log_ms
+        for name in ("at_ms", "time_ms", "popped_ms", "hidden_ms"):
+            at_ms = getattr(command, name, None) or at_ms
+        head = {"raft_group": self._group, "index": entry.index, "ms": at_ms}
+        self.commands.append({**head, "command": command, "position": entry.body_pos})
+        after = _progress(self._state)
+        for key in offsets.keys() | after.keys():
+            if offsets.get(key) != after.get(key):
+                gone = (key not in after and lives[key[1]]) or self._lives[key[1]]
+                life = lives[key[1]] if key not in after else gone
+                row = {**head, "key": key, "life": life, "offset": after.get(key)}
+                self.progress.append({**row, "is_reset": type(command).__name__ == "ResetOffsets"})
+        self._take_pops(head, command, pops)
+
+    def _take_message(self, entry: Entry, record: MessageRecord) -> None:
+        pairs = record.property_map()
+        self._log_ms = max(self._log_ms or 0, record.store_timestamp)
+        self.messages.append(
+            {
+                "raft_group": self._group,
+                "index": entry.index,
+                "term": entry.term,
+                "topic": record.topic,
+                "life": self._lives[record.topic],
+                "queue": record.queue_id,
+                "offset": record.queue_offset,
+                "position": record.physical_offset,
+                "stored": record.store_timestamp,
+                "born": record.born_timestamp,
+                "bytes": len(record.body),
+                "key": pairs["UNIQ_KEY"],
+                "keys": pairs.get("KEYS"),
+                "pairs": pairs,
+                "id": message_id(record.store_host, record.store_port, record.physical_offset),
+                "reconsumed": record.reconsume_times,
+                "leader": f"{record.store_host}:{record.store_port}",
+            }
+        )
+
+    def _take_pops(self, head: Row, command: Any, before: dict[Any, Any]) -> None:
+        queues = self._state[POPS].queues
+        name = type(command).__name__
+
+        def add(key: Any, offset: int, event: str) -> None:
+            row = {"key": key, "life": self._lives[key[1]], "offset": offset, "event": event}
+            self.pop_events.append({**head, **row})
+
+        if name == "Pop":
+            flights, attempt = before.get(command.key, ({}, ""))
+            if command.begins:
+                flights, attempt = {}, ""
+            repeats = bool(command.attempt_id) and command.attempt_id == attempt
+            for offset in command.offsets:
+                now: Flight | None = queues[command.key].flights.get(offset)
+                if now is not None and (flights.get(offset) != now or repeats):
+                    add(command.key, offset, "given")
+        elif name == "AckPopped":
+            done = set()
+            for one in command.messages:
+                flight = before.get(one.key, ({}, ""))[0].get(one.offset)
+                if flight and flight.popped_ms == one.popped_ms and one not in done:
+                    done.add(one)
+                    add(one.key, one.offset, "acknowledged")
+        elif name == "HidePopped":
+            one = command.message
+            if queues[one.key].flights[one.offset] != before[one.key][0][one.offset] or (
+                before[one.key][0][one.offset].visible_ms == command.visible_ms
+            ):
+                add(one.key, one.offset, "hidden")
+        elif name == "BuryPopped":
+            add(command.message.key, command.message.offset, "buried")
+
+    # --- what follows from them ---------------------------------------------------------------
+
+    def traffic(self) -> list[Row]:
+        found: defaultdict[Any, list[int]] = defaultdict(list)
+        for one in self.messages:
+            key = (one["topic"], one["queue"], _floor(one["stored"], MINUTE_MS))
+            found[key].append(one["bytes"])
+        return [
+            {
+                "raft_group": self._group,
+                "topic": topic,
+                "queue": queue,
+                "minute": minute,
+                "messages": len(sizes),
+                "bytes": sum(sizes),
+                "le_1_kb": sum(size <= 1024 for size in sizes),
+                "le_4_kb": sum(1024 < size <= 4096 for size in sizes),
+            }
+            for (topic, queue, minute), sizes in found.items()
+        ]
+
+    def consumer_lag(self) -> list[Row]:
+        rows = []
+        keys = {(one["key"], one["life"]) for one in self.progress}
+        last_ms = max((one["stored"] for one in self.messages), default=0)
+        for (group, topic, queue), life in keys:
+            moves = [
+                one
+                for one in self.progress
+                if (one["key"], one["life"]) == ((group, topic, queue), life)
+            ]
+            sent = [
+                one
+                for one in self.messages
+                if (one["topic"], one["life"], one["queue"]) == (topic, life, queue)
+            ]
+            since = min(_floor(one["ms"], MINUTE_MS) for one in moves)
+            minutes = {_floor(one["ms"], MINUTE_MS) for one in moves}
+            minutes |= {_floor(one["stored"], MINUTE_MS) for one in sent}
+            for minute in sorted(minute for minute in minutes if minute >= since):
+                end_ms = minute + MINUTE_MS
+                move = max((one for one in moves if one["ms"] < end_ms), key=lambda m: m["index"])
+                if move["offset"] is None:
+                    continue
+                there = [one for one in sent if one["stored"] < end_ms]
+                end = max((one["offset"] + 1 for one in there), default=0)
+                lag_ms: int | None = 0
+                if end > move["offset"]:
+                    first = [one for one in sent if one["offset"] == move["offset"]]
+                    now = min(end_ms, max(last_ms, minute))
+                    lag_ms = max(now - first[0]["stored"], 0) if first else None
+                rows.append(
+                    {
+                        "consumer_group": group,
+                        "topic": topic,
+                        "queue": queue,
+                        "minute": minute,
+                        "consumer_offset": move["offset"],
+                        "queue_end": end,
+                        "lag_messages": max(end - move["offset"], 0),
+                        "lag_ms": lag_ms,
+                    }
+                )
+        return rows
+
+    def latency(self) -> list[Row]:
+        took: defaultdict[Any, list[int]] = defaultdict(list)
+        for one in self.messages:
+            minute = _floor(one["stored"], MINUTE_MS)
+            took["stored", None, one["topic"], minute].append(one["stored"] - one["born"])
+        passing = [one for one in self.progress if one["offset"] is not None]
+        passing = [one for one in passing if not one["is_reset"]]
+        for group in {one["key"][0] for one in passing}:
+            for one in self.messages:
+                key = (group, one["topic"], one["queue"])
+                times = [
+                    move["ms"]
+                    for move in passing
+                    if (move["key"], move["life"]) == (key, one["life"])
+                    and move["offset"] > one["offset"]
+                ]
+                if times:
+                    minute = _floor(one["stored"], MINUTE_MS)
+                    ms = max(min(times) - one["stored"], 0)
+                    took["consumed", group, one["topic"], minute].append(ms)
+        return [
+            {
+                "kind": kind,
+                "consumer_group": group,
+                "topic": topic,
+                "minute": minute,
+                "messages": len(ms),
+                "p50_ms": _percentile(ms, 0.5),
+                "p99_ms": _percentile(ms, 0.99),
+                "max_ms": max(ms),
+            }
+            for (kind, group, topic, minute), ms in took.items()
+        ]
+
+    def retries(self) -> list[Row]:
+        found: defaultdict[Any, list[tuple[Row, bool]]] = defaultdict(list)
+        for one in self.messages:
+            pairs = one["pairs"]
+            if one["topic"].startswith("%RETRY%"):
+                origin = pairs.get("ORIGIN_MESSAGE_ID", one["id"])
+                found[one["topic"][7:], pairs.get("RETRY_TOPIC"), origin].append((one, False))
+            elif one["topic"].startswith("%DLQ%") and "ORIGIN_MESSAGE_ID" in pairs:
+                origin = pairs["ORIGIN_MESSAGE_ID"]
+                found[one["topic"][5:], pairs.get("RETRY_TOPIC"), origin].append((one, True))
+        return [
+            {
+                "consumer_group": group,
+                "topic": topic,
+                "origin_message_id": origin,
+                "retries": sum(not is_dead for _, is_dead in copies),
+                "reconsume_times": max(one["reconsumed"] for one, _ in copies),
+                "first_time": min(one["stored"] for one, _ in copies),
+                "is_dead": any(is_dead for _, is_dead in copies),
+            }
+            for (group, topic, origin), copies in found.items()
+        ]
+
+    def dead_letters(self) -> list[Row]:
+        redriven: dict[Any, int] = {}
+        buried = {one["index"] for one in self.pop_events if one["event"] == "buried"}
+        for one in self.commands:
+            command = one["command"]
+            if type(command).__name__ == "Redrive":
+                redriven.setdefault((command.topic, command.queue_id, command.offset), one["ms"])
+        return [
+            {
+                "consumer_group": one["topic"][5:],
+                "topic": one["pairs"].get("DLQ_ORIGIN_TOPIC") or one["pairs"].get("RETRY_TOPIC"),
+                "offset": one["offset"],
+                "dead_time": one["stored"],
+                "reason": f"{'popped' if one['index'] in buried else 'sent back'} too often",
+                "redriven_time": redriven.get((one["topic"], one["queue"], one["offset"])),
+            }
+            for one in self.messages
+            if one["topic"].startswith("%DLQ%")
+        ]
+
+    def transactions(self) -> list[Row]:
+        found: dict[int, Row] = {}
+        stored = {one["position"]: one for one in self.messages}
+        ends = {"Commit": "committed", "Rollback": "rolled back", "GiveUp": "given up"}
+        for one in self.commands:
+            command, name = one["command"], type(one["command"]).__name__
+            if name == "Prepare":
+                half = stored[one["position"]]
+                found[one["position"]] = {
+                    "position": one["position"],
+                    "producer_group": command.group,
+                    "topic": half["pairs"]["REAL_TOPIC"],
+                    "begin_time": half["stored"],
+                    "checks": 0,
+                    "outcome": "open",
+                    "resolved_ms": None,
+                }
+            elif name == "Checked":
+                for position in command.positions:
+                    unknown = {
+                        "position": position,
+                        "producer_group": None,
+                        "topic": None,
+                        "begin_time": None,
+                        "checks": 0,
+                        "outcome": "open",
+                        "resolved_ms": None,
+                    }
+                    found.setdefault(position, unknown)["checks"] += 1
+            elif name in ends:
+                row = found[command.position]
+                row["outcome"] = ends[name]
+                row["resolved_ms"] = one["ms"] - row["begin_time"]
+        return list(found.values())
+
+    def delays(self) -> list[Row]:
+        found: dict[int, Row] = {}
+        origins: dict[int, int] = {}
+        stored = {one["position"]: one for one in self.messages}
+        for one in self.commands:
+            command, name = one["command"], type(one["command"]).__name__
+            due_ms = getattr(command, "due_ms", 0) if name in ("Delay", "Commit") else 0
+            if due_ms:
+                waits = stored[one["position"]]
+                origins[one["position"]] = one["position"]
+                found[one["position"]] = {
+                    "position": one["position"],
+                    "topic": waits["pairs"].get("REAL_TOPIC"),
+                    "unique_key": waits["key"],
+                    "due_time": due_ms,
+                    "outcome": "waiting",
+                    "late_ms": None,
+                }
+            if name == "MoveDelayed":
+                origins[one["position"]] = origins.pop(command.position)
+            elif name in ("Deliver", "DropDelayed"):
+                row = found[origins.pop(command.position)]
+                row["outcome"] = "delivered" if name == "Deliver" else "dropped"
+                if name == "Deliver":
+                    row["late_ms"] = stored[one["position"]]["stored"] - row["due_time"]
+        return list(found.values())
+
+    def pops(self) -> list[Row]:
+        found: defaultdict[Any, list[str]] = defaultdict(list)
+        for one in self.pop_events:
+            found[one["key"], one["life"], one["offset"]].append(one["event"])
+        rows = []
+        for ((group, topic, queue), life, offset), events in found.items():
+            outcome = "buried" if "buried" in events else "out"
+            rows.append(
+                {
+                    "consumer_group": group,
+                    "topic": topic,
+                    "topic_life": life,
+                    "queue": queue,
+                    "offset": offset,
+                    "times": events.count("given"),
+                    "hidden": events.count("hidden"),
+                    "outcome": "acknowledged" if "acknowledged" in events else outcome,
+                }
+            )
+        return rows
+
+    def elections(self) -> list[Row]:
+        rows = []
+        before: int | None = None
+        for term in sorted({entry.term for entry in self.entries}):
+            of_term = [entry.index for entry in self.entries if entry.term == term]
+            sent = [one for one in self.messages if one["term"] == term]
+            first = min((one["stored"] for one in sent), default=None)
+            rows.append(
+                {
+                    "term": term,
+                    "leader": max((one["leader"] for one in sent), default=None),
+                    "first_index": of_term[0],
+                    "last_index": of_term[-1],
+                    "entries": len(of_term),
+                    "messages": len(sent),
+                    "gap_ms": None if first is None or before is None else first - before,
+                }
+            )
+            before = max((one["stored"] for one in sent), default=before)
+        return rows
+
+    def hot_keys(self) -> list[Row]:
+        found: defaultdict[Any, defaultdict[str, int]] = defaultdict(lambda: defaultdict(int))
+        for one in self.messages:
+            for key in (one["keys"] or "").split(" "):
+                if key:
+                    found[one["topic"], _floor(one["stored"], TEN_MINUTES_MS)][key] += 1
+        return [
+            {"topic": topic, "since": since, "place": place + 1, "key": key, "messages": count}
+            for (topic, since), counts in found.items()
+            for place, (key, count) in enumerate(
+                sorted(counts.items(), key=lambda c: (-c[1], c[0]))
+            )
+            if place < 20
+        ]
+
+    def trace(self) -> list[Row]:
+        rows = []
+        names = {
+            "RMQ_SYS_TRANS_HALF_TOPIC": "prepared",
+            "SCHEDULE_TOPIC_XXXX": "delayed",
+            "%RETRY%g": "sent back",
+            "%DLQ%g": "dead",
+        }
+        by_place = {}
+        by_position = {one["position"]: one for one in self.messages}
+        for one in self.messages:
+            rows.append(
+                (one["key"], one["stored"], one["index"], names.get(one["topic"], "stored"))
+            )
+            by_place[one["topic"], one["life"], one["queue"], one["offset"]] = one["key"]
+        for one in self.pop_events:
+            _, topic, queue = one["key"]
+            key = by_place.get((topic, one["life"], queue, one["offset"]))
+            if key is not None:
+                rows.append((key, one["ms"], one["index"], one["event"]))
+        origins: dict[int, int] = {}
+        for one in self.commands:
+            command, name = one["command"], type(one["command"]).__name__
+            positions: tuple[int, ...] = getattr(
+                command, "positions", (getattr(command, "position", -1),)
+            )
+            event = {
+                "Checked": "checked",
+                "Rollback": "rolled back",
+                "GiveUp": "given up",
+                "DropDelayed": "recalled",
+            }.get(name)
+            if name == "MoveDelayed":
+                origins[one["position"]] = origins.get(command.position, command.position)
+            for position in positions:
+                origin = by_position.get(origins.get(position, position))
+                if event is not None and origin is not None:
+                    rows.append((origin["key"], one["ms"], one["index"], event))
+        return [
+            {"unique_key": key, "time": ms, "index": index, "event": event}
+            for key, ms, index, event in rows
+        ]
+
+
+def _progress(state: BrokerState) -> dict[tuple[str, str, int], int]:
+    return {
+        (*key, queue): offset
+        for key, of in state[OFFSETS].tables.items()
+        for queue, offset in of.items()
+    }
+
+
+def _floor(ms: int, unit: int) -> int:
+    return ms - ms % unit
+
+
+def _percentile(values: list[int], share: float) -> float:
+    """The value at a share of the way through the sorted ones."""
+    ordered = sorted(values)
+    place = share * (len(ordered) - 1)
+    low, high = ordered[floor(place)], ordered[ceil(place)]
+    return low + (high - low) * (place - floor(place))

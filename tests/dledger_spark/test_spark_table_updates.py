@@ -1,0 +1,308 @@
+"""Tables grow by what is new in a log, each row once, wherever a writer was stopped."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("deltalake", reason="deltalake is not installed: run make setup-spark")
+pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-spark")
+
+from click.testing import CliRunner
+
+from dledger.core.hard_state import HardState
+from dledger.store.disk import OsDisk
+from dledger.store.open_store import open_store
+from dledger.store.store_config import StoreConfig
+from dledger_spark.commands import dledger_spark
+from dledger_spark.errors import DataLost, TablesInvalid
+from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.log_folder import LogFolder, open_log
+from dledger_spark.tables.catalog import catalog
+from dledger_spark.tables.derived import DERIVED
+from dledger_spark.tables.duckdb_engine import duckdb_engine
+from dledger_spark.tables.fact_table import FactTable
+from dledger_spark.tables.table_home import TableHome
+from dledger_spark.tables.update import Updated, update_tables
+from tests.dledger_spark.broker_script import KINDS, ScriptedLog, Step
+from tests.dledger_spark.test_spark_tables import check_tables, facts_of
+
+PROJECT = Path(__file__).parents[2]
+CONFIG = StoreConfig(
+    segment_bytes=1 << 22, index_segment_bytes=1 << 16, max_body_bytes=1 << 20, spare_segments=0
+)
+
+
+def scripted(seed: int, length: int = 150) -> ScriptedLog:
+    chance = random.Random(seed)
+    log = ScriptedLog()
+    passes = (0, 1, 40, 20_000, 90_000, 700_000)
+    log.run(
+        [
+            Step(
+                chance.choice(KINDS),
+                chance.randrange(6),
+                chance.randrange(6),
+                chance.choice(passes),
+            )
+            for _ in range(length)
+        ]
+    )
+    return log
+
+
+def write(log: ScriptedLog, base: Path, first: int, stop: int, group: str = "g") -> LogFolder:
+    """Append entries to a node's log; one segment holds them all, so they lie where they should."""
+    store = open_store(OsDisk(), str(base), CONFIG, group, "n0")
+    try:
+        for term, of_term in groupby(log.entries[first:stop], lambda entry: entry.term):
+            store.append(term, 1, [entry.body for entry in of_term])
+        store.begin_sync(HardState(log.entries[stop - 1].term, None, store.last_index)).run()
+        store.note_committed(store.last_index)
+        store.save_committed()
+    finally:
+        store.close()
+    return open_log(str(base))
+
+
+def update(home: TableHome, log: LogFolder, **options: Any) -> Updated:
+    with home.held():
+        return update_tables(home, log, **options)
+
+
+def rows_of(home: TableHome) -> dict[str, list[Any]]:
+    with duckdb_engine(catalog(home)) as engine:
+        return {
+            name: sorted(engine.query(f'select * from "{name}"').to_pylist(), key=repr)
+            for name in FACTS
+        }
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> TableHome:
+    return TableHome(str(tmp_path / "tables"))
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_tables_that_grew_in_steps_are_those_made_at_once(
+    seed: int, home: TableHome, tmp_path: Path
+) -> None:
+    log = scripted(seed)
+    added = 0
+    for first, stop in ((0, 20), (20, 21), (21, 80), (80, len(log.entries))):
+        folder = write(log, tmp_path / "log", first, stop)
+        added += sum(update(home, folder, piece_bytes=3000).rows.values())
+        assert update(home, folder).rows == dict.fromkeys(FACTS, 0)
+    at_once = TableHome(str(tmp_path / "at-once"))
+    assert sum(update(at_once, folder).rows.values()) == added
+    assert rows_of(home) == rows_of(at_once)
+    with duckdb_engine(catalog(home)) as engine:
+        check_tables(log, facts_of(log, []), engine)
+
+
+@pytest.mark.parametrize("before", range(len(FACTS)))
+def test_a_writer_that_was_stopped_between_two_tables_doubles_nothing(
+    before: int, home: TableHome, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log = scripted(7)
+    folder = write(log, tmp_path / "log", 0, len(log.entries))
+    append, calls = FactTable.append, [0]
+
+    def stopping(table: FactTable, *arguments: Any) -> int:
+        calls[0] += 1
+        if calls[0] % 11 == before:
+            raise KeyboardInterrupt
+        return append(table, *arguments)
+
+    monkeypatch.setattr(FactTable, "append", stopping)
+    for _ in range(200):
+        try:
+            update(home, folder, piece_bytes=3000)
+            break
+        except KeyboardInterrupt:
+            continue
+    else:
+        pytest.fail("it never came to an end")
+    monkeypatch.undo()
+    at_once = TableHome(str(tmp_path / "at-once"))
+    update(at_once, folder)
+    assert rows_of(home) == rows_of(at_once)
+
+
+@pytest.mark.long
+def test_a_command_that_is_killed_at_any_moment_doubles_and_loses_nothing(
+    home: TableHome, tmp_path: Path
+) -> None:
+    log = scripted(3, 4000)
+    folder = write(log, tmp_path / "log", 0, len(log.entries))
+    program = (
+        "import sys; from dledger_spark.tables import update; update.PIECE_BYTES = 3000; "
+        "update.update_tables.__kwdefaults__['piece_bytes'] = 3000; "
+        "from dledger_spark.commands import main; main()"
+    )
+    command = [sys.executable, "-c", program, "tables", "--path", folder.path, "--out", home.path]
+    kills = 0
+    chance = random.Random(1)
+    while True:
+        process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(PROJECT)})
+        try:
+            assert process.wait(1.5 + chance.random() * 2) == 0
+            break
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+            kills += 1
+            assert kills < 50
+    assert kills >= 3
+    at_once = TableHome(str(tmp_path / "at-once"))
+    update(at_once, folder)
+    assert rows_of(home) == rows_of(at_once)
+
+
+def test_another_log_is_refused(home: TableHome, tmp_path: Path) -> None:
+    update(home, write(scripted(1), tmp_path / "one", 0, 40))
+    with pytest.raises(TablesInvalid, match=r"entry 39 of .* is another one"):
+        update(home, write(scripted(2), tmp_path / "two", 0, 60))
+
+
+def test_a_log_that_is_behind_the_tables_adds_nothing(home: TableHome, tmp_path: Path) -> None:
+    log = scripted(1)
+    update(home, write(log, tmp_path / "one", 0, 60))
+    assert not update(home, write(log, tmp_path / "two", 0, 50)).entries
+
+
+def test_logs_of_several_groups_share_the_tables(home: TableHome, tmp_path: Path) -> None:
+    for group, seed in (("g", 1), ("h", 2)):
+        update(home, write(scripted(seed), tmp_path / group, 0, 50, group))
+    found = rows_of(home)["entries"]
+    assert {row["raft_group"] for row in found} == {"g", "h"}
+    assert len(found) == 100
+
+
+def test_entries_that_retention_removed_are_an_error_unless_asked_for(
+    home: TableHome, tmp_path: Path
+) -> None:
+    log = scripted(1)
+    folder = write(log, tmp_path / "log", 0, 30)
+    update(home, folder)
+    folder = write(log, tmp_path / "log", 30, 80)
+    later = LogFolder(
+        *(folder.path, folder.group, folder.segments, folder.segment_bytes, 50),
+        *(folder.committed, folder.unchecked_through, None, None),
+    )
+    with pytest.raises(DataLost, match=r"30\.\.49"):
+        update(home, later)
+    assert update(home, later, fail_on_data_loss=False).entries == range(50, 80)
+    indexes = sorted(row["index"] for row in rows_of(home)["entries"])
+    assert indexes == [*range(30), *range(50, 80)]
+
+
+def test_a_folder_has_one_writer(home: TableHome, tmp_path: Path) -> None:
+    folder = write(scripted(1), tmp_path / "log", 0, 30)
+    with home.held(), pytest.raises(TablesInvalid, match="another job writes there"):
+        update(home, folder)
+
+
+def test_a_folder_that_holds_something_else_is_refused(home: TableHome, tmp_path: Path) -> None:
+    folder = write(scripted(1), tmp_path / "log", 0, 30)
+    (tmp_path / "tables").mkdir()
+    (tmp_path / "tables" / "thesis.txt").write_text("x")
+    with pytest.raises(TablesInvalid, match=r"holds 'thesis\.txt'"):
+        update(home, folder)
+
+
+@pytest.mark.parametrize("damage", ["", "{", "[]", '{"version": 9}', '{"version": 1}'])
+def test_a_state_that_cannot_be_read_says_what_to_do(
+    damage: str, home: TableHome, tmp_path: Path
+) -> None:
+    log = scripted(1)
+    update(home, write(log, tmp_path / "log", 0, 30))
+    folder = write(log, tmp_path / "log", 30, 60)
+    (state,) = Path(home.path, "_state", "g").iterdir()
+    state.write_text(damage)
+    with pytest.raises(TablesInvalid, match="use a new folder"):
+        update(home, folder)
+
+
+# --- the commands ---------------------------------------------------------------------------------
+
+
+def run(*words: str) -> tuple[int, str]:
+    ended = CliRunner().invoke(dledger_spark, [str(word) for word in words])
+    return ended.exit_code, ended.output
+
+
+def test_tables_are_made_and_asked_in_a_terminal(tmp_path: Path) -> None:
+    log = scripted(1)
+    path, out = write(log, tmp_path / "log", 0, len(log.entries)).path, str(tmp_path / "out")
+    code, output = run("tables", "--path", path, "--out", out, "--json")
+    assert code == 0, output
+    told = json.loads(output)
+    assert told["entries_added"] == len(log.entries) == told["rows_added"]["entries"]
+    assert told["rows"].keys() == set(DERIVED)
+    assert run("tables", "--path", path, "--out", out)[1].splitlines()[0] == "table\tkind\trows"
+    code, output = run("sql", "--tables", out, "select count(*) as n from entries", "--json")
+    assert (code, json.loads(output)) == (0, {"n": len(log.entries)})
+    code, output = run(
+        "sql", "--tables", out, "select topic, sum(messages) from traffic group by 1"
+    )
+    assert code == 0
+    assert output.splitlines()[0].split("\t")[0] == "topic"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("sql", "--tables", "nowhere", "select 1"), "holds no tables: make them with"),
+        (("tables", "--path", "nowhere", "--out", "out"), "nowhere: does not exist"),
+        (("tables", "--path", "nowhere"), "Missing option '--out'"),
+    ],
+)
+def test_what_cannot_be_done_is_said_in_a_line(
+    words: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    code, output = run(*words)
+    assert code != 0
+    assert said in output
+    assert "Traceback" not in output
+
+
+def test_a_query_that_cannot_be_answered_is_an_error_of_a_line(tmp_path: Path) -> None:
+    path, out = write(scripted(1), tmp_path / "log", 0, 30).path, str(tmp_path / "out")
+    assert run("tables", "--path", path, "--out", out, "--facts-only")[0] == 0
+    code, output = run("sql", "--tables", out, "select nothing from entries")
+    assert code == 1
+    assert "the query cannot be answered" in output
+
+
+@pytest.mark.spark
+def test_spark_computes_the_same_tables(spark: Any, home: TableHome, tmp_path: Path) -> None:
+    from dledger_spark.tables.spark_engine import SparkEngine  # noqa: PLC0415
+
+    log = scripted(5, 300)
+    update(home, write(log, tmp_path / "log", 0, len(log.entries)))
+    check_tables(log, facts_of(log, []), SparkEngine(spark, catalog(home)))
+
+
+@pytest.mark.spark
+def test_a_query_that_spark_cannot_answer_is_an_error(
+    spark: Any, home: TableHome, tmp_path: Path
+) -> None:
+    from dledger_spark.errors import QueryFailed  # noqa: PLC0415
+    from dledger_spark.tables.spark_engine import SparkEngine  # noqa: PLC0415
+
+    update(home, write(scripted(1), tmp_path / "log", 0, 30))
+    engine = SparkEngine(spark, catalog(home))
+    for wrong in ("select nothing from entries", "selec"):
+        with pytest.raises(QueryFailed):
+            engine.query(wrong)

@@ -1,0 +1,100 @@
+"""Each table is what a plain Python fold of the same log says, however the log was cut."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+pytest.importorskip("deltalake", reason="deltalake is not installed: run make setup-spark")
+pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-spark")
+
+import pyarrow as pa
+
+from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.facts.log_fold import LogFold
+from dledger_spark.log_folder import LogFolder
+from dledger_spark.schema import ENTRY_SCHEMA
+from dledger_spark.tables.derived import DERIVED, query
+from dledger_spark.tables.duckdb_engine import engine_over
+from tests.dledger_spark.broker_script import ScriptedLog, Step, scripts
+from tests.dledger_spark.plain_tables import PlainTables
+
+LOG = LogFolder("nowhere", "g", (), 1 << 20, 0, None, -1, None, 0)
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def batch_of(log: ScriptedLog, first: int, stop: int) -> pa.RecordBatch:
+    zeros: dict[str, Any] = dict.fromkeys(ENTRY_SCHEMA.names, 0)
+    zeros["group"] = "g"
+    return pa.RecordBatch.from_pylist(
+        [
+            {**zeros, "index": e.index, "term": e.term, "pos": e.pos, "body": e.body}
+            for e in log.entries[first:stop]
+        ],
+        schema=ENTRY_SCHEMA,
+    )
+
+
+def facts_of(log: ScriptedLog, cuts: list[int]) -> dict[str, pa.Table]:
+    """The facts, folded in several runs that go on from each other's states."""
+    borders = sorted({0, *(min(cut, len(log.entries)) for cut in cuts), len(log.entries)})
+    fold = LogFold(LOG, 0)
+    found: dict[str, list[pa.RecordBatch]] = {table: [] for table in FACTS}
+    for first, stop in pairwise(borders):
+        for table, rows in fold.fold(batch_of(log, first, stop)).items():
+            found[table].append(rows)
+        fold = LogFold.resumed(LOG, fold.state)
+    return {
+        table: pa.Table.from_batches(batches, schema=FACTS[table])
+        for table, batches in found.items()
+    }
+
+
+def plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return round((value - EPOCH).total_seconds() * 1000)
+    return round(value, 6) if isinstance(value, float) else value
+
+
+def as_rows(table: pa.Table, names: list[str]) -> list[tuple[Any, ...]]:
+    rows = [tuple(plain(row[name]) for name in names) for row in table.to_pylist()]
+    return sorted(rows, key=repr)
+
+
+def check_tables(log: ScriptedLog, facts: dict[str, pa.Table], engine: Any) -> None:
+    expected = PlainTables("g", log.entries)
+    assert facts["entries"].num_rows == len(log.entries)
+    assert as_rows(
+        facts["messages"], ["index", "topic", "topic_life", "queue", "offset"]
+    ) == sorted(
+        ((m["index"], m["topic"], m["life"], m["queue"], m["offset"]) for m in expected.messages),
+        key=repr,
+    )
+    names = ["index", "time", "consumer_group", "topic", "queue", "topic_life", "offset"]
+    assert as_rows(facts["consumer_progress"], names) == sorted(
+        ((p["index"], p["ms"], *p["key"], p["life"], p["offset"]) for p in expected.progress),
+        key=repr,
+    )
+    for table in DERIVED:
+        wanted = getattr(expected, table)()
+        made = engine.query(query(table))
+        assert made.num_rows == len(wanted), table
+        if wanted:
+            columns = list(wanted[0])
+            rows = sorted((tuple(plain(row[name]) for name in columns) for row in wanted), key=repr)
+            assert as_rows(made, columns) == rows, table
+
+
+@settings(deadline=None, max_examples=60)
+@given(scripts, st.lists(st.integers(0, 70), max_size=3))
+def test_each_table_is_what_a_plain_fold_says(script: list[Step], cuts: list[int]) -> None:
+    log = ScriptedLog()
+    log.run(script)
+    facts = facts_of(log, cuts)
+    with engine_over(facts) as engine:
+        check_tables(log, facts, engine)
