@@ -221,6 +221,8 @@ class Run:
                     nursery.start_soon(self._tell_progress, clients)
                     if self._stage.has_invariant:
                         nursery.start_soon(self._look_at_invariants, group, faults)
+                    # On a busy machine that takes longer than the faults of a short run.
+                    await clients.wait_started(START_TIMEOUT_S)
                     if self._stage.clients_come_back:
                         beside[CLIENTS] = clients.process
                     await self._break(self._executors(wiring, beside), group, faults)

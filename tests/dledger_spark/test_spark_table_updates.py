@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,8 @@ from dledger.store.store_config import StoreConfig
 from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import DataLost, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
-from dledger_spark.log_folder import LogFolder, open_log
+from dledger_spark.folder_log import FolderLog
+from dledger_spark.log_folder import open_log
 from dledger_spark.tables.catalog import catalog
 from dledger_spark.tables.derived import DERIVED
 from dledger_spark.tables.duckdb_engine import duckdb_engine
@@ -49,7 +51,7 @@ def scripted(seed: int, length: int = 150) -> ScriptedLog:
     return log
 
 
-def write(log: ScriptedLog, base: Path, first: int, stop: int, group: str = "g") -> LogFolder:
+def write(log: ScriptedLog, base: Path, first: int, stop: int, group: str = "g") -> FolderLog:
     """Append entries to a node's log; one segment holds them all, so they lie where they should."""
     store = open_store(OsDisk(), str(base), CONFIG, group, "n0")
     try:
@@ -60,10 +62,10 @@ def write(log: ScriptedLog, base: Path, first: int, stop: int, group: str = "g")
         store.save_committed()
     finally:
         store.close()
-    return open_log(str(base))
+    return FolderLog(open_log(str(base)))
 
 
-def update(home: TableHome, log: LogFolder, **options: Any) -> Updated:
+def update(home: TableHome, log: FolderLog, **options: Any) -> Updated:
     with home.held():
         return update_tables(home, log, **options)
 
@@ -138,7 +140,7 @@ def test_a_command_that_is_killed_at_any_moment_doubles_and_loses_nothing(
         "update.update_tables.__kwdefaults__['piece_bytes'] = 100_000; "
         "from dledger_spark.commands import main; main()"
     )
-    command = [sys.executable, "-c", program, "tables", "--path", folder.path, "--out", home.path]
+    command = [sys.executable, "-c", program, "tables", "--path", folder.name, "--out", home.path]
     command.append("--facts-only")
     kills = 0
     chance = random.Random(1)
@@ -185,10 +187,7 @@ def test_entries_that_retention_removed_are_an_error_unless_asked_for(
     folder = write(log, tmp_path / "log", 0, 30)
     update(home, folder)
     folder = write(log, tmp_path / "log", 30, 80)
-    later = LogFolder(
-        *(folder.path, folder.group, folder.segments, folder.segment_bytes, 50),
-        *(folder.committed, folder.unchecked_through, None, None),
-    )
+    later = FolderLog(replace(folder.folder, first_index=50, before_begin_chain=None))
     with pytest.raises(DataLost, match=r"30\.\.49"):
         update(home, later)
     assert update(home, later, fail_on_data_loss=False).entries == range(50, 80)
@@ -233,7 +232,7 @@ def run(*words: str) -> tuple[int, str]:
 
 def test_tables_are_made_and_asked_in_a_terminal(tmp_path: Path) -> None:
     log = scripted(1)
-    path, out = write(log, tmp_path / "log", 0, len(log.entries)).path, str(tmp_path / "out")
+    path, out = write(log, tmp_path / "log", 0, len(log.entries)).name, str(tmp_path / "out")
     code, output = run("tables", "--path", path, "--out", out, "--json")
     assert code == 0, output
     told = json.loads(output)
@@ -268,7 +267,7 @@ def test_what_cannot_be_done_is_said_in_a_line(
 
 
 def test_a_query_that_cannot_be_answered_is_an_error_of_a_line(tmp_path: Path) -> None:
-    path, out = write(scripted(1), tmp_path / "log", 0, 30).path, str(tmp_path / "out")
+    path, out = write(scripted(1), tmp_path / "log", 0, 30).name, str(tmp_path / "out")
     assert run("tables", "--path", path, "--out", out, "--facts-only")[0] == 0
     code, output = run("sql", "--tables", out, "select nothing from entries")
     assert code == 1

@@ -18,14 +18,12 @@ import pyarrow as pa
 
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.log_fold import LogFold
-from dledger_spark.log_folder import LogFolder
 from dledger_spark.schema import ENTRY_SCHEMA
 from dledger_spark.tables.derived import DERIVED, query
 from dledger_spark.tables.duckdb_engine import engine_over
 from tests.dledger_spark.broker_script import ScriptedLog, Step, random_step, scripts
 from tests.dledger_spark.plain_tables import PlainTables
 
-LOG = LogFolder("nowhere", "g", (), 1 << 20, 0, None, -1, None, 0)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -44,12 +42,12 @@ def batch_of(log: ScriptedLog, first: int, stop: int) -> pa.RecordBatch:
 def facts_of(log: ScriptedLog, cuts: list[int]) -> dict[str, pa.Table]:
     """The facts, folded in several runs that go on from each other's states."""
     borders = sorted({0, *(min(cut, len(log.entries)) for cut in cuts), len(log.entries)})
-    fold = LogFold(LOG, 0)
+    fold = LogFold("g", 0, is_judged_whole=True)
     found: dict[str, list[pa.RecordBatch]] = {table: [] for table in FACTS}
     for first, stop in pairwise(borders):
         for table, rows in fold.fold(batch_of(log, first, stop)).items():
             found[table].append(rows)
-        fold = LogFold.resumed(LOG, fold.state)
+        fold = LogFold.resumed("g", fold.state)
     return {
         table: pa.Table.from_batches(batches, schema=FACTS[table])
         for table, batches in found.items()
