@@ -2,7 +2,8 @@
 
 For each fault a new group is started. Each client keeps each feature under a steady load of its
 own, all at once, with its own default settings, and the leader's process is killed, frozen for
-longer than an election and continued, or killed like the next leader after it. What was acknowledged is compared with what came.
+longer than an election and continued, or killed like the next leader after it. What was
+acknowledged is compared with what came.
 
     .venv/bin/python tests/clients/losses.py
     .venv/bin/python tests/clients/losses.py --faults frozen --clients java5 --features orders,pops
