@@ -94,6 +94,19 @@ class OffsetUnreadable(DledgerSparkError):
         )
 
 
+class GroupUnavailable(DledgerSparkError):
+    """No member of the group gave an answer over the network."""
+
+    def __init__(self, group: str, addresses: str, problem: str) -> None:
+        self.group = group
+        self.addresses = addresses
+        self.problem = problem
+        super().__init__(
+            f"group {group!r} at {addresses:.200} does not answer ({problem:.600}): check the "
+            "addresses and the group's name, or read the folder of a node"
+        )
+
+
 class LogBehind(DledgerSparkError):
     """The nodes that can be read do not have all entries of a batch that has begun."""
 

@@ -20,7 +20,7 @@ EARLIEST: Final = -2
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 OPTIONS: Final = (
-    *("path", "table", "subscribe", "from", "to"),
+    *("path", "bootstrap", "group", "table", "subscribe", "from", "to"),
     *("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"),
     *("maxOffsetsPerTrigger", "maxBytesPerTrigger"),
     *("partitionBytes", "minPartitions"),
@@ -35,6 +35,8 @@ DEFAULT_MIN_PARTITIONS: Final = 8
 _HIGHEST: Final = 2**63 - 1
 # A broker has some thousand topics; a list of more is not typed by hand.
 MAX_TOPICS: Final = 10_000
+# A group has less than twenty members.
+MAX_ADDRESSES: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,9 @@ class SourceOptions:
     """The options of one query.
 
     Attributes:
-        path: see `log_set.open_logs`.
+        path: see `log_set.open_logs`; "" if the log is read over the network.
+        bootstrap: addresses of members, "host:port" each; none if the log is read from a folder.
+        group: the group of these members; "" likewise.
         table: "entries" or "messages".
         topics: only messages of these; None for all.
         first: the first entry, as `log_range.resolve_range` takes it.
@@ -79,6 +83,8 @@ class SourceOptions:
     """
 
     path: str
+    bootstrap: tuple[str, ...]
+    group: str
     table: str
     topics: frozenset[str] | None
     first: str | None
@@ -115,6 +121,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         given = [name for name in names if name in texts]
         if len(given) > 1:
             raise OptionInvalid(given[1], texts[given[1]], f"{given[0]} is given as well; use one")
+    bootstrap = _bootstrap(texts)
     table = _table(texts)
     starting = _place(texts, "startingOffsets", "startingTimestamp")
     if streaming and "from" in texts:
@@ -125,6 +132,8 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
     _refuse_word(ending, texts, EARLIEST, "a batch that ends there is empty")
     return SourceOptions(
         path=texts.get("path", ""),
+        bootstrap=bootstrap,
+        group=texts.get("group", ""),
         table=table,
         topics=_topics(texts, table),
         first=texts.get("from"),
@@ -163,6 +172,22 @@ def _refuse(texts: Mapping[str, str], names: tuple[str, ...], problem: str) -> N
 def _refuse_word(place: Place | None, texts: Mapping[str, str], word: int, problem: str) -> None:
     if place is not None and word in (place.everywhere, *place.of_group.values()):
         raise OptionInvalid(place.option, texts[place.option], problem)
+
+
+def _bootstrap(texts: Mapping[str, str]) -> tuple[str, ...]:
+    """The addresses of members; checks that the other options of a network fit them."""
+    text = texts.get("bootstrap")
+    if text is None:
+        _refuse(texts, ("group",), "it belongs to bootstrap; filter by the column instead")
+        return ()
+    _refuse(texts, ("path",), "bootstrap is given as well; use one")
+    addresses = tuple(address.strip() for address in text.split(","))
+    if "" in addresses or len(addresses) > MAX_ADDRESSES:
+        expected = f"give host:port of 1 to {MAX_ADDRESSES} members with commas between them"
+        raise OptionInvalid("bootstrap", text, expected)
+    if "group" not in texts:
+        raise OptionInvalid("bootstrap", text, 'name the group as well, as option "group"')
+    return addresses
 
 
 def _table(texts: Mapping[str, str]) -> str:

@@ -16,6 +16,7 @@ from dledger_spark.errors import CommittedUnknown, OptionInvalid, RangeUnavailab
 from dledger_spark.folder_log import open_folders
 from dledger_spark.log_range import END
 from dledger_spark.message_columns import message_batch
+from dledger_spark.network_log import open_group
 from dledger_spark.readable_log import Origin, ReadableLog
 from dledger_spark.record_judge import RecordJudge
 from dledger_spark.scan import BATCH_BYTES, accepted_messages
@@ -42,8 +43,11 @@ class EntryRange(InputPartition):
 
 def open_all(options: SourceOptions) -> Sequence[ReadableLog]:
     """Open the log of each group that the options name."""
+    if options.bootstrap:
+        return [open_group(options.bootstrap, options.group)]
     if not options.path:
-        raise OptionInvalid("path", "", "give the folder of a node, or above it")
+        expected = "give the folder of a node, or above it, or bootstrap and group"
+        raise OptionInvalid("path", "", expected)
     return open_folders(options.path)
 
 

@@ -15,24 +15,33 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-spark")
+
+from pyspark.errors import StreamingQueryException
+
 from tests.dledger_spark.test_spark_session import TOPICS, is_message, orders
 
 pytestmark = pytest.mark.spark
 LogWriter = Callable[..., Path]
 ROOT = Path(__file__).parents[2]
+# A start of Spark and five batches: seconds on a quiet machine, and many times that on a busy one.
+PROCESS_SECONDS = 300
+# Spark gives a new Python process 10 s to report, which is not enough on a very busy machine.
+ATTEMPTS = 3
 
 STREAM = """\
 import sys, time
 from dledger_spark.session import local_session
 
-path, checkpoint, out, pause = sys.argv[1:]
+path, checkpoint, out, last = sys.argv[1:]
 
 
 def keep(batch, number):
     # A batch that is written again replaces its own file, so every row is there once.
     batch.coalesce(1).write.mode("overwrite").parquet(f"{out}/batch={number}")
     open(f"{out}.{number}", "w").close()
-    time.sleep(float(pause))  # between the rows and the record that the batch is done
+    if number == int(last):
+        time.sleep(3600)  # between the rows and the record that the batch is done
 
 
 with local_session(cores=2) as spark:
@@ -68,20 +77,27 @@ class Sink:
 def run(spark: Any, path: Path, checkpoint: Path, sink: Sink, **options: object) -> Any:
     """Start a stream, and wait until it has taken what there is."""
     texts = {name: str(value) for name, value in options.items()}
-    query = (
+    stream = (
         spark.readStream.format("dledger")
         .options(path=str(path), **texts)
         .load()
         .writeStream.option("checkpointLocation", str(checkpoint))
         .foreachBatch(sink.take)
         .trigger(availableNow=True)
-        .start()
     )
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
-    return query
+    for _ in range(ATTEMPTS):
+        query = stream.start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            if "failed to connect back" not in str(query.exception()):
+                raise
+            late = error
+        else:
+            return query
+        finally:
+            query.stop()
+    raise late
 
 
 def test_a_stream_takes_all_in_batches_and_goes_on_at_its_checkpoint(
@@ -98,7 +114,7 @@ def test_a_stream_takes_all_in_batches_and_goes_on_at_its_checkpoint(
     assert len(sink.batches) == 2
     progress = query.lastProgress["sources"][0]
     assert '"a": {"next": 60, "term": 1' in progress["endOffset"].replace("'", '"')
-    assert progress["latestOffset"] == progress["endOffset"]
+    assert '"b": {"next": 30}' in progress["latestOffset"].replace("'", '"')
 
     write_log(orders(70)[60:], base=base / "a", group="a")
     run(spark, base, checkpoint, sink, table="messages")
@@ -143,26 +159,25 @@ def test_a_stream_that_is_killed_three_times_has_each_row_once(
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
     out.mkdir()
 
-    def start(pause: float) -> subprocess.Popen[bytes]:
+    def start(last: int) -> subprocess.Popen[bytes]:
         return subprocess.Popen(
-            [sys.executable, str(script), str(folder), str(checkpoint), str(out), str(pause)],
+            [sys.executable, str(script), str(folder), str(checkpoint), str(out), str(last)],
             env={**os.environ, "PYTHONPATH": str(ROOT)},
             start_new_session=True,
             stderr=subprocess.DEVNULL,
         )
 
     for batch in (0, 1, 3):
-        running = start(pause=3600)
+        running = start(last=batch)
         try:
             while not (tmp_path / f"out.{batch}").exists():
                 assert running.poll() is None
                 time.sleep(0.05)
-                if batch == 3 and (tmp_path / "out.2").exists():
-                    break  # the third kill comes in the middle of a write
         finally:
             os.killpg(running.pid, signal.SIGKILL)
             running.wait()
-    assert start(pause=0).wait(timeout=300) == 0
+    assert start(last=-1).wait(timeout=PROCESS_SECONDS) == 0
+    assert (tmp_path / "out.4").exists()
     rows = pq.read_table(out, columns=["index", "topic"]).to_pylist()
     assert sorted(row["index"] for row in rows) == list(filter(is_message, range(300)))
     assert {row["topic"] for row in rows} == set(TOPICS)
