@@ -1,17 +1,24 @@
 """Where a group's progress is kept: by the brokers, or in a file of a broadcasting consumer."""
 
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, Protocol
 
+import trio
+
 from dledger_mq import requests
 from dledger_mq.calls import call_master
 from dledger_mq.client import Client
+from dledger_mq.errors import MessagingError
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom
 from dledger_mq.offset_file import read_offsets, write_offsets
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
+
+_log = logging.getLogger(__name__)
 
 # A leader answers a question for an offset from memory. One that takes longer may be frozen: ask a
 # name server for another. The question may be repeated without harm.
@@ -26,6 +33,9 @@ class Offsets(Protocol):
 
     async def commit(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
         """Keep the progress of queues; those for which it failed are not in the answer."""
+
+    async def commit_last(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        """The same before others read the queues: through an election, for some seconds."""
 
 
 class BrokerOffsets:
@@ -76,6 +86,29 @@ class BrokerOffsets:
             if isinstance(outcome, Command) and outcome.code == ResponseCode.SUCCESS
         }
 
+    async def commit_last(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        """Commit, and go on with what failed until a leader takes it, for 5 s at most."""
+        kept = await self.commit(offsets)
+
+        async def go_on(queue: MessageQueue) -> None:
+            command = requests.update_offset(self._group, queue, offsets[queue])
+            try:
+                await call_master(
+                    self._client,
+                    queue,
+                    command,
+                    "commit an offset",
+                    attempt_seconds=START_ATTEMPT_SECONDS,
+                )
+                kept.add(queue)
+            except (MessagingError, RemotingError) as error:
+                _log.info("%s is not committed: %s", queue, error)
+
+        async with trio.open_nursery() as nursery:
+            for queue in offsets.keys() - kept:
+                nursery.start_soon(go_on, queue)
+        return kept
+
 
 class FileOffsets:
     """Progress of one broadcasting consumer, in a file of its own or in memory only.
@@ -101,6 +134,10 @@ class FileOffsets:
         if self._path is not None and offsets:
             write_offsets(self._path, self._offsets)
         return set(offsets)
+
+    async def commit_last(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        """As `commit`."""
+        return await self.commit(offsets)
 
 
 async def starting_offset(

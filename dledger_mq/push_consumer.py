@@ -278,7 +278,7 @@ class PushConsumer:
                     await self._listening.stop(self._options.close_timeout_seconds)
                 seconds = COMMIT_SECONDS if error is None else LAST_COMMIT_SECONDS
                 with trio.move_on_after(seconds, shield=True):
-                    await self._commit(list(self._readers.values()))
+                    await self._commit(list(self._readers.values()), is_last=True)
                 for reader in self._readers.values():
                     reader.drop()
                 await self._client.remove_consumer(self.group)
@@ -532,7 +532,7 @@ class PushConsumer:
         """
         await reader.leave()
         if not reader.dropped:
-            await self._commit([reader])
+            await self._commit([reader], is_last=True)
         if not reader.dropped:
             reader.drop()
         self._readers.pop(reader.queue, None)
@@ -591,7 +591,7 @@ class PushConsumer:
             await trio.sleep(COMMIT_SECONDS)
             await self._commit(list(self._readers.values()))
 
-    async def _commit(self, readers: Sequence[QueueReader]) -> None:
+    async def _commit(self, readers: Sequence[QueueReader], *, is_last: bool = False) -> None:
         """Commit the progress of those queues where there is any."""
         wanted = {
             reader.queue: reader.cached.commit_offset
@@ -603,7 +603,8 @@ class PushConsumer:
         if not wanted:
             return
         moves = {reader.queue: reader.moves for reader in readers}
-        kept = await self._offsets.commit(wanted)
+        commit = self._offsets.commit_last if is_last else self._offsets.commit
+        kept = await commit(wanted)
         for reader in readers:
             if reader.queue in kept and reader.moves == moves[reader.queue]:
                 reader.committed = wanted[reader.queue]

@@ -83,6 +83,56 @@ class OptionInvalid(DledgerSparkError):
         super().__init__(f"{option}={value!r:.80}: {expected}")
 
 
+class OffsetUnreadable(DledgerSparkError):
+    """A checkpoint holds an offset that this version cannot read."""
+
+    def __init__(self, content: object) -> None:
+        self.content = content
+        super().__init__(
+            f"the checkpoint holds the offset {content!r:.200}, which this version cannot read: "
+            "use the version that wrote it, or a new checkpoint"
+        )
+
+
+class GroupUnavailable(DledgerSparkError):
+    """No member of the group gave an answer over the network."""
+
+    def __init__(self, group: str, addresses: str, problem: str) -> None:
+        self.group = group
+        self.addresses = addresses
+        self.problem = problem
+        super().__init__(
+            f"group {group!r} at {addresses:.200} does not answer ({problem:.300}): check the "
+            "addresses and the group's name, or read the folder of a node"
+        )
+
+
+class LogBehind(DledgerSparkError):
+    """The nodes that can be read do not have all entries of a batch that has begun."""
+
+    def __init__(self, name: str, last: int, committed: int) -> None:
+        self.name = name
+        self.last = last
+        self.committed = committed
+        super().__init__(
+            f"{name}: the batch ends with entry {last}, and this node has the entries up to "
+            f"{committed}: let it catch up, or name a node that has them"
+        )
+
+
+class LogReplaced(DledgerSparkError):
+    """The log is not the one that a checkpoint belongs to."""
+
+    def __init__(self, name: str, index: int, expected: object, found: object) -> None:
+        self.name = name
+        self.index = index
+        super().__init__(
+            f"{name}: entry {index} is another one than the stream has read (term and sum "
+            f"{found}, not {expected}), so this is another log: name the right one, or begin with "
+            "a new checkpoint and a new output"
+        )
+
+
 class OutputInvalid(DledgerSparkError):
     """The output folder cannot take this replay."""
 

@@ -33,7 +33,7 @@ def resolve_range(log: LogFolder, first: str | int | None, last: str | int | Non
         CommittedUnknown: no end is given, and the folder does not record one.
         RangeUnavailable: entries are no longer kept, or not committed.
     """
-    begin = log.first_index if first in (None, "") else _number("from", first)
+    begin = log.first_index if first in (None, "") else index_option("from", first)
     if last in (None, ""):
         if log.committed is None:
             raise CommittedUnknown(log.path)
@@ -41,7 +41,7 @@ def resolve_range(log: LogFolder, first: str | int | None, last: str | int | Non
     elif isinstance(last, str) and last.strip().lower() == END:
         end = end_of_log(log)
     else:
-        end = _number("to", last)
+        end = index_option("to", last)
         limit = end_of_log(log) if log.committed is None else log.committed
         if end > limit:
             what = "the log ends with" if log.committed is None else "committed is"
@@ -174,7 +174,8 @@ def _amount(log: LogFolder, segment: Segment, first: int, last: int) -> int:
     return int(end[-1] - begin[0])
 
 
-def _number(option: str, value: str | int | None) -> int:
+def index_option(option: str, value: str | int | None) -> int:
+    """An index that an option names. Raises OptionInvalid."""
     try:
         number = int(value) if value is not None else -1
     except ValueError:

@@ -15,9 +15,11 @@ from broker.log.replicated_log import Log
 from broker.log.submissions import Then
 from broker.serving.not_here import NOT_HERE
 from broker.serving.service import Handler, Service, doing_something
+from dledger import Fatal
 from remoting.net.answering import answer_each
 from remoting.net.connection import Connection
 from remoting.net.dispatch import unsupported
+from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 _log = logging.getLogger(__name__)
@@ -148,6 +150,8 @@ class Requests:
             self._flush()
             if folded.topics_changed:
                 self._announce()
+        except Fatal as failure:
+            _log.warning("clients that wait are left to another member: %s", failure)
         except Exception:
             _log.exception("waking clients failed after an apply")
 
@@ -203,6 +207,12 @@ def _answer_now(connection: Connection, command: Command, handler: Handler) -> C
         return handler.answer(connection, command)
     except RequestRefused as refusal:
         return command.reply(refusal.code, remark=refusal.remark)
+    except Fatal as failure:
+        # The log has failed, and the member ends by that. SYSTEM_ERROR would be more than is known:
+        # to a producer that ends a transaction it says that there is none.
+        words = f"this member ends, ask another one: {failure}"
+        ending = RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, words)
+        return _unserved(command, handler, ending)
 
 
 def _unserved(command: Command, handler: Handler, refusal: RequestRefused) -> Command | None:

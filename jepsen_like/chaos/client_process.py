@@ -10,6 +10,7 @@ from typing import Any
 
 import trio
 
+from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.side_process import SideProcess
 
 
@@ -24,6 +25,7 @@ class ClientProcess:
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self.process = SideProcess("clients", command, log, self._hear)
         self.counts: dict[str, int] = {}
+        self._started = trio.Event()
         self._ended = trio.Event()
         self._final: list[str] | None = None
         self._final_made = trio.Event()
@@ -32,11 +34,19 @@ class ClientProcess:
         said: dict[str, Any] = json.loads(line)
         if "counts" in said:
             self.counts = said["counts"]
+            self._started.set()
         if "ended" in said:
             self._ended.set()
         if "final" in said:
             self._final = said["final"]
             self._final_made.set()
+
+    async def wait_started(self, timeout_s: float) -> None:
+        """Wait until the clients make calls. Raises HarnessFailed if they take too long."""
+        with trio.move_on_after(timeout_s):
+            await self._started.wait()
+        if not self._started.is_set():
+            raise HarnessFailed(f"the clients had not started after {timeout_s:g} s")
 
     async def end_calls(self, timeout_s: float) -> None:
         """Have the clients finish their last calls."""

@@ -25,7 +25,7 @@ from jepsen_like.chaos.links.namespaces import why_not
 from jepsen_like.chaos.links.switched_network import SwitchedNetwork, switched_network
 from jepsen_like.chaos.logs_compared import log_differences
 from jepsen_like.chaos.loopback import Loopback
-from jepsen_like.chaos.members.group import Group
+from jepsen_like.chaos.members.group import LOOK_S, Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.members.supervisor import Supervisor
 from jepsen_like.chaos.nemeses.absent import absent
@@ -69,6 +69,8 @@ QUIET_S = 3.0
 # Longer than any workload may have to wait for its last messages.
 FINAL_TIMEOUT_S = 180.0
 LOOK_EVERY_S = 1.0
+# Faults that harm data are left out unless the group is whole: after a fault before, it is soon.
+WHOLE_BEFORE_HARM_S = 10.0
 TELL_EVERY_S = 0.5
 
 
@@ -221,6 +223,8 @@ class Run:
                     nursery.start_soon(self._tell_progress, clients)
                     if self._stage.has_invariant:
                         nursery.start_soon(self._look_at_invariants, group, faults)
+                    # On a busy machine that takes longer than the faults of a short run.
+                    await clients.wait_started(START_TIMEOUT_S)
                     if self._stage.clients_come_back:
                         beside[CLIENTS] = clients.process
                     await self._break(self._executors(wiring, beside), group, faults)
@@ -259,6 +263,8 @@ class Run:
     ) -> None:
         for fault in lane:
             await self._wait_until(zero + fault.begin_s)
+            if self._nemeses.catalogue[fault.nemesis].harms_data:
+                await self._wait_until_whole(group)
             if self._stops.is_set() or trio.current_time() > zero + self._plan.time_s:
                 return
             limit_s = fault.lasts_s + STUCK_AFTER_S
@@ -285,6 +291,12 @@ class Run:
             faults.note("end", **what, **({"effect": effect} if effect else {}))
         finally:
             self._broken.pop(fault.number, None)
+
+    async def _wait_until_whole(self, group: Group) -> None:
+        """Wait until the fault before has passed, for some seconds, unless the run is to stop."""
+        with trio.move_on_after(WHOLE_BEFORE_HARM_S):
+            while not (group.healthy or self._stops.is_set()):
+                await trio.sleep(LOOK_S)
 
     async def _wait_until(self, moment: float) -> None:
         """Wait until a time of trio's clock, or until the run is asked to stop."""

@@ -1,7 +1,9 @@
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 import trio
@@ -21,6 +23,7 @@ from broker.transactions.checks import CHECKS
 from broker.transactions.commands import Checked, Commit, GiveUp, MoveHalf, Prepare, Rollback
 from broker.transactions.policy import CheckPolicy
 from broker.transactions.state import MAX_ENDS, TRANSACTIONS, End
+from dledger import DiskFailed, Node
 from remoting.message.record import TRANSACTION_COMMIT, decode_record, decode_records
 from remoting.wire.codes import RequestCode, ResponseCode
 from tests.broker.one_broker import START_MS, until
@@ -346,6 +349,23 @@ async def test_a_commit_for_a_topic_that_was_deleted_rolls_back(tmp_path: Path) 
         await one.client.send("again", b"behind it")
         assert await one.bodies("again") == [b"new", b"behind it"]
         assert one.transactions.rolled_back == 2
+
+
+async def test_a_member_whose_disk_has_failed_does_not_say_that_there_is_no_transaction(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with transacting(tmp_path) as one:
+        half = await one.half()
+        failure = DiskFailed("sync", "segment", OSError(errno.EIO, "Input/output error"))
+        with monkeypatch.context() as broken:
+            broken.setattr(Node, "read_bytes", Mock(side_effect=failure))
+            reply = await one.end(half, COMMIT)
+        # The client asks another member then; after a 1 it takes the transaction for ended.
+        assert reply.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert "this member ends, ask another one: sync segment" in str(reply.remark)
+        assert "Traceback" not in caplog.text
+        assert (await one.end(half, COMMIT)).code == 0
+        assert await one.bodies() == [b"x"]
 
 
 async def test_a_transaction_is_ended_at_the_next_leader(tmp_path: Path) -> None:

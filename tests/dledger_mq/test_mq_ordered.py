@@ -408,6 +408,61 @@ async def test_a_consumer_that_leaves_while_no_broker_leads_unlocks_at_the_next_
         assert cluster.unlocked()
 
 
+async def test_a_consumer_that_leaves_while_no_broker_leads_commits_before_it_unlocks(
+    clock: MockClock,
+) -> None:
+    inbox = Inbox()
+    async with running(queues=2) as cluster:
+        answers = cluster.broker.answers
+        commit, unlock = (
+            answers[code]
+            for code in (RequestCode.UPDATE_CONSUMER_OFFSET, RequestCode.UNLOCK_BATCH_MQ)
+        )
+        leads_from = float("inf")
+        order: list[str] = []
+
+        def without_leader(connection: Connection, command: Command) -> Command | None:
+            if trio.current_time() < leads_from:
+                return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark="not the leader")
+            order.append("committed")
+            return commit(connection, command)
+
+        def unlocked(connection: Connection, command: Command) -> Command | None:
+            order.append("unlocked")
+            return unlock(connection, command)
+
+        answers[RequestCode.UPDATE_CONSUMER_OFFSET] = without_leader
+        answers[RequestCode.UNLOCK_BATCH_MQ] = unlocked
+        cluster.put(3)
+        cluster.put(2, queue_id=1)
+        async with cluster.consumer(inbox) as consumer:
+            await consumer.ready()
+            await inbox.wait(5)
+            leads_from = trio.current_time() + 2
+        offsets = cluster.broker.store.offsets
+        assert (offsets[GROUP, "T", 0], offsets[GROUP, "T", 1]) == (3, 2)
+        assert {*order} == {"committed", "unlocked"}
+        assert order == sorted(order)
+
+
+async def test_a_consumer_whose_last_commit_is_refused_for_good_leaves_at_once(
+    clock: MockClock,
+) -> None:
+    inbox = Inbox()
+    async with running() as cluster:
+        refusal = ResponseCode.INVALID_PARAMETER
+        cluster.broker.answers[RequestCode.UPDATE_CONSUMER_OFFSET] = lambda _, command: (
+            command.reply(refusal, remark="there is no such queue")
+        )
+        cluster.put(1)
+        async with cluster.consumer(inbox) as consumer:
+            await consumer.ready()
+            await inbox.wait(1)
+            leaving_at = trio.current_time()
+        assert trio.current_time() < leaving_at + 1
+        assert cluster.unlocked()
+
+
 async def test_a_consumer_that_leaves_asks_a_frozen_leader_once_and_then_the_next_one(
     clock: MockClock,
 ) -> None:

@@ -46,5 +46,8 @@ SIMULATED_BUGS: dict[str, KnownBug] = {
     "half-messages-seen": KnownBug(
         "a half message is stored in the topic that it was sent to", "transaction", DEFAULT
     ),
+    "delayed-not-in-snapshots": KnownBug(
+        "a snapshot lacks the delayed messages that wait", "delay", DEFAULT
+    ),
 }
 KNOWN_BUGS = {**CHAOS_BUGS, **SIMULATED_BUGS}

@@ -129,12 +129,13 @@ NEMESES: dict[str, Nemesis] = {
         from_inside=True,
     ),
     "fsync-fails": Nemesis(
-        "one sync or all of the leader, of any member, of all fail by EIO: such a member must end",
+        "one sync or all fail by EIO, in the leader, any member, all, or at a start: it must end",
         Lane.PROCESSES,
         (
             Kind("fsync-fails-leader", 1.0, 3.0, settle_s=1.0),
             Kind("fsync-fails-random", 1.0, 3.0, settle_s=1.0),
             Kind("fsync-fails-all", 1.0, 3.0, settle_s=1.0),
+            Kind("fsync-fails-start", 2.0, 5.0, settle_s=1.0),
         ),
         from_inside=True,
     ),

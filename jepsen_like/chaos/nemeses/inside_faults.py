@@ -34,12 +34,21 @@ class _Hit(NamedTuple):
 
 
 class _Told(NamedTuple):
-    """A member that may be told that syncs failed: its process, and how many had failed before."""
+    """A member that may be told that syncs failed.
+
+    Attributes:
+        incarnation: the number of the process that is told so.
+        failed_before: how many had failed before.
+    """
 
     member: Member
     steering: Steering
-    process: trio.Process | None
+    incarnation: int
     failed_before: int
+
+    def goes_on(self) -> bool:
+        """Whether the process runs still."""
+        return self.member.runs and self.member.incarnations == self.incarnation
 
     def broken_promises(self) -> list[Path]:
         """The files whose syncs failed meanwhile, and of which it acknowledges what they hold.
@@ -71,7 +80,9 @@ class InsideFaults:
         return {
             **dict.fromkeys((f"fsync-slow-{each}" for each in whom), self.slow_syncs),
             **dict.fromkeys((f"fsync-stall-{each}" for each in whom), self.slow_syncs),
-            **dict.fromkeys((f"fsync-fails-{each}" for each in whom), self.failed_syncs),
+            **dict.fromkeys(
+                (f"fsync-fails-{each}" for each in (*whom, "start")), self.failed_syncs
+            ),
             **dict.fromkeys((f"clock-{each}" for each in whom), self.stepped_clocks),
             "clock-strobe-leader": self.strobed_clock,
         }
@@ -88,29 +99,31 @@ class InsideFaults:
 
     @asynccontextmanager
     async def failed_syncs(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        """Let one sync or all fail, and see that a member that is told so ends.
+        """Let one sync or all fail, at a start of the member as well, and see that it ends then.
 
         Linux tells of a write that failed once; a program that then syncs again hears that all is
         well, and it is not.
         """
         syncs = chance.choice((1, EVERY_SYNC))
         hits = self._hits(group, chance, kind)
-        told = [_Told(*hit, hit.member.process, hit.steering.syncs_failed) for hit in hits]
         with _healed(hits):
+            if kind.endswith("-start"):
+                await _killed(hits)
+            told = [_told(hit) for hit in hits]
             for member, steering in hits:
                 member.broken_anew = True
                 steering.fail_syncs(syncs)
             yield Done(_names(hits), {"syncs": "all" if syncs == EVERY_SYNC else syncs})
         with trio.move_on_after(ENDS_WITHIN_S):
             for one in told:
-                if one.process is not None and one.broken_promises():
-                    await one.process.wait()
+                if one.goes_on() and one.broken_promises():
+                    await one.member.ended()
         self._find_those_that_went_on(told)
 
     def _find_those_that_went_on(self, told: Sequence[_Told]) -> None:
         for one in told:
             failed = one.broken_promises()
-            if one.process is not None and one.process.returncode is None and failed:
+            if failed and one.goes_on():
                 self._finding(
                     f"{one.member.name} went on for {ENDS_WITHIN_S:g} s after a sync of "
                     f"{failed[0].name} failed"
@@ -150,6 +163,19 @@ class InsideFaults:
             names = ", ".join(member.name for member in members)
             raise Skipped(f"{names}: the process does not load libraries by LD_PRELOAD")
         return hits
+
+
+async def _killed(hits: Sequence[_Hit]) -> None:
+    """Kill members, which are then started again."""
+    for member, _ in hits:
+        member.kill()
+        await member.ended()
+
+
+def _told(hit: _Hit) -> _Told:
+    member, steering = hit
+    begins = 0 if member.runs else 1
+    return _Told(member, steering, member.incarnations + begins, steering.syncs_failed)
 
 
 def _names(hits: Sequence[_Hit]) -> tuple[str, ...]:

@@ -1,0 +1,65 @@
+"""A log that can be read, wherever it is: what the data source needs of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from dledger_spark.stream_offset import Mark
+
+
+class Origin(Protocol):
+    """Names a log. Spark sends it to its tasks, so it can be pickled."""
+
+    def open(self) -> Any:
+        """Open the log, a `ReadableLog`, in this process."""
+
+
+class ReadableLog(Protocol):
+    """One group's log at one moment."""
+
+    @property
+    def origin(self) -> Origin:
+        """Opens the log in another process."""
+
+    @property
+    def name(self) -> str:
+        """What to call it in an error."""
+
+    @property
+    def group(self) -> str | None:
+        """Its group; None if it is not known."""
+
+    @property
+    def first_index(self) -> int:
+        """The first entry kept."""
+
+    @property
+    def committed(self) -> int | None:
+        """The last entry known to be committed; None if nothing says so."""
+
+    @property
+    def is_judged_whole(self) -> bool:
+        """Whether the brokers' rule can be applied to all records from entry 0 on."""
+
+    def resolve(self, first: str | int | None, last: str | int | None) -> range:
+        """See `log_range.resolve_range`."""
+
+    def parts(self, entries: range, *, fail_on_data_loss: bool) -> list[range]:
+        """The parts of a resolved range that exist. See `log_range.readable`."""
+
+    def share_out(self, entries: range, piece_bytes: int, min_pieces: int) -> list[range]:
+        """Divide a range among tasks. See `log_range.share_out`."""
+
+    def stop_within(self, entries: range, max_bytes: int) -> int:
+        """Where to stop so as to read about `max_bytes` of a range; at least one entry."""
+
+    def mark(self, index: int) -> Mark | None:
+        """What identifies an entry, if it is kept, or the one before the log's first."""
+
+    def batches(
+        self, entries: range, *, batch_bytes: int, checksums: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """The table of entries of a range that `parts` returned."""

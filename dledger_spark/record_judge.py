@@ -1,0 +1,65 @@
+"""Judges the records of ranges that a query reads one after another."""
+
+from __future__ import annotations
+
+from dledger_spark.acceptance import COLUMNS, Acceptance, Run
+from dledger_spark.message_columns import message_batch
+from dledger_spark.readable_log import ReadableLog
+from dledger_spark.scan import BATCH_BYTES
+
+
+class RecordJudge:
+    """Finds the records that the brokers have refused (see `acceptance`).
+
+    It remembers the state behind the last range of each group, so the next range needs no other
+    entries.
+
+    Args:
+        fail_on_data_loss: whether a missing file before a range is an error; otherwise topics count
+            as unknown behind it.
+    """
+
+    def __init__(self, *, fail_on_data_loss: bool) -> None:
+        self._fail_on_data_loss = fail_on_data_loss
+        # The entry behind the last range of each group, and the state there.
+        self._states: dict[str, tuple[int, bytes]] = {}
+
+    def refused(self, log: ReadableLog, entries: range, begin: int) -> list[Run]:
+        """The refused records of a range.
+
+        Args:
+            log: the log.
+            entries: the range.
+            begin: where judging begins, at the range's first entry or before; this reads what lies
+                between, unless it knows the state of an entry there. Topics count as unknown at
+                `begin`, unless that is entry 0.
+
+        Raises:
+            DledgerSparkError: as reading the entries does, sums apart.
+        """
+        if log.group is None:
+            return []  # a log of Java's: its topics are not in it
+        state = self._state_before(log, log.group, begin, entries.start)
+        refused = _judge(log, entries, state)
+        self._states[log.group] = entries.stop, state.encode()
+        return refused
+
+    def _state_before(self, log: ReadableLog, group: str, begin: int, index: int) -> Acceptance:
+        at, content = self._states.get(group, (-1, b""))
+        if begin <= at <= index:
+            state = Acceptance.decode(content)
+        else:
+            at, state = begin, Acceptance(is_whole=begin == 0 and log.is_judged_whole)
+        for part in log.parts(range(at, index), fail_on_data_loss=self._fail_on_data_loss):
+            if part.start != at:
+                state = Acceptance(is_whole=False)
+            _judge(log, part, state)
+            at = part.stop
+        return state if at == index else Acceptance(is_whole=False)
+
+
+def _judge(log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
+    refused: list[Run] = []
+    for batch in log.batches(entries, batch_bytes=BATCH_BYTES, checksums=False):
+        refused += state.judge(batch, message_batch(batch, COLUMNS))
+    return refused

@@ -1,0 +1,211 @@
+"""Which entries a query of the data source reads, and their division among tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyspark.sql.datasource import InputPartition
+
+from dledger_spark.acceptance import Run
+from dledger_spark.errors import CommittedUnknown, OptionInvalid, RangeUnavailable
+from dledger_spark.folder_log import open_folders
+from dledger_spark.log_range import END
+from dledger_spark.message_columns import message_batch
+from dledger_spark.network_log import open_group
+from dledger_spark.readable_log import Origin, ReadableLog
+from dledger_spark.record_judge import RecordJudge
+from dledger_spark.scan import BATCH_BYTES, accepted_messages
+from dledger_spark.schema import MESSAGES
+from dledger_spark.source_options import EARLIEST, LATEST, Place, SourceOptions
+from dledger_spark.store_times import entry_at_time
+from dledger_spark.wanted import Wanted
+
+_ONE_GROUP: Final = (
+    "an index is one group's, and there are several: use startingOffsets or endingOffsets with "
+    'JSON such as {"broker-a": 5}'
+)
+
+
+@dataclass
+class EntryRange(InputPartition):
+    """The entries of one log that a task reads, both ends included, and the records it skips."""
+
+    origin: Origin
+    first: int
+    last: int
+    refused: list[Run]
+
+
+def open_all(options: SourceOptions) -> Sequence[ReadableLog]:
+    """Open the log of each group that the options name."""
+    if options.bootstrap:
+        return [open_group(options.bootstrap, options.group)]
+    if not options.path:
+        expected = "give the folder of a node, or above it, or bootstrap and group"
+        raise OptionInvalid("path", "", expected)
+    return open_folders(options.path)
+
+
+def batch_entries(
+    logs: Sequence[ReadableLog], options: SourceOptions, wanted: Wanted
+) -> Iterator[tuple[ReadableLog, range, range]]:
+    """The entries that a batch query reads of each log.
+
+    Yields the log, the entries that the options name, and those of them that its filters leave.
+
+    Raises:
+        DledgerSparkError: an option does not fit the logs; see `log_range.resolve_range`.
+    """
+    check_place(logs, options.starting)
+    check_place(logs, options.ending)
+    if len(logs) > 1:
+        _refuse_index("from", options.first)
+        _refuse_index("to", options.last)
+    for log in logs:
+        if wanted.groups is not None and log.group not in wanted.groups:
+            continue
+        first: str | int | None = options.first
+        if options.starting is not None:
+            first = _index_of(log, options.starting, EARLIEST)
+        if options.ending is None:
+            entries = log.resolve(first, options.last)
+        elif stop := _index_of(log, options.ending, LATEST):
+            entries = log.resolve(first, stop - 1)
+        else:
+            entries = range(0)
+        yield log, entries, _narrowed(log, entries, options, wanted)
+
+
+def beginning_of(log: ReadableLog, place: Place | None) -> int:
+    """Where a stream begins: an index from `first_index` to behind the last."""
+    return log.first_index if place is None else _index_of(log, place, EARLIEST)
+
+
+def next_of(log: ReadableLog) -> int:
+    """The entry behind the last committed one.
+
+    Raises:
+        CommittedUnknown: a folder of Java's does not record it.
+    """
+    if log.committed is None:
+        raise CommittedUnknown(log.name)
+    return log.committed + 1
+
+
+def check_place(logs: Sequence[ReadableLog], place: Place | None) -> None:
+    """Refuse a place that does not fit the groups. Raises OptionInvalid."""
+    if place is None:
+        return
+    groups = [log.group for log in logs]
+    for group in place.of_group:
+        if group not in groups:
+            known = ", ".join(repr(one) for one in groups)
+            raise OptionInvalid(place.option, group, f"the groups are {known}")
+    if len(logs) > 1 and place.everywhere is not None and place.everywhere >= 0:
+        raise OptionInvalid(place.option, str(place.everywhere), _ONE_GROUP)
+
+
+def plan(
+    log: ReadableLog, entries: range, begin: int, options: SourceOptions, judge: RecordJudge
+) -> Iterator[EntryRange]:
+    """Divide entries of one log among tasks.
+
+    Args:
+        log: the log.
+        entries: what to read of it.
+        begin: where judging records begins, see `RecordJudge.refused`.
+        options: the options of the query.
+        judge: finds the refused records.
+
+    Raises:
+        DledgerSparkError: entries are missing; see `log_range.readable`.
+    """
+    for part in log.parts(entries, fail_on_data_loss=options.fail_on_data_loss):
+        for piece in log.share_out(part, options.partition_bytes, options.min_partitions):
+            refused = judge.refused(log, piece, begin) if options.table == MESSAGES else []
+            yield EntryRange(log.origin, piece.start, piece.stop - 1, refused)
+
+
+def read_piece(
+    piece: InputPartition,
+    options: SourceOptions,
+    columns: Sequence[str],
+    topics: frozenset[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task.
+
+    Args:
+        piece: from `plan`; any other partition has no rows: Spark makes one where there is none.
+        options: the options of the query.
+        columns: the names of the columns.
+        topics: only messages of these; None for all.
+    """
+    if not isinstance(piece, EntryRange):
+        return
+    log: ReadableLog = piece.origin.open()
+    batches = log.batches(
+        range(piece.first, piece.last + 1), batch_bytes=BATCH_BYTES, checksums=options.checksums
+    )
+    for batch in batches:
+        if options.table != MESSAGES:
+            yield batch.select(columns)
+        elif topics is None:
+            yield accepted_messages(batch, piece.refused, columns)
+        else:
+            yield _of_topics(batch, piece.refused, columns, topics)
+
+
+def _of_topics(
+    entries: pa.RecordBatch, refused: Sequence[Run], columns: Sequence[str], topics: frozenset[str]
+) -> pa.RecordBatch:
+    """The messages of some topics; entries of others are not decoded."""
+    wanted = pa.array(sorted(topics), pa.string())
+    found = message_batch(entries, ("index", "topic"))
+    index = found.filter(pc.is_in(found.column("topic"), wanted)).column("index").to_numpy()
+    rows = np.unique(index) - (entries.column("index")[0].as_py() if len(entries) else 0)
+    names = list(dict.fromkeys((*columns, "topic")))
+    messages = accepted_messages(entries.take(pa.array(rows)), refused, names)
+    # An entry may hold records of several topics.
+    return messages.filter(pc.is_in(messages.column("topic"), wanted)).select(columns)
+
+
+def _index_of(log: ReadableLog, place: Place, default: int) -> int:
+    if place.time_ms is not None:
+        stop = next_of(log)
+        kept = range(min(log.first_index, stop), stop)
+        return entry_at_time(log, kept, place.time_ms)
+    index = place.of_group.get(log.group or "", place.everywhere)
+    index = default if index is None else index
+    if index == EARLIEST:
+        return log.first_index
+    if index == LATEST:
+        return next_of(log)
+    if index < log.first_index or index > next_of(log):
+        problem = (
+            f"{place.option} must be {log.first_index} (the first entry kept) to {next_of(log)} "
+            "(behind the last committed one)"
+        )
+        raise RangeUnavailable(log.name, index, index, problem)
+    return index
+
+
+def _narrowed(log: ReadableLog, entries: range, options: SourceOptions, wanted: Wanted) -> range:
+    """What the filters of a query leave of a range."""
+    start = max(entries.start, wanted.first)
+    stop = entries.stop if wanted.last is None else min(entries.stop, wanted.last + 1)
+    if options.table == MESSAGES and log.is_judged_whole and start < stop:
+        if wanted.from_ms is not None:
+            start = entry_at_time(log, range(start, stop), wanted.from_ms)
+        if wanted.until_ms is not None:
+            stop = entry_at_time(log, range(start, stop), wanted.until_ms + 1)
+    return range(start, max(start, stop))
+
+
+def _refuse_index(option: str, value: str | None) -> None:
+    if value and value.lower() != END:
+        raise OptionInvalid(option, value, _ONE_GROUP)

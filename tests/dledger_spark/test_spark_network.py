@@ -1,0 +1,215 @@
+"""The data source over the network, from a group that runs in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-spark")
+
+from pyspark.sql.streaming.datasource import ReadAllAvailable
+
+import dledger
+from dledger import blocking
+from dledger.free_ports import free_addresses
+from dledger_spark import network_log
+from dledger_spark.errors import (
+    DataLost,
+    GroupUnavailable,
+    LogReplaced,
+    OptionInvalid,
+    RangeUnavailable,
+)
+from dledger_spark.network_log import NetworkLog, NetworkOrigin, open_group
+from dledger_spark.scan import arrow_batches
+from dledger_spark.schema import ENTRY_SCHEMA
+from dledger_spark.source import DledgerDataSource
+from remoting.message.record import MessageRecord
+from tests.dledger_spark.broker_bodies import BrokerBodies
+
+GROUP = "orders"
+# Three members, an election and a test on a busy machine.
+TIMEOUT_S = 60
+COUNT = 300
+
+
+def bodies() -> BrokerBodies:
+    """Messages, the last of which comes too late for its topic."""
+    found = BrokerBodies()
+    found.put_topic("t")
+    for at in range(COUNT):
+        found.message(MessageRecord(topic="t", body=b"%d" % at, store_timestamp=10**12 + at))
+    found.delete_topic("t")
+    found.record(MessageRecord(topic="t", body=b"late", queue_offset=COUNT))
+    return found
+
+
+class Group:
+    """Three members.
+
+    Attributes:
+        addresses: theirs, with commas between them.
+        folder: the one of the first member.
+        last: the last committed entry.
+    """
+
+    def __init__(self, base: Path, stack: ExitStack) -> None:
+        peers = {f"n{at}": address for at, address in enumerate(free_addresses(3))}
+        nodes = [
+            stack.enter_context(
+                blocking.open_node(
+                    dledger.NodeConfig(group=GROUP, node_id=node, peers=peers, data_dir=base),
+                    dledger.LogOnly(),
+                )
+            )
+            for node in peers
+        ]
+        self.addresses = ",".join(peers.values())
+        self.folder = base / "dledger-n0"
+        log = stack.enter_context(blocking.connect(self.addresses, group=GROUP))
+        log.append(b"the group has a leader", timeout_s=TIMEOUT_S)
+        leader = str(log.status()["leader"])
+        self.leader = peers[leader]
+        self._node = nodes[list(peers).index(leader)]
+        self.last = self.append(bodies().bodies)
+
+    def append(self, more: list[Any]) -> int:
+        return self._node.append_many(more, timeout_s=TIMEOUT_S)[-1].index
+
+
+@pytest.fixture(scope="module")
+def group(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Group]:
+    with ExitStack() as stack:
+        yield Group(tmp_path_factory.mktemp("members"), stack)
+
+
+def source(group: Group, **options: object) -> DledgerDataSource:
+    texts = {name.rstrip("_"): str(value) for name, value in options.items()}
+    return DledgerDataSource({"bootstrap": group.addresses, "group": GROUP, **texts})
+
+
+def read(group: Group, **options: object) -> pa.Table:
+    found = source(group, **options)
+    reader = found.reader(found.schema())
+    batches = [batch for piece in reader.partitions() for batch in reader.read(piece)]
+    return pa.Table.from_batches(batches)
+
+
+def test_entries_over_the_network_are_those_of_the_files_without_sums(group: Group) -> None:
+    found = read(group, to=group.last, partitionBytes=10_000)
+    # The members' own record of what is committed is a second behind.
+    expected = pa.Table.from_batches(arrow_batches(str(group.folder), 0, "end"))
+    expected = expected.slice(0, group.last + 1)
+    names = [name for name in ENTRY_SCHEMA.names if not name.endswith("_crc")]
+    assert found.select(names).equals(expected.select(names))
+    assert set(found["chain_crc"].to_pylist() + found["body_crc"].to_pylist()) == {0}
+
+
+def test_messages_over_the_network_are_those_that_the_brokers_took(group: Group) -> None:
+    found = read(group, table="messages", to=group.last)
+    assert found["body"].to_pylist() == [b"%d" % at for at in range(COUNT)]
+    later = read(group, table="messages", to=group.last, startingTimestamp=10**12 + 250)
+    assert later["body"].to_pylist() == [b"%d" % at for at in range(250, COUNT)]
+
+
+def test_tasks_ask_members_that_do_not_lead(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = open_group(group.addresses.split(","), GROUP)
+    assert len(log.origin.readers) == 2
+    assert group.leader not in log.origin.readers
+    asked = list[tuple[str, ...]]()
+    original = network_log._entries
+
+    async def ask(addresses: tuple[str, ...], **options: Any) -> list[dledger.Entry]:
+        asked.append(addresses)
+        return await original(addresses, **options)
+
+    monkeypatch.setattr(network_log, "_entries", ask)
+    found = pa.Table.from_batches(log.batches(range(100), batch_bytes=2000, checksums=True))
+    assert found["index"].to_pylist() == list(range(100))
+    assert len(asked) > 1  # in pieces of the wanted size
+    assert {address for addresses in asked for address in addresses} <= set(log.origin.readers)
+
+
+def test_a_member_that_is_down_is_passed_over(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network_log, "READER_S", 0.2)
+    addresses = tuple(group.addresses.split(","))
+    log = NetworkOrigin(GROUP, addresses, readers=tuple(free_addresses(1))).open()
+    [batch] = log.batches(range(5, 9), batch_bytes=10**6, checksums=True)
+    assert batch.column("index").to_pylist() == [5, 6, 7, 8]
+
+
+def test_a_stream_follows_a_group(group: Group) -> None:
+    found = source(group, maxBytesPerTrigger=20_000)
+    reader = found.streamReader(found.schema())
+    start = reader.initialOffset()
+    rows, batches = list[int](), 0
+    while (end := reader.latestOffset(start, reader.getDefaultReadLimit())) != start:
+        for piece in reader.partitions(start, end):
+            for batch in reader.read(piece):
+                rows += batch.column("index").to_pylist()
+        start, batches = end, batches + 1
+    assert rows == list(range(end["groups"][GROUP]["next"]))
+    assert batches > 2
+    assert reader.reportLatestOffset() == end
+    more = group.append([b"x", b"y"])
+    end = reader.latestOffset(start, ReadAllAvailable())
+    assert end["groups"][GROUP]["next"] == more + 1
+    other = {"next": end["groups"][GROUP]["next"], "term": 99, "chain": 0}
+    with pytest.raises(LogReplaced):
+        reader.latestOffset({"v": 1, "groups": {GROUP: other}}, ReadAllAvailable())
+
+
+def test_what_the_group_does_not_have_is_an_error(group: Group) -> None:
+    for options, problem in (
+        ({"to": 10**6}, "committed is"),
+        ({"endingOffsets": 10**6}, "endingOffsets must be 0"),
+    ):
+        with pytest.raises(RangeUnavailable, match=problem):
+            read(group, **options)
+    with pytest.raises(OptionInvalid, match="committed entries only"):
+        read(group, to="end")
+
+
+def test_entries_that_a_group_has_dropped_are_lost() -> None:
+    log = NetworkLog(NetworkOrigin(GROUP, ("127.0.0.1:1",)), 100, 199)
+    assert log.parts(range(150, 160), fail_on_data_loss=True) == [range(150, 160)]
+    with pytest.raises(DataLost, match=r"now begins with 100, so entries 50\.\.99 are lost"):
+        log.parts(range(50, 160), fail_on_data_loss=True)
+    assert log.parts(range(50, 160), fail_on_data_loss=False) == [range(100, 160)]
+    assert log.parts(range(50, 60), fail_on_data_loss=False) == []
+    with pytest.raises(RangeUnavailable, match="the first entry kept is 100"):
+        log.resolve(50, None)
+    assert log.resolve(None, None) == range(100, 200)
+
+
+def test_a_group_that_does_not_answer_is_one_line(
+    group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(network_log, "TIMEOUT_S", 0.3)
+    with pytest.raises(GroupUnavailable, match=r"group .bills. at .* does not answer"):
+        open_group(group.addresses.split(","), "bills")
+    with pytest.raises(GroupUnavailable, match="check the addresses"):
+        open_group(free_addresses(1), GROUP)
+    with pytest.raises(OptionInvalid, match="bootstrap='nowhere'"):
+        open_group(["nowhere"], GROUP)
+
+
+@pytest.mark.parametrize(
+    ("options", "problem"),
+    [
+        ({"group": "g"}, "it belongs to bootstrap"),
+        ({"bootstrap": "a:1"}, "name the group as well"),
+        ({"bootstrap": "a:1,,b:2", "group": "g"}, "host:port of 1 to 64 members"),
+        ({"bootstrap": "a:1", "group": "g", "path": "p"}, "bootstrap is given as well"),
+    ],
+)
+def test_options_of_a_network_fit_one_another(options: dict[str, str], problem: str) -> None:
+    with pytest.raises(OptionInvalid, match=problem):
+        DledgerDataSource(options).schema()
