@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from xml.etree.ElementTree import Element
 
 from dledger_spark.report.quantity import count, duration, share
 from dledger_spark.report.section import Bar, bars, note, section
-
-if TYPE_CHECKING:
-    from dledger_spark.tables.refresh import Engine
+from dledger_spark.tables.engine import Engine
 
 # The classes of the histogram end before these; the last one has no end.
 BOUNDS_MS: Final = (0, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10_000, 60_000)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.tables.catalog import CatalogTable
-from dledger_spark.tables.update import app_of
+from dledger_spark.tables.fact_table import app_of
 
 
 def ends(

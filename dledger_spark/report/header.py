@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple
 from xml.etree.ElementTree import Element
 
 from dledger_spark.report.markup import child
@@ -11,9 +11,7 @@ from dledger_spark.report.moment import moment
 from dledger_spark.report.quantity import count
 from dledger_spark.report.section import Column, note, table
 from dledger_spark.report.span import Span
-
-if TYPE_CHECKING:
-    from dledger_spark.tables.refresh import Engine
+from dledger_spark.tables.engine import Engine
 
 LOGS_MAX: Final = 50
 _COLUMNS: Final = (

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from xml.etree.ElementTree import Element
 
 from dledger_spark.report.moment import moment
 from dledger_spark.report.quantity import count, share, size
 from dledger_spark.report.section import Column, note, section, table
-
-if TYPE_CHECKING:
-    from dledger_spark.tables.refresh import Engine
+from dledger_spark.tables.engine import Engine
 
 KEYS_MAX: Final = 20
 _COLUMNS: Final = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from xml.etree.ElementTree import Element
 
 from dledger_spark.report.markup import child, number
@@ -12,9 +12,7 @@ from dledger_spark.report.plot import Plot, picture
 from dledger_spark.report.quantity import count, cut, duration
 from dledger_spark.report.section import legend, note, section
 from dledger_spark.report.span import Span, Steps
-
-if TYPE_CHECKING:
-    from dledger_spark.tables.refresh import Engine
+from dledger_spark.tables.engine import Engine
 
 GROUPS_MAX: Final = 6
 QUEUES_MAX: Final = 24

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from xml.etree.ElementTree import Element
 
 from dledger_spark.report.markup import child
@@ -14,9 +14,7 @@ from dledger_spark.report.quantity import count, duration
 from dledger_spark.report.scale import MarkedScale
 from dledger_spark.report.section import legend, note, section
 from dledger_spark.report.span import Span, Steps
-
-if TYPE_CHECKING:
-    from dledger_spark.tables.refresh import Engine
+from dledger_spark.tables.engine import Engine
 
 GROUPS_MAX: Final = 4
 _HEIGHT: Final = 120.0

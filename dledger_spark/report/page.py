@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 from xml.etree.ElementTree import Element
 
 from dledger_spark.report.delays import draw_delays
@@ -16,14 +16,12 @@ from dledger_spark.report.moment import moment
 from dledger_spark.report.quantity import duration
 from dledger_spark.report.retries import draw_retries
 from dledger_spark.report.section import note
+from dledger_spark.report.span import Span
 from dledger_spark.report.style import STYLE
 from dledger_spark.report.terms import draw_terms
 from dledger_spark.report.throughput import draw_throughput
 from dledger_spark.report.transactions import draw_transactions
-
-if TYPE_CHECKING:
-    from dledger_spark.report.span import Span
-    from dledger_spark.tables.refresh import Engine
+from dledger_spark.tables.engine import Engine
 
 _TIMED: Final[tuple[tuple[str, str, Callable[[Element, Engine, Span], None]], ...]] = (
     ("throughput", "Throughput", draw_throughput),

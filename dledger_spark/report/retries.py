@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from xml.etree.ElementTree import Element
 
 from dledger_spark.report.markup import child
 from dledger_spark.report.quantity import count, share
 from dledger_spark.report.section import Bar, bars, note, section
-
-if TYPE_CHECKING:
-    from dledger_spark.tables.refresh import Engine
+from dledger_spark.tables.engine import Engine
 
 GROUPS_MAX: Final = 6
 # RocketMQ's brokers bury a message after 16 by default.

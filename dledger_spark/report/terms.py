@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from xml.etree.ElementTree import Element
 
 from dledger_spark.report.markup import child
@@ -13,9 +13,7 @@ from dledger_spark.report.plot import Plot, picture
 from dledger_spark.report.quantity import count, duration
 from dledger_spark.report.section import Column, legend, note, section, table
 from dledger_spark.report.span import Span
-
-if TYPE_CHECKING:
-    from dledger_spark.tables.refresh import Engine
+from dledger_spark.tables.engine import Engine
 
 LOGS_MAX: Final = 8
 TERMS_MAX: Final = 200

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from xml.etree.ElementTree import Element
 
 from dledger_spark.report.plot import Plot, picture
@@ -10,9 +10,7 @@ from dledger_spark.report.quantity import count, duration, rate, share, short, s
 from dledger_spark.report.scale import StraightScale
 from dledger_spark.report.section import Column, note, section, table
 from dledger_spark.report.span import Span, Steps
-
-if TYPE_CHECKING:
-    from dledger_spark.tables.refresh import Engine
+from dledger_spark.tables.engine import Engine
 
 # The topics of the most messages have a colour each; the others share one.
 TOPICS_MAX: Final = 7

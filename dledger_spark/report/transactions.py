@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from xml.etree.ElementTree import Element
 
 from dledger_spark.report.moment import moment
 from dledger_spark.report.quantity import count, duration, share
 from dledger_spark.report.section import Bar, Column, bars, legend, note, section, table
-
-if TYPE_CHECKING:
-    from dledger_spark.tables.refresh import Engine
+from dledger_spark.tables.engine import Engine
 
 GROUPS_MAX: Final = 8
 OPEN_MAX: Final = 10
