@@ -102,7 +102,7 @@ class GroupUnavailable(DledgerSparkError):
         self.addresses = addresses
         self.problem = problem
         super().__init__(
-            f"group {group!r} at {addresses:.200} does not answer ({problem:.300}): check the "
+            f"group {group!r} at {addresses:.200} does not answer ({problem:.600}): check the "
             "addresses and the group's name, or read the folder of a node"
         )
 

@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 
 from dledger_spark.errors import OffsetUnreadable
 
-_VERSION: Final = 1
+VERSION: Final = 1
 _HIGHEST: Final = 2**63 - 1
 NO_TERM: Final = -1
 NO_CHAIN: Final = 0
@@ -58,7 +58,7 @@ def differ(one: Mark, other: Mark) -> bool:
 def encode_offset(groups: Mapping[str, GroupOffset]) -> dict[str, Any]:
     """The offset as a dict of plain values."""
     return {
-        "v": _VERSION,
+        "v": VERSION,
         "groups": {
             group: {"next": at.next, "term": at.before.term, "chain": at.before.chain}
             for group, at in groups.items()
@@ -73,7 +73,7 @@ def decode_offset(content: Any) -> dict[str, GroupOffset]:
         OffsetUnreadable: a later version wrote it, or something else.
     """
     match content:
-        case {"v": int(version), "groups": dict(groups)} if version == _VERSION:
+        case {"v": int(version), "groups": dict(groups)} if version == VERSION:
             return {str(group): _group_offset(content, at) for group, at in groups.items()}
         case _:
             raise OffsetUnreadable(content)

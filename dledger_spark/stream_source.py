@@ -6,6 +6,7 @@ a crash has the same rows.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
@@ -33,6 +34,7 @@ from dledger_spark.source_plan import (
 )
 from dledger_spark.stream_offset import (
     UNKNOWN,
+    VERSION,
     GroupOffset,
     decode_offset,
     differ,
@@ -40,6 +42,9 @@ from dledger_spark.stream_offset import (
 )
 
 _REMEDY: Final = "begin with a new checkpoint"
+# Spark asks again 10 ms after it heard that there is nothing new. Looking at all nodes costs more
+# than that, and their records of what is committed are written once a second.
+IDLE_S: Final = 0.3
 
 
 class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
@@ -53,6 +58,7 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._columns = columns
         self._judge = RecordJudge(fail_on_data_loss=options.fail_on_data_loss)
         self._target: dict[str, int] | None = None  # where availableNow ends
+        self._latest: dict[str, int] = {}  # the ends of the logs when they were looked at last
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark names it
         """Where a stream without a checkpoint begins."""
@@ -86,6 +92,7 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         begins = decode_offset(start)
         logs = {_group_of(log): log for log in open_all(self._options)}
         self._check_gone(begins, logs)
+        self._latest = {group: next_of(log) for group, log in logs.items()}
         ends = dict(begins)
         available: dict[str, range] = {}
         for group, log in logs.items():
@@ -93,19 +100,20 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if begin is not None:
                 check_same(log, begin)
             first = log.first_index if begin is None else begin.next
-            stop = next_of(log)
+            stop = self._latest[group]
             if self._target is not None:
                 stop = min(stop, self._target.get(group, first))
             if first < stop:
                 available[group] = range(first, stop)
+        if not available and self._target is None:
+            time.sleep(IDLE_S)
         for group, stop in self._limited(available, logs, limit).items():
             ends[group] = _offset_at(logs[group], stop)
         return encode_offset(ends)
 
     def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark names it
-        """The ends of the logs, for the progress of the query."""
-        logs = open_all(self._options)
-        return encode_offset({_group_of(log): _offset_at(log, next_of(log)) for log in logs})
+        """The ends of the logs as they were for the last batch, for the progress of the query."""
+        return {"v": VERSION, "groups": {group: {"next": at} for group, at in self._latest.items()}}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark names it
         """Let the stream end with what is committed now."""

@@ -157,7 +157,7 @@ def test_a_stream_follows_a_group(group: Group) -> None:
         start, batches = end, batches + 1
     assert rows == list(range(end["groups"][GROUP]["next"]))
     assert batches > 2
-    assert reader.reportLatestOffset() == end
+    assert reader.reportLatestOffset()["groups"][GROUP]["next"] == len(rows)
     more = group.append([b"x", b"y"])
     end = reader.latestOffset(start, ReadAllAvailable())
     assert end["groups"][GROUP]["next"] == more + 1

@@ -15,7 +15,7 @@ from dledger_spark.source_plan import open_all
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"too": "5"}, r"^too='5': the options are path, table, "),
+        ({"too": "5"}, r"^too='5': the options are path, bootstrap, "),
         ({"table": "rows"}, "use one of entries, messages"),
         ({"subscribe": "t"}, "add table=messages"),
         ({"table": "messages", "subscribe": "t,,u"}, "names of topics with commas"),

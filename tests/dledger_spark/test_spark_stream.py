@@ -15,6 +15,10 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-spark")
+
+from pyspark.errors import StreamingQueryException
+
 from tests.dledger_spark.test_spark_session import TOPICS, is_message, orders
 
 pytestmark = pytest.mark.spark
@@ -22,6 +26,8 @@ LogWriter = Callable[..., Path]
 ROOT = Path(__file__).parents[2]
 # A start of Spark and five batches: seconds on a quiet machine, and many times that on a busy one.
 PROCESS_SECONDS = 300
+# Spark gives a new Python process 10 s to report, which is not enough on a very busy machine.
+ATTEMPTS = 3
 
 STREAM = """\
 import sys, time
@@ -71,20 +77,27 @@ class Sink:
 def run(spark: Any, path: Path, checkpoint: Path, sink: Sink, **options: object) -> Any:
     """Start a stream, and wait until it has taken what there is."""
     texts = {name: str(value) for name, value in options.items()}
-    query = (
+    stream = (
         spark.readStream.format("dledger")
         .options(path=str(path), **texts)
         .load()
         .writeStream.option("checkpointLocation", str(checkpoint))
         .foreachBatch(sink.take)
         .trigger(availableNow=True)
-        .start()
     )
-    try:
-        query.awaitTermination()
-    finally:
-        query.stop()
-    return query
+    for _ in range(ATTEMPTS):
+        query = stream.start()
+        try:
+            query.awaitTermination()
+        except StreamingQueryException as error:
+            if "failed to connect back" not in str(query.exception()):
+                raise
+            late = error
+        else:
+            return query
+        finally:
+            query.stop()
+    raise late
 
 
 def test_a_stream_takes_all_in_batches_and_goes_on_at_its_checkpoint(
@@ -101,7 +114,7 @@ def test_a_stream_takes_all_in_batches_and_goes_on_at_its_checkpoint(
     assert len(sink.batches) == 2
     progress = query.lastProgress["sources"][0]
     assert '"a": {"next": 60, "term": 1' in progress["endOffset"].replace("'", '"')
-    assert progress["latestOffset"] == progress["endOffset"]
+    assert '"b": {"next": 30}' in progress["latestOffset"].replace("'", '"')
 
     write_log(orders(70)[60:], base=base / "a", group="a")
     run(spark, base, checkpoint, sink, table="messages")

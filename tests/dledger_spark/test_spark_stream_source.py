@@ -37,12 +37,20 @@ from dledger_spark.errors import (
 )
 from dledger_spark.scan import arrow_batches
 from dledger_spark.source import DledgerDataSource
-from dledger_spark.stream_source import DledgerStreamReader
+from dledger_spark.stream_source import IDLE_S, DledgerStreamReader
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
 LogWriter = Callable[..., Path]
 Offset = dict[str, Any]
+
+
+@pytest.fixture(autouse=True)
+def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long the reader wanted to sleep; it does not."""
+    found = list[float]()
+    monkeypatch.setattr("time.sleep", found.append)
+    return found
 
 
 def numbers(count: int, first: int = 0, word: str = "entry") -> Sequence[Body]:
@@ -159,6 +167,21 @@ def test_available_now_ends_with_what_there_was_when_it_began(write_log: LogWrit
         write_log(numbers(10, 100))
     assert found == [8, 8, 4]
     assert reader.reportLatestOffset()["groups"]["g"]["next"] == 50
+
+
+def test_a_stream_with_nothing_to_do_takes_its_time(
+    write_log: LogWriter, naps: list[float]
+) -> None:
+    reader = stream(write_log(numbers(20)), maxOffsetsPerTrigger=8)
+    start = reader.initialOffset()
+    for _ in range(3):
+        start = reader.latestOffset(start, ReadMaxRows(8))
+    assert naps == []
+    assert reader.latestOffset(start, ReadMaxRows(8)) == start
+    assert naps == [IDLE_S]
+    reader.prepareForTriggerAvailableNow()
+    assert reader.latestOffset(start, ReadMaxRows(8)) == start
+    assert naps == [IDLE_S]
 
 
 @pytest.mark.parametrize("count", [30, 31, 50])
