@@ -110,14 +110,58 @@ def span_of(steps: Steps) -> tuple[int, int]:
 
 
 def lag_query(steps: Steps) -> str:
-    """The lag of the worst queues of the worst groups, and each group's own figures.
+    """The lag of the worst queues of the worst groups, and each group's own figures."""
+    return f"""
+    with {_lags(steps)},
+    sums as (
+        select l.consumer_group, l.step, sum(l.lag) as lag from lags l group by all
+    ),
+    ages as (
+        select c.consumer_group, arg_max(c.lag_ms, c.minute) as ms
+        from consumer_lag c
+        group by c.raft_group, c.consumer_group, c.topic, c.topic_life, c.queue
+    ),
+    groups as (
+        select
+            s.consumer_group,
+            cast(max(s.lag) as bigint) as most,
+            arg_max(s.step, s.lag) as most_step,
+            cast(coalesce(max(s.lag) filter (s.step = {steps.number - 1}), 0) as bigint) as last,
+            (select max(a.ms) from ages a where a.consumer_group = s.consumer_group) as oldest_ms,
+            row_number() over (order by max(s.lag) desc, s.consumer_group) as group_place,
+            count(*) over () as groups
+        from sums s
+        group by s.consumer_group
+    ),
+    queues as (
+        select
+            l.log, l.consumer_group, l.topic, l.life, l.queue,
+            row_number() over (
+                partition by l.consumer_group
+                order by max(l.lag) desc, l.topic, l.life, l.queue, l.log
+            ) as queue_place,
+            count(*) over (partition by l.consumer_group) as queues
+        from lags l
+        group by l.log, l.consumer_group, l.topic, l.life, l.queue
+    )
+    select l.*, g.* exclude (consumer_group), q.queues
+    from lags l
+    join groups g using (consumer_group)
+    join queues q using (log, consumer_group, topic, life, queue)
+    where g.group_place <= {GROUPS_MAX} and q.queue_place <= {QUEUES_MAX}
+    order by g.group_place, l.topic, l.life, l.queue, l.log, l.step
+    """
+
+
+def _lags(steps: Steps) -> str:
+    """SQL: the lag of every queue and group at the end of each step.
 
     A queue's end and a group's progress are known where they moved, and stay until the next move.
     Progress of null was forgotten with its topic.
     """
     of_queue = "partition by k.log, k.consumer_group, k.topic, k.life, k.queue"
     return f"""
-    with ends as (
+    ends as (
         select
             coalesce(m.raft_group, '') as log, m.topic, m.topic_life as life, m.queue,
             {steps.of("m.store_time")} as step,
@@ -158,42 +202,5 @@ def lag_query(steps: Steps) -> str:
             greatest(coalesce(k.queue_end, 0) - k.move.consumed, 0) as lag
         from known k
         where k.move.consumed is not null
-    ),
-    sums as (
-        select l.consumer_group, l.step, sum(l.lag) as lag from lags l group by all
-    ),
-    ages as (
-        select c.consumer_group, arg_max(c.lag_ms, c.minute) as ms
-        from consumer_lag c
-        group by c.raft_group, c.consumer_group, c.topic, c.topic_life, c.queue
-    ),
-    groups as (
-        select
-            s.consumer_group,
-            cast(max(s.lag) as bigint) as most,
-            arg_max(s.step, s.lag) as most_step,
-            cast(coalesce(max(s.lag) filter (s.step = {steps.number - 1}), 0) as bigint) as last,
-            (select max(a.ms) from ages a where a.consumer_group = s.consumer_group) as oldest_ms,
-            row_number() over (order by max(s.lag) desc, s.consumer_group) as group_place,
-            count(*) over () as groups
-        from sums s
-        group by s.consumer_group
-    ),
-    queues as (
-        select
-            l.log, l.consumer_group, l.topic, l.life, l.queue,
-            row_number() over (
-                partition by l.consumer_group
-                order by max(l.lag) desc, l.topic, l.life, l.queue, l.log
-            ) as queue_place,
-            count(*) over (partition by l.consumer_group) as queues
-        from lags l
-        group by l.log, l.consumer_group, l.topic, l.life, l.queue
     )
-    select l.*, g.* exclude (consumer_group), q.queues
-    from lags l
-    join groups g using (consumer_group)
-    join queues q using (log, consumer_group, topic, life, queue)
-    where g.group_place <= {GROUPS_MAX} and q.queue_place <= {QUEUES_MAX}
-    order by g.group_place, l.topic, l.life, l.queue, l.log, l.step
     """
