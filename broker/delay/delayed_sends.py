@@ -132,16 +132,18 @@ class DelayedSends:
         record.properties = edit_properties(record.properties, changes)
 
         def attach(record: MessageRecord) -> LogCommand:
-            return command(_due_ms(due, record))
+            return command(self._due_ms(due, record))
 
         messages.attach = attach
 
+    def _due_ms(self, due: Due, record: MessageRecord) -> int:
+        """When a record that has its place is due.
 
-def _due_ms(due: Due, record: MessageRecord) -> int:
-    """When a record that has its place is due."""
-    if isinstance(due, AfterLevel):
-        return record.store_timestamp + due.delay_ms
-    return due.due_ms
+        Store times never go back: once a clock was an hour ahead, all are, for an hour.
+        """
+        if isinstance(due, AfterLevel):
+            return min(record.store_timestamp, self._wall_clock_ms()) + due.delay_ms
+        return due.due_ms
 
 
 def _made(parts: Parts) -> DelayedSends:

@@ -154,7 +154,8 @@ class Ends:
         done = self._began(position, then)
 
         def attach(placed: MessageRecord) -> LogCommand:
-            return Resume(position, group, placed.store_timestamp + wait_ms)
+            stored_ms = min(placed.store_timestamp, self._wall_clock_ms())
+            return Resume(position, group, stored_ms + wait_ms)
 
         self._add(position, MadeMessages(HALF_TOPIC, 0, [record], done, attach))
 

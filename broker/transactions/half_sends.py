@@ -91,7 +91,9 @@ class HalfSends:
         self._own_topics.make(HALF_TOPIC)
 
         def attach(record: MessageRecord) -> LogCommand:
-            return Prepare(group, record.store_timestamp + immunity)
+            # Store times never go back: those after a clock was ahead are ahead, too.
+            stored_ms = min(record.store_timestamp, self._wall_clock_ms())
+            return Prepare(group, stored_ms + immunity)
 
         def replied(_position: int) -> Mapping[str, str]:
             return {"transactionId": record.property_map()[UNIQUE_KEY]}

@@ -278,6 +278,20 @@ async def test_a_time_that_is_none_or_too_far_is_refused_and_nothing_waits(
         assert (await one.send("")).code == 0
 
 
+async def test_a_level_does_not_count_from_a_time_that_a_clock_had_by_mistake(
+    tmp_path: Path,
+) -> None:
+    async with delaying(tmp_path) as one:
+        one.at(3_600_000)
+        await one.send("", b"while the clock is an hour ahead")
+        one.at(0)
+        await one.send("DELAY\x011\x02", b"a second later")
+        one.at(999)
+        assert await one.bodies() == [b"while the clock is an hour ahead"]
+        one.at(1_000)
+        assert (await one.bodies())[1:] == [b"a second later"]
+
+
 async def test_messages_come_in_the_order_of_their_times_from_every_level(tmp_path: Path) -> None:
     async with delaying(tmp_path) as one:
         for number in range(300):

@@ -420,6 +420,19 @@ async def test_a_producer_of_the_group_is_asked_after_six_seconds_and_its_answer
         assert not another.notices
 
 
+async def test_a_producer_is_asked_in_time_after_a_clock_was_ahead(tmp_path: Path) -> None:
+    async with transacting(tmp_path) as one:
+        await one.register(one.client, "P")
+        one.clock.now_ms = START_MS + 3_600_000
+        await one.client.send("T", b"while the clock is an hour ahead")
+        one.clock.now_ms = START_MS
+        await one.half()
+        await one.look(5_999)
+        assert one.client.notices == []
+        await one.look(6_000)
+        await one.question(one.client)
+
+
 async def test_members_of_the_group_take_turns_every_thirty_seconds(tmp_path: Path) -> None:
     async with transacting(tmp_path) as one:
         await one.half()

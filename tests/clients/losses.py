@@ -1,8 +1,9 @@
 """Lose a leader while Java clients use every feature: `make client-losses`.
 
 For each fault a new group is started. Each client keeps each feature under a steady load of its
-own, all at once, with its own default settings, and the leader's process is killed, or frozen for
-longer than an election and continued. What was acknowledged is compared with what came.
+own, all at once, with its own default settings, and the leader's process is killed, frozen for
+longer than an election and continued, or killed like the next leader after it. What was
+acknowledged is compared with what came.
 
     .venv/bin/python tests/clients/losses.py
     .venv/bin/python tests/clients/losses.py --faults frozen --clients java5 --features orders,pops
@@ -35,6 +36,8 @@ FLOW_SECONDS = 120
 # A load drains for 100 s by itself, and its clients end.
 END_SECONDS = 240
 LOOK_SECONDS = 0.2
+# By then the first leader is back, and has the log.
+BETWEEN_DEATHS_SECONDS = 12
 # So many faults of one feature are shown.
 SHOWN_FAULTS = 5
 
@@ -71,7 +74,27 @@ FEATURES: dict[str, Feature] = {
     "offsets": Feature("commits of offsets", "Loads.offsets"),
 }
 
-FAULTS: dict[str, Callable[[int, argparse.Namespace], None]] = {"killed": kill, "frozen": freeze}
+
+def kill_leader(cluster: LocalCluster, options: argparse.Namespace) -> None:
+    kill(cluster.leader().pid, options)
+
+
+def freeze_leader(cluster: LocalCluster, options: argparse.Namespace) -> None:
+    freeze(cluster.leader().pid, options)
+
+
+def kill_two_leaders(cluster: LocalCluster, options: argparse.Namespace) -> None:
+    """The second one has passed clients on to the first, and then to itself."""
+    kill_leader(cluster, options)
+    time.sleep(BETWEEN_DEATHS_SECONDS)
+    kill_leader(cluster, options)
+
+
+FAULTS: dict[str, Callable[[LocalCluster, argparse.Namespace], None]] = {
+    "killed": kill_leader,
+    "frozen": freeze_leader,
+    "killed twice": kill_two_leaders,
+}
 
 
 @dataclass
@@ -118,7 +141,7 @@ def main() -> int:
     failures = 0
     for fault in options.faults:
         for number in range(options.rounds):
-            place = folder / f"{fault}-{number}"
+            place = folder / f"{fault.replace(' ', '-')}-{number}"
             place.mkdir()
             try:
                 rows += lose_leader(fault, place, clients, toolchains, options)
@@ -186,12 +209,11 @@ def lose_leader(
         try:
             wait_until_all_flow(loads)
             time.sleep(options.after)
-            leader = cluster.leader()
             fault_ms = now_ms()
-            print(f"{leader.node} {fault}, with {len(loads)} loads", flush=True)
-            (folder / "fault").write_text(f"{leader.node} {fault} at {fault_ms}\n")
+            print(f"{fault}, with {len(loads)} loads", flush=True)
+            (folder / "fault").write_text(f"{fault} at {fault_ms}\n")
             until = time.monotonic() + options.seconds
-            FAULTS[fault](leader.pid, options)
+            FAULTS[fault](cluster, options)
             time.sleep(max(until - time.monotonic(), 0))
             end_ms = now_ms()
         finally:
