@@ -13,7 +13,7 @@ from dledger_spark.rows import print_rows
 from dledger_spark.terminal import Command, one_line_errors, progress, session_options
 
 if TYPE_CHECKING:
-    from dledger_spark.tables.refresh import Engine
+    from dledger_spark.tables.engine import Engine
     from dledger_spark.tables.table_home import TableHome
 
 

@@ -30,6 +30,11 @@ COMPACT_FILES: Final = 64
 COMPACTED_FILE_BYTES: Final = 128 * 1024 * 1024
 
 
+def app_of(group: str | None) -> str:
+    """The name of a log in Delta's transactions."""
+    return "dledger" if group is None else f"dledger/{group}"
+
+
 class FactTable:
     """A table, which may not exist yet.
 

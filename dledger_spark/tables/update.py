@@ -19,7 +19,7 @@ from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.readable_log import ReadableLog
 from dledger_spark.scan import BATCH_BYTES
 from dledger_spark.stream_offset import Mark, differ
-from dledger_spark.tables.fact_table import FactTable
+from dledger_spark.tables.fact_table import FactTable, app_of
 from dledger_spark.tables.table_home import TableHome
 
 # The rows of about this much of the log are committed together: large files, and twice as much
@@ -40,11 +40,6 @@ class Updated(NamedTuple):
     group: str | None
     entries: range
     rows: dict[str, int]
-
-
-def app_of(group: str | None) -> str:
-    """The name of a log in Delta's transactions."""
-    return "dledger" if group is None else f"dledger/{group}"
 
 
 def next_index(home: TableHome, group: str | None) -> int | None:
