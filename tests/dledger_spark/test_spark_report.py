@@ -419,7 +419,7 @@ def run(*words: object) -> tuple[int, str]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("report")
     log = scripted(1, 400)
-    path = write(log, folder / "log", 0, len(log.entries)).path
+    path = write(log, folder / "log", 0, len(log.entries)).name
     assert run("tables", "--path", path, "--out", folder / "tables")[0] == 0
     return folder
 
