@@ -19,7 +19,7 @@ CHAOS_ARGUMENTS ?=
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
 .PHONY: help setup setup-spark test test-long check format lint types docs demo clients client-gaps client-losses interop-java \
-	bench bench-failover bench-broker sim chaos soak chaos-pysyncobj mutants lock clean distclean
+	bench bench-failover bench-broker bench-spark sim chaos soak chaos-pysyncobj mutants lock clean distclean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
@@ -73,6 +73,9 @@ bench-failover: setup ## kill and stop leaders under load, ours and those of oth
 
 bench-broker: setup ## measure brokers beside RocketMQ's own (needs a JDK, Maven and a C compiler)
 	$(BIN)/python -m bench broker $(BENCH_ARGUMENTS)
+
+bench-spark: setup-spark ## read a log in Spark, beside Spark reading Parquet
+	$(BIN)/python -m bench spark $(BENCH_ARGUMENTS)
 
 sim: setup ## simulate 2000 seeds of faults in virtual time
 	$(BIN)/jepsen-like simulate --seeds 2000

@@ -1,4 +1,4 @@
-"""The benchmarks: `make bench`, `bench-failover`, `bench-broker`, and `python -m bench`."""
+"""The benchmarks: `make bench` and its kin, and `python -m bench`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from bench.brokers.command import broker
 from bench.checking import checking
 from bench.failover import failover
 from bench.footprint import footprint
+from bench.spark.command import spark
 from bench.throughput import throughput
 
 THROUGHPUT = "throughput"
@@ -39,6 +40,7 @@ main.add_command(broker)
 main.add_command(checking)
 main.add_command(failover)
 main.add_command(footprint)
+main.add_command(spark)
 
 if __name__ == "__main__":
     # Servers of others do not end with the pipe of their standard input: we end them.

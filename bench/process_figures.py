@@ -35,3 +35,22 @@ def memory(pid: int) -> Memory:
 def processor_seconds(pid: int) -> float:
     """Of a process that runs."""
     return processor_seconds_of(Path(f"/proc/{pid}/stat").read_text(), os.sysconf("SC_CLK_TCK"))
+
+
+def tree_processor_seconds(pid: int) -> float:
+    """Of a process that runs and of all that it started, as far as they run or were waited for."""
+    stats, children = {}, dict[int, list[int]]()
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdecimal():
+            try:
+                fields = (entry / "stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue  # it has ended meanwhile
+            stats[int(entry.name)] = sum(map(int, fields[11:15]))
+            children.setdefault(int(fields[1]), []).append(int(entry.name))
+    total, waiting = 0, [pid]
+    while waiting:
+        one = waiting.pop()
+        total += stats.get(one, 0)
+        waiting += children.get(one, [])
+    return total / os.sysconf("SC_CLK_TCK")

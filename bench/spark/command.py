@@ -1,0 +1,228 @@
+"""`python -m bench spark`."""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import click
+from rich.console import Console
+
+from bench.options import json_option
+from bench.process_figures import tree_processor_seconds
+from bench.spark.message_log import write_message_log
+
+DEFAULT_MESSAGES: Final = 600_000
+DEFAULT_ROUNDS: Final = 3
+
+
+class Took(NamedTuple):
+    """Seconds by the clock, and of processors: this process, Spark's Java and its workers."""
+
+    clock_s: float
+    processor_s: float
+
+
+class Row(NamedTuple):
+    """A query over the log, and the same over Parquet; medians. None: it was not run."""
+
+    what: str
+    cores: int
+    log: Took
+    parquet: Took | None
+
+    @property
+    def ratio(self) -> float | None:
+        """How many times as long the log took, by the clock."""
+        return None if self.parquet is None else self.log.clock_s / self.parquet.clock_s
+
+
+@click.command()
+@click.option(
+    "--messages",
+    type=click.IntRange(min=1000),
+    default=DEFAULT_MESSAGES,
+    show_default=True,
+    help="Messages in the log; each takes about 500 bytes.",
+)
+@click.option(
+    "--rounds", type=click.IntRange(min=1), default=DEFAULT_ROUNDS, show_default=True, help="Runs."
+)
+@click.option(
+    "--dir",
+    "folder",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Keep the log and the tables there, and use a log that is there already.",
+)
+@json_option("figure")
+def spark(messages: int, rounds: int, folder: Path | None, kept: Path | None) -> None:
+    """Read a log of a broker in Spark, and the same rows from Parquet, in the same session.
+
+    Sinks are Spark's "noop". Both are in the page cache. Take the ratios.
+    """
+    console = Console(stderr=True)
+    with _folder(folder) as home:
+        log = home / "log"
+        if not log.exists():
+            with console.status("writing the log") as status:
+                write_message_log(
+                    log, messages, lambda done: status.update(f"writing the log: {done} entries")
+                )
+        rows = list(_measured(home, log, rounds, console))
+    if kept is not None:
+        figures = [{**row._asdict(), "ratio": row.ratio} for row in rows]
+        kept.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    click.echo("what\tcores\tlog s\tlog CPU s\tParquet s\tParquet CPU s\tratio")
+    for row in rows:
+        parquet = ("-", "-", "-")
+        if row.parquet is not None:
+            there = row.parquet
+            parquet = (f"{there.clock_s:.2f}", f"{there.processor_s:.2f}", f"{row.ratio:.1f}")
+        ours = (f"{row.log.clock_s:.2f}", f"{row.log.processor_s:.2f}")
+        click.echo("\t".join((row.what, str(row.cores), *ours, *parquet)))
+
+
+@contextmanager
+def _folder(given: Path | None) -> Iterator[Path]:
+    if given is not None:
+        given.mkdir(parents=True, exist_ok=True)
+        yield given
+        return
+    with tempfile.TemporaryDirectory(prefix="dledger-bench-") as made:
+        yield Path(made)
+
+
+def _measured(home: Path, log: Path, rounds: int, console: Console) -> Iterator[Row]:
+    from dledger_spark.session import local_session  # noqa: PLC0415  # needs the extra
+
+    path = str(log)
+    most = os.cpu_count() or 1
+    parquet = home / "parquet"
+    for cores in sorted({1, most}):
+        with local_session(cores=cores) as session:
+            if not parquet.exists():
+                for table in ("entries", "messages"):
+                    frame = _of_log(session, path, table)
+                    frame.write.parquet(str(parquet / table))
+            for what, over_log, over_parquet in _queries(session, path, str(parquet)):
+                console.print(f"{what}, {cores} cores", style="dim")
+                yield Row(what, cores, _median(over_log, rounds), _median(over_parquet, rounds))
+    console.print("tables", style="dim")
+    yield Row("all analytics tables, without Spark", most, _tables(path, home, rounds), None)
+
+
+def _of_log(session: Any, path: str, table: str) -> Any:
+    return session.read.format("dledger").option("table", table).load(path)
+
+
+def _queries(
+    session: Any, path: str, parquet: str
+) -> Iterator[tuple[str, Callable[[], Any], Callable[[], Any]]]:
+    """What is asked, of the log and of Parquet."""
+
+    def read(table: str) -> Any:
+        return session.read.parquet(f"{parquet}/{table}")
+
+    def drain(frame: Any) -> Any:
+        return frame.write.format("noop").mode("overwrite").save()
+
+    for table in ("entries", "messages"):
+        yield (
+            f"all {table}",
+            partial(lambda table: drain(_of_log(session, path, table)), table),
+            partial(lambda table: drain(read(table)), table),
+        )
+    yield (
+        "messages per topic",
+        lambda: (
+            session.read.format("dledger")
+            .option("table", "messages")
+            .schema("topic string")
+            .load(path)
+            .groupBy("topic")
+            .count()
+            .collect()
+        ),
+        lambda: read("messages").groupBy("topic").count().collect(),
+    )
+    middle = session.read.parquet(f"{parquet}/entries").count() // 2
+    yield (
+        "100 entries by index",
+        lambda: (
+            session.read.format("dledger")
+            .option("from", middle)
+            .option("to", middle + 99)
+            .load(path)
+            .collect()
+        ),
+        lambda: read("entries").where(f"index >= {middle} and index < {middle + 100}").collect(),
+    )
+    moment = read("messages").where(f"index = {middle}").select("store_time").first()
+    begin_ms = int(moment["store_time"].timestamp() * 1000) if moment is not None else 0
+    yield (
+        "messages of 100 ms",
+        lambda: (
+            session.read.format("dledger")
+            .option("table", "messages")
+            .option("startingTimestamp", begin_ms)
+            .option("endingTimestamp", begin_ms + 100)
+            .load(path)
+            .collect()
+        ),
+        lambda: (
+            read("messages")
+            .where(
+                f"store_time >= timestamp_millis({begin_ms}) "
+                f"and store_time < timestamp_millis({begin_ms + 100})"
+            )
+            .collect()
+        ),
+    )
+
+
+def _tables(path: str, home: Path, rounds: int) -> Took:
+    from dledger_spark.folder_log import open_folders  # noqa: PLC0415
+    from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
+    from dledger_spark.tables.duckdb_engine import duckdb_engine  # noqa: PLC0415
+    from dledger_spark.tables.refresh import refresh  # noqa: PLC0415
+    from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
+    from dledger_spark.tables.update import update_tables  # noqa: PLC0415
+
+    numbers = iter(range(rounds))
+
+    def make() -> None:
+        tables = TableHome(f"{home}/tables-{os.getpid()}-{next(numbers)}")
+        with tables.held():
+            for log in open_folders(path):
+                update_tables(tables, log)
+            with duckdb_engine(catalog(tables, derived=False)) as engine:
+                refresh(tables, engine, {})
+
+    return _median(make, rounds, warm=False)
+
+
+def _median(run: Callable[[], Any], rounds: int, *, warm: bool = True) -> Took:
+    if warm:
+        run()
+    took = []
+    for _ in range(rounds):
+        clock_s, processor_s = time.perf_counter(), tree_processor_seconds(os.getpid())
+        run()
+        took.append(
+            Took(
+                time.perf_counter() - clock_s,
+                tree_processor_seconds(os.getpid()) - processor_s,
+            )
+        )
+    return Took(
+        statistics.median(one.clock_s for one in took),
+        statistics.median(one.processor_s for one in took),
+    )
