@@ -399,7 +399,7 @@ def test_a_page_of_many_topics_queues_and_groups_stays_small() -> None:
     assert len(text.encode()) < 1 << 20
     assert "293 others" in words.section("throughput")
     assert "more consumer groups" in words.section("lag")
-    assert f"The worst {lag.QUEUES_MAX} of its" in words.section("lag")
+    assert "more of its queues were less behind" in words.section("lag")
     assert words.pictures["lag"] == 2 * lag.GROUPS_MAX
     assert "The last 200 of 1,000 terms." in words.section("terms")
     assert "The first 12 of" in words.section("terms")
