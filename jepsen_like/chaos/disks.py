@@ -85,7 +85,7 @@ def take_down(folder: Path) -> None:
             _keep(folder)
         return
     # It may have been shut down, or have no power just now.
-    if (not is_mounted or _done(["umount", str(folder)])) and _mounted(folder):
+    if (not is_mounted or _unmounted(folder)) and _mounted(folder):
         _keep(folder)
         image.unlink()
     else:
@@ -114,13 +114,20 @@ def cut_power(folder: Path) -> None:
         raise DiskStuck(f"{folder} cannot be shut down: {error}") from error
     finally:
         os.close(descriptor)
+    if not _unmounted(folder):
+        raise DiskStuck(f"{folder}: {os.strerror(errno.EBUSY)}, after {BUSY_TIMEOUT_S:g} s")
+    if not _mounted(folder):
+        raise DiskStuck(f"{image_of(folder)} cannot be mounted again")
+
+
+def _unmounted(folder: Path) -> bool:
+    """Unmount a folder, whose processes may still be closing their files."""
     give_up = time.monotonic() + BUSY_TIMEOUT_S
     while not _done(["umount", str(folder)]):
         if time.monotonic() > give_up:
-            raise DiskStuck(f"{folder}: {os.strerror(errno.EBUSY)}, after {BUSY_TIMEOUT_S:g} s")
+            return False
         time.sleep(BUSY_LOOK_S)
-    if not _mounted(folder):
-        raise DiskStuck(f"{image_of(folder)} cannot be mounted again")
+    return True
 
 
 def _mounted(folder: Path) -> bool:

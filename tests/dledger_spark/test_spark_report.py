@@ -167,10 +167,10 @@ def test_lag_at_the_end_of_each_step_is_what_the_facts_say(engine: DuckdbEngine)
         (row["consumer_group"], row["topic"], row["life"], row["queue"], row["step"]): row["lag"]
         for row in rows(engine, lag.lag_query(steps))
     }
-    assert len(found) > 200
+    assert len(found) > 100
     assert max(found.values()) > 0
     assert found == {key: expected[key] for key in found}
-    # What is left out are whole queues, the least behind.
+    # What is left out are whole queues: those that were never behind, and others the least behind.
     queues = Counter(key[0] for key in {key[:4] for key in found})
     assert all(number <= lag.QUEUES_MAX for number in queues.values())
     left_out = {key[:4]: value for key, value in expected.items() if key not in found}
