@@ -10,8 +10,10 @@ from typing import Final, NoReturn
 
 import click
 
+from dledger_spark.report_command import report
 from dledger_spark.rows import json_line, print_rows
 from dledger_spark.sql_command import sql
+from dledger_spark.stream_command import stream
 from dledger_spark.tables_command import tables
 from dledger_spark.terminal import Command, Commands, one_line_errors, progress, session_options
 
@@ -65,7 +67,9 @@ def dledger_spark() -> None:
       dledger-spark show   --path DIR --limit 5    the first entries, without starting Spark
       dledger-spark replay --path DIR --out OUT    tables "entries" and "messages" in Parquet
       dledger-spark tables --path DIR --out OUT    tables of lag, traffic, latency and more
+      dledger-spark stream --path DIR --out OUT    the same tables, as the log grows
       dledger-spark sql    --tables OUT "select topic, sum(messages) from traffic group by 1"
+      dledger-spark report --tables OUT --out FILE   a page of what an operator looks at first
     """
 
 
@@ -246,7 +250,9 @@ def show(
 
 
 dledger_spark.add_command(tables)
+dledger_spark.add_command(stream)
 dledger_spark.add_command(sql)
+dledger_spark.add_command(report)
 
 
 def main() -> NoReturn:

@@ -13,7 +13,7 @@ from dledger_spark.rows import print_rows
 from dledger_spark.terminal import Command, one_line_errors, progress, session_options
 
 if TYPE_CHECKING:
-    from dledger_spark.tables.refresh import Engine
+    from dledger_spark.tables.engine import Engine
     from dledger_spark.tables.table_home import TableHome
 
 
@@ -66,12 +66,12 @@ def tables(
     row exactly once, however often this command is killed. Tables that follow from them (traffic,
     consumer_lag, latency, transactions and others) are then made anew. All are Delta tables.
     """
-    from dledger_spark.log_set import open_logs  # noqa: PLC0415
+    from dledger_spark.folder_log import open_folders  # noqa: PLC0415
     from dledger_spark.tables.refresh import refresh  # noqa: PLC0415
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
     from dledger_spark.tables.update import next_index, update_tables  # noqa: PLC0415
 
-    logs = [log for path in paths for log in open_logs(path).logs]
+    logs = [log for path in paths for log in open_folders(path)]
     home = TableHome(out)
     rows: dict[str, int] = {}
     through: dict[str, int] = {}

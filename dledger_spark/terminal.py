@@ -91,7 +91,7 @@ def one_line_errors() -> Iterator[None]:
 
 @contextmanager
 def progress(
-    total: int | None, beginning: str = "starting Spark"
+    total: int | None, beginning: str = "starting Spark", meanwhile: str = "reading the log"
 ) -> Iterator[Callable[[int], None]]:
     """A bar on stderr, in a terminal only; yields a function that takes the entries done."""
     bar = Progress(
@@ -108,6 +108,6 @@ def progress(
         task = bar.add_task(beginning, total=total)
 
         def on_progress(done: int) -> None:
-            bar.update(task, completed=done, description="reading the log")
+            bar.update(task, completed=done, description=meanwhile)
 
         yield on_progress

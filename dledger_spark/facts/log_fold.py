@@ -19,9 +19,7 @@ from dledger_spark.facts.broker_command import broker_commands
 from dledger_spark.facts.command_fold import CommandFold
 from dledger_spark.facts.fact_rows import FactRows
 from dledger_spark.facts.fact_schemas import FACTS
-from dledger_spark.log_folder import LogFolder
 from dledger_spark.message_columns import message_batch
-from dledger_spark.scan import beginning
 from dledger_spark.schema import MESSAGE_SCHEMA
 
 _STATE_VERSION: Final = 1
@@ -32,18 +30,21 @@ class LogFold:
     """The fold of one log, from an entry on.
 
     Args:
-        log: the log; only its name and what it says about its beginning are used.
+        group: the group of the log; None for a log of Java's, whose records are not judged, and
+            which has no commands of brokers.
         first: the entry at which the fold begins.
+        is_judged_whole: whether the log has all topics of its records from entry 0 on.
 
     Attributes:
         next_index: the entry that comes next.
     """
 
-    def __init__(self, log: LogFolder, first: int) -> None:
-        self._group = log.group
-        self._acceptance = beginning(log, range(first, first + 1))
-        self._rows = FactRows(log.group)
-        self._commands = CommandFold(self._rows, is_whole=first == 0 and log.unchecked_through < 0)
+    def __init__(self, group: str | None, first: int, *, is_judged_whole: bool) -> None:
+        is_whole = first == 0 and is_judged_whole
+        self._group = group
+        self._acceptance = None if group is None else Acceptance(is_whole=is_whole)
+        self._rows = FactRows(group)
+        self._commands = CommandFold(self._rows, is_whole=is_whole)
         self._log_ms: int | None = None
         self._end: tuple[int, int] = (-1, 0)  # term and chain sum of the last entry
         self.next_index = first
@@ -130,7 +131,7 @@ class LogFold:
         return json.dumps(content, separators=(",", ":")).encode()
 
     @classmethod
-    def resumed(cls, log: LogFolder, state: bytes) -> LogFold:
+    def resumed(cls, group: str | None, state: bytes) -> LogFold:
         """Go on where another fold of the same log has ended.
 
         Raises:
@@ -140,7 +141,7 @@ class LogFold:
             content: dict[str, Any] = json.loads(state)
             if content["version"] != _STATE_VERSION:
                 raise ValueError(f"version {content['version']}")
-            fold = cls(log, int(content["next"]))
+            fold = cls(group, int(content["next"]), is_judged_whole=False)
             fold._log_ms = content["log_ms"]
             fold._end = int(content["term"]), int(content["chain_crc"])
             acceptance = content["acceptance"]

@@ -30,6 +30,11 @@ COMPACT_FILES: Final = 64
 COMPACTED_FILE_BYTES: Final = 128 * 1024 * 1024
 
 
+def app_of(group: str | None) -> str:
+    """The name of a log in Delta's transactions."""
+    return "dledger" if group is None else f"dledger/{group}"
+
+
 class FactTable:
     """A table, which may not exist yet.
 
@@ -53,18 +58,14 @@ class FactTable:
         Args:
             app: the log, as the transactions name it.
             entries: the range.
-            batches: all rows of this table that these entries make, those before the last commit
-                excepted.
+            batches: all rows of this table that these entries make.
 
         Raises:
-            TablesInvalid: the table ends before the range, or cannot be written.
+            TablesInvalid: the table cannot be written.
         """
         there = self.next_index(app)
         if there is not None and there >= entries.stop:
             return 0
-        if there is not None and there < entries.start:
-            problem = f"it ends with entry {there - 1}, and the next are {entries.start}.."
-            raise TablesInvalid(self.path, problem)
         rows = pa.Table.from_batches(batches, schema=self._schema)
         if there is not None and there > entries.start:
             rows = rows.filter(pc.greater_equal(rows.column("index"), there))

@@ -3,23 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
-import pyarrow as pa
 from deltalake import CommitProperties, WriterProperties, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from dledger_spark.errors import TablesInvalid
 from dledger_spark.tables.derived import DERIVED, query
+from dledger_spark.tables.engine import Engine
 from dledger_spark.tables.table_home import TableHome
-
-
-class Engine(Protocol):
-    """What answers queries over the tables."""
-
-    def query(self, sql: str) -> pa.Table:
-        """The rows of a query. Raises QueryFailed."""
-        ...
 
 
 def refresh(

@@ -3,6 +3,7 @@
 OUT/facts/messages/            Delta tables of facts: rows that never change
 OUT/derived/traffic/           Delta tables that are a query over the facts
 OUT/_state/GROUP/NUMBER.json   what a later run needs to go on behind an entry
+OUT/_checkpoint/               of a stream that adds to them
 OUT/_lock                      held by the one writer
 """
 
@@ -20,10 +21,11 @@ from dledger_spark.errors import OutputFailed, TablesInvalid
 
 _LOCK: Final = "_lock"
 _STATE: Final = "_state"
+_CHECKPOINT: Final = "_checkpoint"
 FACTS_FOLDER: Final = "facts"
 DERIVED_FOLDER: Final = "derived"
 _NAME: Final = re.compile(r"(\d{20})\.json")
-_KNOWN: Final = frozenset({_LOCK, _STATE, FACTS_FOLDER, DERIVED_FOLDER})
+_KNOWN: Final = frozenset({_LOCK, _STATE, _CHECKPOINT, FACTS_FOLDER, DERIVED_FOLDER})
 _OF_NO_GROUP: Final = "-"  # a log of Java's has no name
 
 
@@ -73,6 +75,11 @@ class TableHome:
     def derived_path(self, table: str) -> str:
         """The folder of a derived table."""
         return f"{self.path}/{DERIVED_FOLDER}/{table}"
+
+    @property
+    def checkpoint_path(self) -> str:
+        """The folder of a stream's checkpoint."""
+        return f"{self.path}/{_CHECKPOINT}"
 
     def state(self, group: str | None, next_index: int) -> bytes | None:
         """What was saved for a log behind the entry before `next_index`."""

@@ -16,15 +16,16 @@ import pyarrow as pa
 from dledger_spark.errors import DataLost, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.log_fold import LogFold
-from dledger_spark.log_folder import LogFolder
-from dledger_spark.log_range import readable
-from dledger_spark.scan import read_range
-from dledger_spark.tables.fact_table import FactTable
+from dledger_spark.readable_log import ReadableLog
+from dledger_spark.scan import BATCH_BYTES
+from dledger_spark.stream_offset import Mark, differ
+from dledger_spark.tables.fact_table import FactTable, app_of
 from dledger_spark.tables.table_home import TableHome
 
 # The rows of about this much of the log are committed together: large files, and twice as much
 # memory, because the next are folded while these are written.
 PIECE_BYTES: Final = 64 * 1024 * 1024
+_LAST: Final = "entries"
 
 
 class Updated(NamedTuple):
@@ -41,23 +42,18 @@ class Updated(NamedTuple):
     rows: dict[str, int]
 
 
-def app_of(group: str | None) -> str:
-    """The name of a log in Delta's transactions."""
-    return "dledger" if group is None else f"dledger/{group}"
-
-
 def next_index(home: TableHome, group: str | None) -> int | None:
-    """The entry behind those that all tables have; None if one of them has none."""
-    there = [
-        FactTable(home.fact_path(name), FACTS[name]).next_index(app_of(group)) for name in FACTS
-    ]
-    known = [index for index in there if index is not None]
-    return min(known) if len(known) == len(there) else None
+    """The entry behind those that all tables have; None if they have none of this log.
+
+    The table of entries is the last one that a commit reaches, so it says this for all. Others that
+    get no rows from some entries need no commit.
+    """
+    return FactTable(home.fact_path(_LAST), FACTS[_LAST]).next_index(app_of(group))
 
 
 def update_tables(
     home: TableHome,
-    log: LogFolder,
+    log: ReadableLog,
     stop: int | None = None,
     *,
     checksums: bool = True,
@@ -88,18 +84,17 @@ def update_tables(
     if first >= stop:
         return Updated(log.group, range(first, first), rows)
     if first < log.first_index and fail_on_data_loss:
-        problem = f"{log.path} now begins with entry {log.first_index}, and the tables end before"
+        problem = f"{log.name} now begins with entry {log.first_index}, and the tables end before"
         raise DataLost(problem, first, log.first_index - 1, "use a log that has them")
     wanted = range(max(first, log.first_index), stop)
-    parts = readable(log, wanted, fail_on_data_loss=fail_on_data_loss)
+    parts = log.parts(wanted, fail_on_data_loss=fail_on_data_loss)
     tables = {name: FactTable(home.fact_path(name), schema) for name, schema in FACTS.items()}
     app = app_of(log.group)
     with ThreadPoolExecutor(1) as pool:
         writing: Future[dict[str, int]] | None = None
         for piece in _pieces(log, parts, fold, checksums, piece_bytes, on_progress):
             _add(rows, writing)
-            is_last = piece.entries.stop == parts[-1].stop
-            writing = pool.submit(_commit, home, log.group, tables, app, first, piece, is_last)
+            writing = pool.submit(_commit, home, log.group, tables, app, piece)
         _add(rows, writing)
     for table in tables.values():
         table.compact()
@@ -116,7 +111,7 @@ class _Piece(NamedTuple):
 
 
 def _pieces(
-    log: LogFolder,
+    log: ReadableLog,
     parts: list[range],
     fold: LogFold | None,
     checksums: bool,
@@ -126,10 +121,11 @@ def _pieces(
     done = 0
     for part in parts:
         if fold is None or fold.next_index != part.start:
-            fold = LogFold(log, part.start)
+            fold = LogFold(log.group, part.start, is_judged_whole=log.is_judged_whole)
         batches: dict[str, list[pa.RecordBatch]] = {}
         start, size = part.start, 0
-        for batch in read_range(log, part, checksums=checksums):
+        batch_bytes = min(BATCH_BYTES, piece_bytes)
+        for batch in log.batches(part, batch_bytes=batch_bytes, checksums=checksums):
             for table, rows in fold.fold(batch).items():
                 batches.setdefault(table, []).append(rows)
             size += batch.nbytes
@@ -141,23 +137,15 @@ def _pieces(
 
 
 def _commit(
-    home: TableHome,
-    group: str | None,
-    tables: dict[str, FactTable],
-    app: str,
-    first: int,
-    piece: _Piece,
-    is_last: bool,
+    home: TableHome, group: str | None, tables: dict[str, FactTable], app: str, piece: _Piece
 ) -> dict[str, int]:
-    """Write the rows of a piece. A table that gets none is told only at the end, so it may end
-    before the piece, but not before `first`, where this update began.
-    """
+    """Write the rows of a piece; those of the table of entries last."""
     home.save_state(group, piece.entries.stop, piece.state)
     added = {}
-    for name, table in tables.items():
+    for name in (*(name for name in tables if name != _LAST), _LAST):
         batches = piece.batches.get(name, [])
-        if batches or is_last or table.next_index(app) is None:
-            added[name] = table.append(app, range(first, piece.entries.stop), batches)
+        if batches or tables[name].next_index(app) is None:
+            added[name] = tables[name].append(app, piece.entries, batches)
     return added
 
 
@@ -167,7 +155,7 @@ def _add(rows: dict[str, int], writing: Future[dict[str, int]] | None) -> None:
             rows[name] += added
 
 
-def _begin(home: TableHome, log: LogFolder) -> LogFold | None:
+def _begin(home: TableHome, log: ReadableLog) -> LogFold | None:
     """The fold behind the last entry that all tables have; None without such."""
     there = next_index(home, log.group)
     if there is None:
@@ -178,7 +166,7 @@ def _begin(home: TableHome, log: LogFolder) -> LogFold | None:
             home.path, f"the state behind entry {there - 1} is gone: use a new folder"
         )
     try:
-        fold = LogFold.resumed(log, state)
+        fold = LogFold.resumed(log.group, state)
     except ValueError as error:
         problem = f"the state behind entry {there - 1} is unreadable ({error}): use a new folder"
         raise TablesInvalid(home.path, problem) from None
@@ -186,16 +174,12 @@ def _begin(home: TableHome, log: LogFolder) -> LogFold | None:
     return fold
 
 
-def _check_same(home: TableHome, log: LogFolder, fold: LogFold) -> None:
+def _check_same(home: TableHome, log: ReadableLog, fold: LogFold) -> None:
     """Refuse a log in which the last entry of the tables is another one."""
     last = fold.next_index - 1
-    if last >= log.first_index and log.committed is not None and last <= log.committed:
-        entry = next(read_range(log, range(last, last + 1), checksums=False))
-        found = tuple(entry.column(name)[0].as_py() for name in ("term", "chain_crc"))
-    elif last == log.first_index - 1 and log.before_begin_term is not None:
-        found = (log.before_begin_term, log.before_begin_chain or 0)
-    else:
-        return  # nothing to compare with
-    if found != fold.end:
-        problem = f"was made from another log: entry {last} of {log.path} is another one"
+    if last > (-1 if log.committed is None else log.committed):
+        return  # this copy of the log has not come as far
+    found = log.mark(last)
+    if found is not None and differ(found, Mark(*fold.end)):
+        problem = f"was made from another log: entry {last} of {log.name} is another one"
         raise TablesInvalid(home.path, f"{problem}; use a new folder")

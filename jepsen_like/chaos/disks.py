@@ -24,6 +24,9 @@ NO_LOG_FLUSH = struct.pack("I", 2)
 # Processes that were killed close their files in this time.
 BUSY_TIMEOUT_S = 10.0
 BUSY_LOOK_S = 0.01
+# Beside the disks of a run: the number of its watcher's process.
+OWNER = ".run"
+MOUNTS = Path("/proc/self/mounts")
 
 
 class DiskStuck(Exception):
@@ -85,11 +88,37 @@ def take_down(folder: Path) -> None:
             _keep(folder)
         return
     # It may have been shut down, or have no power just now.
-    if (not is_mounted or _done(["umount", str(folder)])) and _mounted(folder):
+    if (not is_mounted or _unmounted(folder)) and _mounted(folder):
         _keep(folder)
         image.unlink()
     else:
         _done(["umount", "--lazy", str(folder)])
+
+
+def claim_disks(folder: Path) -> None:
+    """Note that this process takes down the disks that will be in a folder."""
+    (folder / OWNER).write_text(str(os.getpid()))
+
+
+def take_down_orphans() -> None:
+    """Unmount the disks of runs that are gone, and whose watchers were killed, too."""
+    if not MOUNTS.exists():
+        return
+    for line in MOUNTS.read_text().splitlines():
+        disk = Path(line.split()[1].replace("\\040", " "))
+        owner = disk.parent / OWNER
+        if owner.exists() and not os.path.exists(f"/proc/{owner.read_text()}"):
+            _take_down_alone(disk, owner)
+
+
+def _take_down_alone(disk: Path, owner: Path) -> None:
+    """Unmount a disk unless another run does so just now."""
+    with owner.open("rb") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return
+        take_down(disk)
 
 
 def image_of(folder: Path) -> Path:
@@ -114,13 +143,20 @@ def cut_power(folder: Path) -> None:
         raise DiskStuck(f"{folder} cannot be shut down: {error}") from error
     finally:
         os.close(descriptor)
+    if not _unmounted(folder):
+        raise DiskStuck(f"{folder}: {os.strerror(errno.EBUSY)}, after {BUSY_TIMEOUT_S:g} s")
+    if not _mounted(folder):
+        raise DiskStuck(f"{image_of(folder)} cannot be mounted again")
+
+
+def _unmounted(folder: Path) -> bool:
+    """Unmount a folder, whose processes may still be closing their files."""
     give_up = time.monotonic() + BUSY_TIMEOUT_S
     while not _done(["umount", str(folder)]):
         if time.monotonic() > give_up:
-            raise DiskStuck(f"{folder}: {os.strerror(errno.EBUSY)}, after {BUSY_TIMEOUT_S:g} s")
+            return False
         time.sleep(BUSY_LOOK_S)
-    if not _mounted(folder):
-        raise DiskStuck(f"{image_of(folder)} cannot be mounted again")
+    return True
 
 
 def _mounted(folder: Path) -> bool:

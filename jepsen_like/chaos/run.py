@@ -15,7 +15,7 @@ from typing import NamedTuple
 import trio
 
 from jepsen_like.chaos.client_process import ClientProcess, client_process
-from jepsen_like.chaos.disks import powered_disk, small_disk
+from jepsen_like.chaos.disks import powered_disk, small_disk, take_down_orphans
 from jepsen_like.chaos.fault_log import FaultLog
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.inside.insides import Insides
@@ -167,6 +167,7 @@ class Run:
                 FaultLog(self._folder / "faults.jsonl", self._now_ns, _wall)
             )
             self.result.events = faults.events
+            take_down_orphans()
             for name in self._names:
                 if "power" in self._plan.nemeses:
                     stack.enter_context(powered_disk(self._data(name)))

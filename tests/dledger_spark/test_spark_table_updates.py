@@ -8,6 +8,7 @@ import random
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -26,14 +27,15 @@ from dledger.store.store_config import StoreConfig
 from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import DataLost, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
-from dledger_spark.log_folder import LogFolder, open_log
+from dledger_spark.folder_log import FolderLog
+from dledger_spark.log_folder import open_log
 from dledger_spark.tables.catalog import catalog
 from dledger_spark.tables.derived import DERIVED
 from dledger_spark.tables.duckdb_engine import duckdb_engine
 from dledger_spark.tables.fact_table import FactTable
 from dledger_spark.tables.table_home import TableHome
 from dledger_spark.tables.update import Updated, update_tables
-from tests.dledger_spark.broker_script import KINDS, ScriptedLog, Step
+from tests.dledger_spark.broker_script import ScriptedLog, random_step
 from tests.dledger_spark.test_spark_tables import check_tables, facts_of
 
 PROJECT = Path(__file__).parents[2]
@@ -45,22 +47,11 @@ CONFIG = StoreConfig(
 def scripted(seed: int, length: int = 150) -> ScriptedLog:
     chance = random.Random(seed)
     log = ScriptedLog()
-    passes = (0, 1, 40, 20_000, 90_000, 700_000)
-    log.run(
-        [
-            Step(
-                chance.choice(KINDS),
-                chance.randrange(6),
-                chance.randrange(6),
-                chance.choice(passes),
-            )
-            for _ in range(length)
-        ]
-    )
+    log.run([random_step(chance) for _ in range(length)])
     return log
 
 
-def write(log: ScriptedLog, base: Path, first: int, stop: int, group: str = "g") -> LogFolder:
+def write(log: ScriptedLog, base: Path, first: int, stop: int, group: str = "g") -> FolderLog:
     """Append entries to a node's log; one segment holds them all, so they lie where they should."""
     store = open_store(OsDisk(), str(base), CONFIG, group, "n0")
     try:
@@ -71,10 +62,10 @@ def write(log: ScriptedLog, base: Path, first: int, stop: int, group: str = "g")
         store.save_committed()
     finally:
         store.close()
-    return open_log(str(base))
+    return FolderLog(open_log(str(base)))
 
 
-def update(home: TableHome, log: LogFolder, **options: Any) -> Updated:
+def update(home: TableHome, log: FolderLog, **options: Any) -> Updated:
     with home.held():
         return update_tables(home, log, **options)
 
@@ -119,14 +110,14 @@ def test_a_writer_that_was_stopped_between_two_tables_doubles_nothing(
 
     def stopping(table: FactTable, *arguments: Any) -> int:
         calls[0] += 1
-        if calls[0] % 11 == before:
+        if calls[0] % 13 == before:
             raise KeyboardInterrupt
         return append(table, *arguments)
 
     monkeypatch.setattr(FactTable, "append", stopping)
-    for _ in range(200):
+    for attempt in range(200):
         try:
-            update(home, folder, piece_bytes=3000)
+            update(home, folder, piece_bytes=(4000, 1700, 7000)[attempt % 3])
             break
         except KeyboardInterrupt:
             continue
@@ -145,17 +136,18 @@ def test_a_command_that_is_killed_at_any_moment_doubles_and_loses_nothing(
     log = scripted(3, 4000)
     folder = write(log, tmp_path / "log", 0, len(log.entries))
     program = (
-        "import sys; from dledger_spark.tables import update; update.PIECE_BYTES = 3000; "
-        "update.update_tables.__kwdefaults__['piece_bytes'] = 3000; "
+        "from dledger_spark.tables import update; "
+        "update.update_tables.__kwdefaults__['piece_bytes'] = 100_000; "
         "from dledger_spark.commands import main; main()"
     )
-    command = [sys.executable, "-c", program, "tables", "--path", folder.path, "--out", home.path]
+    command = [sys.executable, "-c", program, "tables", "--path", folder.name, "--out", home.path]
+    command.append("--facts-only")
     kills = 0
     chance = random.Random(1)
     while True:
         process = subprocess.Popen(command, env={**os.environ, "PYTHONPATH": str(PROJECT)})
         try:
-            assert process.wait(1.5 + chance.random() * 2) == 0
+            assert process.wait(1 + kills / 4 + chance.random() * 2) == 0
             break
         except subprocess.TimeoutExpired:
             process.send_signal(signal.SIGKILL)
@@ -195,10 +187,7 @@ def test_entries_that_retention_removed_are_an_error_unless_asked_for(
     folder = write(log, tmp_path / "log", 0, 30)
     update(home, folder)
     folder = write(log, tmp_path / "log", 30, 80)
-    later = LogFolder(
-        *(folder.path, folder.group, folder.segments, folder.segment_bytes, 50),
-        *(folder.committed, folder.unchecked_through, None, None),
-    )
+    later = FolderLog(replace(folder.folder, first_index=50, before_begin_chain=None))
     with pytest.raises(DataLost, match=r"30\.\.49"):
         update(home, later)
     assert update(home, later, fail_on_data_loss=False).entries == range(50, 80)
@@ -243,7 +232,7 @@ def run(*words: str) -> tuple[int, str]:
 
 def test_tables_are_made_and_asked_in_a_terminal(tmp_path: Path) -> None:
     log = scripted(1)
-    path, out = write(log, tmp_path / "log", 0, len(log.entries)).path, str(tmp_path / "out")
+    path, out = write(log, tmp_path / "log", 0, len(log.entries)).name, str(tmp_path / "out")
     code, output = run("tables", "--path", path, "--out", out, "--json")
     assert code == 0, output
     told = json.loads(output)
@@ -278,7 +267,7 @@ def test_what_cannot_be_done_is_said_in_a_line(
 
 
 def test_a_query_that_cannot_be_answered_is_an_error_of_a_line(tmp_path: Path) -> None:
-    path, out = write(scripted(1), tmp_path / "log", 0, 30).path, str(tmp_path / "out")
+    path, out = write(scripted(1), tmp_path / "log", 0, 30).name, str(tmp_path / "out")
     assert run("tables", "--path", path, "--out", out, "--facts-only")[0] == 0
     code, output = run("sql", "--tables", out, "select nothing from entries")
     assert code == 1

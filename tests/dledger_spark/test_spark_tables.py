@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
@@ -17,14 +18,12 @@ import pyarrow as pa
 
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.log_fold import LogFold
-from dledger_spark.log_folder import LogFolder
 from dledger_spark.schema import ENTRY_SCHEMA
 from dledger_spark.tables.derived import DERIVED, query
 from dledger_spark.tables.duckdb_engine import engine_over
-from tests.dledger_spark.broker_script import ScriptedLog, Step, scripts
+from tests.dledger_spark.broker_script import ScriptedLog, Step, random_step, scripts
 from tests.dledger_spark.plain_tables import PlainTables
 
-LOG = LogFolder("nowhere", "g", (), 1 << 20, 0, None, -1, None, 0)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -43,12 +42,12 @@ def batch_of(log: ScriptedLog, first: int, stop: int) -> pa.RecordBatch:
 def facts_of(log: ScriptedLog, cuts: list[int]) -> dict[str, pa.Table]:
     """The facts, folded in several runs that go on from each other's states."""
     borders = sorted({0, *(min(cut, len(log.entries)) for cut in cuts), len(log.entries)})
-    fold = LogFold(LOG, 0)
+    fold = LogFold("g", 0, is_judged_whole=True)
     found: dict[str, list[pa.RecordBatch]] = {table: [] for table in FACTS}
     for first, stop in pairwise(borders):
         for table, rows in fold.fold(batch_of(log, first, stop)).items():
             found[table].append(rows)
-        fold = LogFold.resumed(LOG, fold.state)
+        fold = LogFold.resumed("g", fold.state)
     return {
         table: pa.Table.from_batches(batches, schema=FACTS[table])
         for table, batches in found.items()
@@ -90,11 +89,21 @@ def check_tables(log: ScriptedLog, facts: dict[str, pa.Table], engine: Any) -> N
             assert as_rows(made, columns) == rows, table
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=25)
 @given(scripts, st.lists(st.integers(0, 70), max_size=3))
 def test_each_table_is_what_a_plain_fold_says(script: list[Step], cuts: list[int]) -> None:
     log = ScriptedLog()
     log.run(script)
     facts = facts_of(log, cuts)
+    with engine_over(facts) as engine:
+        check_tables(log, facts, engine)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_each_table_of_a_long_log_is_what_a_plain_fold_says(seed: int) -> None:
+    chance = random.Random(seed)
+    log = ScriptedLog()
+    log.run([random_step(chance) for _ in range(200)])
+    facts = facts_of(log, [chance.randrange(200) for _ in range(3)])
     with engine_over(facts) as engine:
         check_tables(log, facts, engine)

@@ -13,6 +13,10 @@ from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.simulation.chance import Chance
 
 NAME_SERVER, CLIENTS = "name-server", "clients"
+_ABSENT = {
+    NAME_SERVER: "this workload has no name server",
+    CLIENTS: "the clients of this workload cannot go on where others stopped",
+}
 
 
 class SideFaults:
@@ -30,11 +34,11 @@ class SideFaults:
     def executors(self) -> dict[str, Executor]:
         """By the names of their kinds."""
         found: dict[str, Executor] = {}
-        for name in (NAME_SERVER, CLIENTS):
+        for name, reason in _ABSENT.items():
             process = self._processes.get(name)
             for kind in NEMESES[name].kinds:
                 if process is None:
-                    found[kind.name] = absent(f"this workload has no {name} that comes back")
+                    found[kind.name] = absent(reason)
                 else:
                     found[kind.name] = _executor(process)
         return found

@@ -12,7 +12,7 @@ import signal
 import sys
 from pathlib import Path
 
-from jepsen_like.chaos.disks import take_down
+from jepsen_like.chaos.disks import claim_disks, take_down
 from jepsen_like.chaos.links.namespaces import remove_namespaces
 from jepsen_like.chaos.watcher.marked import StillThere, kill_marked
 
@@ -22,6 +22,8 @@ def main() -> None:
     mark, prefix, *folders = sys.argv[1:]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # it ends with the run
+    for folder in folders:
+        claim_disks(Path(folder) / "data")
     while os.read(sys.stdin.fileno(), 1024):
         pass
     try:

@@ -28,7 +28,7 @@ def watched(folder: Path | None = None) -> Iterator[None]:
     done.
 
     Args:
-        folder: of the run, if it may have disks.
+        folder: of the run, if it may have disks, which are in its `data`.
     """
     if not can_find():
         yield

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 import os
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import trio
 
-from jepsen_like.chaos.disks import DiskStuck, cut_power, has_power, image_of, powered_disk
+from jepsen_like.chaos.disks import (
+    OWNER,
+    DiskStuck,
+    claim_disks,
+    cut_power,
+    has_power,
+    image_of,
+    powered_disk,
+    take_down_orphans,
+)
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
 from jepsen_like.chaos.nemeses.executor import Skipped
@@ -63,6 +73,22 @@ def test_what_a_disk_holds_stays_in_its_folder(tmp_path: Path) -> None:
     assert not image_of(folder).exists()
     assert [path.name for path in folder.iterdir()] == ["log"]
     assert (folder / "log").read_bytes() == b"entries"
+
+
+def test_disks_of_a_run_whose_process_is_gone_are_unmounted_and_those_of_others_stay(
+    disk: Path,
+) -> None:
+    (disk / "log").write_bytes(b"entries")
+    take_down_orphans()  # nobody knows whose it is
+    claim_disks(disk.parent)
+    take_down_orphans()
+    assert has_power(disk)
+    with subprocess.Popen(["true"]) as ended:
+        ended.wait()
+    (disk.parent / OWNER).write_text(str(ended.pid))
+    take_down_orphans()
+    assert not os.path.ismount(disk)
+    assert (disk / "log").read_bytes() == b"entries"
 
 
 def test_a_power_cut_is_left_out_where_members_have_no_disks(tmp_path: Path) -> None:

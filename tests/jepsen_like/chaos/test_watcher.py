@@ -46,6 +46,7 @@ async def main():
     await trio.sleep_forever()
 
 folder = Path(sys.argv[1])
+(folder / "data").mkdir()
 with ExitStack() as stack:
     stack.enter_context(watched(folder))
     for name in sys.argv[2:]:

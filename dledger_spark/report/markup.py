@@ -1,0 +1,60 @@
+"""Elements of HTML and SVG. The standard library's tree escapes what gets into them.
+
+The pictures are plain SVG: a page with a drawing library in it has megabytes and runs scripts, and
+one that loads the library needs a network. What a log says is shown as text only.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+from xml.etree.ElementTree import Element, SubElement, tostring
+
+# Keys and topics may hold characters that no page can show, or that turn the text around them.
+_SHOWN_INSTEAD: Final = dict.fromkeys(
+    (
+        *range(9),
+        *(11, 12),
+        *range(14, 32),
+        *range(127, 160),
+        *range(0x200B, 0x2010),
+        *range(0x202A, 0x202F),
+        *range(0x2066, 0x206A),
+        *(0xFEFF, 0xFFFE, 0xFFFF),
+    ),
+    "\ufffd",
+)
+
+
+def shown(text: str) -> str:
+    """A text without characters that are none in a page."""
+    return text.translate(_SHOWN_INSTEAD).encode("utf-8", "replace").decode()
+
+
+def child(parent: Element, tag: str, text: str | None = None, **attributes: object) -> Element:
+    """Add an element.
+
+    Args:
+        parent: below which.
+        tag: its name.
+        text: what it says.
+        attributes: `class_` becomes `class`, an underscore within a name a hyphen. Numbers are
+            written with a tenth of a pixel.
+    """
+    there = {}
+    for name, value in attributes.items():
+        written = number(value) if isinstance(value, float) else str(value)
+        there[name.rstrip("_").replace("_", "-")] = shown(written)
+    one = SubElement(parent, tag, there)
+    if text is not None:
+        one.text = shown(text)
+    return one
+
+
+def number(value: float) -> str:
+    """A place in a picture, to a tenth of a pixel."""
+    return f"{value:.1f}".removesuffix(".0")
+
+
+def as_html(root: Element) -> str:
+    """A whole page as text."""
+    return "<!doctype html>\n" + tostring(root, encoding="unicode", method="html") + "\n"

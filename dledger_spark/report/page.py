@@ -1,0 +1,94 @@
+"""The page: what the tables hold and whether they agree, then what happened in the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+from xml.etree.ElementTree import Element
+
+from dledger_spark.report.delays import draw_delays
+from dledger_spark.report.header import checks, draw_header, logs_of, span_of
+from dledger_spark.report.hot_keys import draw_hot_keys
+from dledger_spark.report.lag import draw_lag
+from dledger_spark.report.latency import draw_latency
+from dledger_spark.report.markup import as_html, child
+from dledger_spark.report.moment import moment
+from dledger_spark.report.quantity import duration
+from dledger_spark.report.retries import draw_retries
+from dledger_spark.report.section import note
+from dledger_spark.report.span import Span
+from dledger_spark.report.style import STYLE
+from dledger_spark.report.terms import draw_terms
+from dledger_spark.report.throughput import draw_throughput
+from dledger_spark.report.transactions import draw_transactions
+from dledger_spark.tables.engine import Engine
+
+_TIMED: Final[tuple[tuple[str, str, Callable[[Element, Engine, Span], None]], ...]] = (
+    ("throughput", "Throughput", draw_throughput),
+    ("lag", "Consumer lag", draw_lag),
+    ("latency", "Latency", draw_latency),
+    ("terms", "Terms", draw_terms),
+)
+_COUNTED: Final[tuple[tuple[str, str, Callable[[Element, Engine], None]], ...]] = (
+    ("retries", "Retries", draw_retries),
+    ("transactions", "Transactions", draw_transactions),
+    ("delays", "Delays", draw_delays),
+    ("keys", "Hot keys", draw_hot_keys),
+)
+
+
+def page(
+    title: str,
+    engine: Engine,
+    ends: Mapping[str, Mapping[str, int | None]],
+    on_section: Callable[[int], None] = lambda _done: None,
+) -> str:
+    """The report as one HTML page, which needs nothing else and runs no script.
+
+    Args:
+        title: what it is about.
+        engine: knows the tables. Every query here is DuckDB's.
+        ends: where the tables of facts end; see `header.checks`.
+        on_section: called with the number of sections done.
+
+    Raises:
+        QueryFailed: a table cannot be asked, because it is missing for example.
+    """
+    root = Element("html", {"lang": "en"})
+    head = child(root, "head")
+    child(head, "meta", charset="utf-8")
+    child(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
+    # A text of the log that got in as markup all the same could load and run nothing.
+    policy = {"http-equiv": "Content-Security-Policy"}
+    policy["content"] = "default-src 'none'; style-src 'unsafe-inline'"
+    child(head, "meta", **policy)
+    child(head, "title", f"{title}: report of a log")
+    child(head, "style").text = STYLE
+    body = child(root, "body")
+    child(body, "h1", f"Report of the log in {title}")
+    logs = logs_of(engine)
+    if not logs:
+        note(body, "The tables have no entry.")
+        return as_html(root)
+    span = span_of(engine)
+    if span is not None:
+        lasted = duration(span.end_ms - span.begin_ms)
+        note(body, f"{moment(span.begin_ms)} to {moment(span.end_ms)} UTC ({lasted})")
+    draw_header(body, logs, checks(engine, logs, ends))
+    if span is None:
+        note(body, "No message is in the log, so there is nothing to draw.")
+        return as_html(root)
+    contents = child(body, "nav")
+    for anchor, name, _ in (*_TIMED, *_COUNTED):
+        child(contents, "a", name, href=f"#{anchor}").tail = " "
+    on_section(1)
+    for at, (_, _, draw) in enumerate(_TIMED):
+        draw(body, engine, span)
+        on_section(at + 2)
+    for at, (_, _, draw_counted) in enumerate(_COUNTED):
+        draw_counted(body, engine)
+        on_section(at + 2 + len(_TIMED))
+    return as_html(root)
+
+
+SECTIONS: Final = 1 + len(_TIMED) + len(_COUNTED)

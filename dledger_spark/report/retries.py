@@ -1,0 +1,101 @@
+"""How often messages came back to their group, and which died."""
+
+from __future__ import annotations
+
+from itertools import groupby
+from typing import Any, Final
+from xml.etree.ElementTree import Element
+
+from dledger_spark.report.markup import child
+from dledger_spark.report.quantity import count, share
+from dledger_spark.report.section import Bar, bars, note, section
+from dledger_spark.tables.engine import Engine
+
+GROUPS_MAX: Final = 6
+# RocketMQ's brokers bury a message after 16 by default.
+RETRIES_MAX: Final = 16
+
+
+def draw_retries(body: Element, engine: Engine) -> None:
+    """The section, below `body`. Raises QueryFailed."""
+    part = section(body, "retries", "Retries and dead letters")
+    rows = engine.query(_QUERY).to_pylist()
+    if not rows:
+        note(part, "No message came back to its group, and none died.")
+        return
+    note(
+        part,
+        "Messages that a consumer sent back or did not acknowledge in time, by how often they "
+        "came again.",
+    )
+    for _, of_group in groupby(rows, lambda row: row["place"]):
+        _draw_group(part, list(of_group))
+    groups = rows[0]["groups"]
+    if groups > GROUPS_MAX:
+        note(part, f"{count(groups - GROUPS_MAX)} more consumer groups have fewer of them.")
+
+
+def _draw_group(part: Element, rows: list[dict[str, Any]]) -> None:
+    first = rows[0]
+    child(part, "h3", first["consumer_group"][:300])
+    came = {row["retries"]: row["messages"] for row in rows if row["retries"]}
+    funnel = [
+        (retry, sum(messages for times, messages in came.items() if times >= retry))
+        for retry in range(1, max(came, default=0) + 1)
+    ]
+    most = max([messages for _, messages in funnel] + [first["dead"]])
+    whole = funnel[0][1] if funnel else 0
+    told = [
+        Bar(
+            f"retry {retry}" if retry < RETRIES_MAX else f"retry {retry} or later",
+            [(messages, "c1")],
+            f"{count(messages)} ({share(messages, whole)})",
+        )
+        for retry, messages in funnel
+    ]
+    again = f", {count(first['redriven'])} of them delivered once more" if first["redriven"] else ""
+    told.append(Bar("dead", [(first["dead"], "bad")], f"{count(first['dead'])}{again}"))
+    bars(part, told, most)
+
+
+_QUERY: Final = f"""
+    with came as (
+        select r.consumer_group, cast(r.retries as bigint) as retries from retries r
+        union all
+        select p.consumer_group, cast(p.times as bigint) - 1 from pops p where p.times > 1
+    ),
+    counted as (
+        select c.consumer_group, least(c.retries, {RETRIES_MAX}) as retries, count(*) as messages
+        from came c
+        group by all
+    ),
+    died as (
+        select d.consumer_group, count(*) as dead, count(d.redriven_time) as redriven
+        from dead_letters d
+        group by d.consumer_group
+    ),
+    all_groups as (
+        select
+            coalesce(c.consumer_group, d.consumer_group) as consumer_group,
+            coalesce(any_value(d.dead), 0) as dead,
+            coalesce(any_value(d.redriven), 0) as redriven,
+            coalesce(sum(c.messages), 0) as came_back
+        from counted c
+        full join died d on d.consumer_group = c.consumer_group
+        group by all
+    ),
+    places as (
+        select
+            g.*,
+            row_number() over (order by g.dead desc, g.came_back desc, g.consumer_group) as place,
+            count(*) over () as groups
+        from all_groups g
+    )
+    select
+        p.place, p.groups, p.consumer_group, p.dead, p.redriven,
+        coalesce(c.retries, 0) as retries, coalesce(c.messages, 0) as messages
+    from places p
+    left join counted c using (consumer_group)
+    where p.place <= {GROUPS_MAX}
+    order by p.place, c.retries
+"""

@@ -1,0 +1,66 @@
+"""`dledger-spark report`: one HTML page of what an operator looks at first."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import click
+
+from dledger_spark.terminal import progress
+
+
+@click.command()
+@click.option("--tables", "tables_in", required=True, metavar="OUT", help="Folder of the tables.")
+@click.option(
+    "--out", required=True, metavar="FILE", help="The page to write; - is standard output."
+)
+@click.option("--title", help="What the page is about [default: the folder's path]")
+def report(tables_in: str, out: str, title: str | None) -> None:
+    r"""Write a page about the tables that `dledger-spark tables` has made.
+
+    It shows throughput, consumer lag, latency, terms, retries, transactions, delays and hot keys,
+    and says whether the tables agree with one another. The page is one file, loads nothing and
+    runs no script.
+
+    \b
+      dledger-spark report --tables OUT --out report.html
+    """
+    from dledger_spark.errors import TablesInvalid  # noqa: PLC0415
+    from dledger_spark.facts.fact_schemas import FACTS  # noqa: PLC0415
+    from dledger_spark.report.ends import ends  # noqa: PLC0415
+    from dledger_spark.report.page import SECTIONS, page  # noqa: PLC0415
+    from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
+    from dledger_spark.tables.derived import DERIVED  # noqa: PLC0415
+    from dledger_spark.tables.duckdb_engine import duckdb_engine  # noqa: PLC0415
+    from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
+
+    home = TableHome(tables_in)
+    found = catalog(home)
+    lacking = sorted({*FACTS, *DERIVED} - {table.name for table in found})
+    if lacking:
+        problem = f"has no table {lacking[0]}: run `dledger-spark tables` without --facts-only"
+        raise TablesInvalid(home.path, problem)
+    asking = "asking the tables"
+    with progress(SECTIONS, asking, asking) as on_progress, duckdb_engine(found) as engine:
+        groups = engine.query("select distinct e.raft_group from entries e").column(0).to_pylist()
+        made = page(title or home.path, engine, ends(found, groups), on_progress).encode()
+    if out == "-":
+        sys.stdout.buffer.write(made)
+        return
+    out = os.path.abspath(out)
+    _replace(out, made)
+    click.echo(f"{out}: {len(made) // 1024 + 1} KiB")
+
+
+def _replace(path: str, content: bytes) -> None:
+    """Write a file whole or not at all."""
+    new = f"{path}.new"
+    try:
+        with open(new, "wb") as file:
+            file.write(content)
+        os.replace(new, path)
+    except OSError:
+        if os.path.exists(new):
+            os.unlink(new)
+        raise

@@ -1,0 +1,87 @@
+"""`dledger-spark stream`: analytics tables that follow a log."""
+
+from __future__ import annotations
+
+import click
+
+from dledger_spark.terminal import one_line_errors, progress, session_options
+
+
+@click.command()
+@click.option("--path", metavar="DIR", help="Folder of a node's log, or above those of groups.")
+@click.option(
+    "--bootstrap",
+    metavar="HOST:PORT,...",
+    help="Instead of --path: members of a running group, which is read over the network.",
+)
+@click.option("--group", metavar="NAME", help="With --bootstrap: the name of the group.")
+@click.option("--out", required=True, metavar="OUT", help="Folder of the tables.")
+@click.option(
+    "--every",
+    "every_s",
+    type=click.FloatRange(min=0),
+    default=1.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often new entries are added.",
+)
+@click.option(
+    "--refresh",
+    "refresh_s",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    metavar="SECONDS",
+    help="How often the tables that follow from the facts are made anew.",
+)
+@click.option("--once", is_flag=True, help="Add what there is, and end.")
+@session_options
+def stream(
+    path: str | None,
+    bootstrap: str | None,
+    group: str | None,
+    out: str,
+    every_s: float,
+    refresh_s: float,
+    once: bool,
+    cores: int | None,
+    java: str,
+) -> None:
+    """Keep the tables in OUT up to date until Ctrl-C, with a query of Spark's streaming.
+
+    They are those of `dledger-spark tables`, which may have begun them and may go on with them.
+    """
+    if (path is None) == (bootstrap is None) or (bootstrap is None) != (group is None):
+        raise click.UsageError("give --path, or --bootstrap and --group")
+
+    from dledger_spark.session import local_session  # noqa: PLC0415
+    from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
+    from dledger_spark.tables.table_stream import TableStream  # noqa: PLC0415
+
+    if path is not None:
+        source = {"path": path}
+    else:
+        source = {"bootstrap": str(bootstrap), "group": str(group)}
+    home = TableHome(out)
+    total = 0
+
+    with (
+        home.held(),
+        progress(None) as on_progress,
+        local_session(cores=cores, java=java) as session,
+        one_line_errors(),
+    ):
+
+        def on_batch(added: int) -> None:
+            nonlocal total
+            total += added
+            on_progress(total)
+
+        tables = TableStream(home, source, refresh_s, on_batch)
+        query = tables.start(session, every_s=None if once else every_s)
+        try:
+            query.awaitTermination()
+        finally:
+            query.stop()
+        tables.refresh()
+    click.echo(f"{total} entries added to {home.path}")

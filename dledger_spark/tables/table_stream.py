@@ -1,0 +1,100 @@
+"""Keeps tables up to date with Spark's structured streaming.
+
+Spark plans the batches from the offsets of the source, and keeps them in its checkpoint; what the
+tables have is said by the tables themselves. So neither a lost checkpoint nor a batch that Spark
+repeats doubles a row.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from dledger_spark.folder_log import open_folders
+from dledger_spark.network_log import open_group
+from dledger_spark.readable_log import ReadableLog
+from dledger_spark.source import NAME
+from dledger_spark.tables.catalog import catalog
+from dledger_spark.tables.duckdb_engine import duckdb_engine
+from dledger_spark.tables.refresh import refresh
+from dledger_spark.tables.table_home import TableHome
+from dledger_spark.tables.update import update_tables
+
+
+class TableStream:
+    """Adds to tables what each batch of a stream covers.
+
+    Args:
+        home: the tables' folder, `held` by the caller.
+        source: the options of the source "dledger".
+        refresh_s: the tables that follow from the facts are made anew so often.
+        on_batch: called with the number of entries added by each batch.
+    """
+
+    def __init__(
+        self,
+        home: TableHome,
+        source: Mapping[str, str],
+        refresh_s: float,
+        on_batch: Callable[[int], None],
+    ) -> None:
+        self._home = home
+        self._source = source
+        self._refresh_s = refresh_s
+        self._on_batch = on_batch
+        self._refresh_at = 0.0
+        self._through: dict[str, int] = {}
+
+    def start(self, session: Any, *, every_s: float | None) -> Any:
+        """Start the query.
+
+        Args:
+            session: a Spark session.
+            every_s: how often a batch begins; None: take what there is, and end.
+        """
+        # The rows themselves need not go through Java: a batch says how far it goes, and its
+        # entries are read and folded here.
+        frame = (
+            session.readStream.format(NAME)
+            .options(**self._source)
+            .schema("`group` string, index bigint")
+            .load()
+        )
+        trigger = (
+            {"availableNow": True} if every_s is None else {"processingTime": f"{every_s} seconds"}
+        )
+        return (
+            frame.writeStream.foreachBatch(self._take)
+            .option("checkpointLocation", self._home.checkpoint_path)
+            .trigger(**trigger)
+            .start()
+        )
+
+    def _take(self, batch: Any, _number: int) -> None:
+        ends = {
+            row["group"]: row["max(index)"]
+            for row in batch.groupBy("group").agg({"index": "max"}).collect()
+        }
+        added = 0
+        for log in self._logs():
+            if log.group in ends:
+                stop = ends[log.group] + 1
+                added += len(update_tables(self._home, log, stop).entries)
+                self._through[log.group or ""] = stop - 1
+        self._on_batch(added)
+        if time.monotonic() >= self._refresh_at:
+            self.refresh()
+
+    def refresh(self) -> None:
+        """Make the tables that follow from the facts anew, if there are any facts."""
+        if self._through:
+            with duckdb_engine(catalog(self._home, derived=False)) as engine:
+                refresh(self._home, engine, self._through)
+        self._refresh_at = time.monotonic() + self._refresh_s
+
+    def _logs(self) -> list[ReadableLog]:
+        if "bootstrap" in self._source:
+            addresses = self._source["bootstrap"].split(",")
+            return [open_group(addresses, self._source["group"])]
+        return list(open_folders(self._source["path"]))

@@ -1,0 +1,599 @@
+"""The report of a log: its figures, what it says of empty and broken tables, and in a browser."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from html import escape
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("deltalake", reason="deltalake is not installed: run make setup-spark")
+pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-spark")
+
+import pyarrow as pa
+from click.testing import CliRunner
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dledger_spark.commands import dledger_spark
+from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.report import lag, latency, throughput
+from dledger_spark.report.header import checks, logs_of, span_of
+from dledger_spark.report.markup import shown
+from dledger_spark.report.moment import moment
+from dledger_spark.report.page import page
+from dledger_spark.report.quantity import cut, duration, size
+from dledger_spark.report.scale import MarkedScale, StraightScale
+from dledger_spark.report.span import STEPS_MAX, Span
+from dledger_spark.tables.derived import DERIVED, query
+from dledger_spark.tables.duckdb_engine import DuckdbEngine, engine_over
+from tests.dledger_spark.broker_script import ScriptedLog
+from tests.dledger_spark.test_spark_table_updates import scripted, write
+from tests.dledger_spark.test_spark_tables import facts_of
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+HOSTILE = "</svg></style><script>alert(1)</script>&\"'\x00\x1b[31m\u202e" + "x" * 500
+ANCHORS = ("throughput", "lag", "latency", "terms", "retries", "transactions", "delays", "keys")
+Tables = dict[str, pa.Table]
+
+
+def tables_of(log: ScriptedLog) -> Tables:
+    """The facts and what follows from them, in memory."""
+    return with_derived(facts_of(log, []))
+
+
+def with_derived(facts: Mapping[str, pa.Table]) -> Tables:
+    with engine_over(facts) as engine:
+        return {**facts, **{name: engine.query(query(name)) for name in DERIVED}}
+
+
+def ends_of(tables: Tables) -> dict[str, dict[str, int | None]]:
+    entries = tables["entries"].select(["raft_group", "index"]).to_pylist()
+    ends: dict[str, dict[str, int | None]] = {}
+    for group in {entry["raft_group"] for entry in entries}:
+        end = max(entry["index"] for entry in entries if entry["raft_group"] == group) + 1
+        ends[group or ""] = dict.fromkeys(FACTS, end)
+    return ends
+
+
+def page_of(tables: Tables, ends: Mapping[str, Mapping[str, int | None]] | None = None) -> str:
+    with engine_over(tables) as engine:
+        return page("a log", engine, ends_of(tables) if ends is None else ends)
+
+
+class Words(HTMLParser):
+    """What a page says, by section."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.tags: Counter[str] = Counter()
+        self.attributes: set[str] = set()
+        self.words: dict[str, list[str]] = {"": []}
+        self.pictures: Counter[str] = Counter()
+        self._section = ""
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags[tag] += 1
+        self.attributes |= {name for name, _ in attrs}
+        if tag == "section":
+            self._section = dict(attrs)["id"] or ""
+            self.words[self._section] = []
+        self.pictures[self._section] += tag == "svg"
+
+    def handle_data(self, data: str) -> None:
+        self.words[self._section].append(data)
+
+    def section(self, anchor: str) -> str:
+        return " ".join(self.words[anchor])
+
+
+# --- figures --------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def tables() -> Tables:
+    return tables_of(scripted(3, 1200))
+
+
+@pytest.fixture
+def engine(tables: Tables) -> Iterator[DuckdbEngine]:
+    with engine_over(tables) as made:
+        yield made
+
+
+def rows(engine: DuckdbEngine, sql: str) -> list[dict[str, Any]]:
+    return list(engine.query(sql).to_pylist())
+
+
+def test_a_page_of_a_log_in_which_everything_happened_has_every_part(tables: Tables) -> None:
+    words = Words(page_of(tables))
+    assert [anchor for anchor in words.words if anchor] == list(ANCHORS)
+    assert "Reconciles: yes" in words.section("")
+    assert f"{len(tables['entries']):,}" in words.section("")
+    assert f"{len(tables['messages']):,}" in words.section("")
+    for anchor in ("throughput", "lag", "latency", "terms"):
+        assert words.pictures[anchor] >= 2, anchor  # one for each width
+    assert "retry 1" in words.section("retries")
+    assert "rolled back" in words.section("transactions")
+    assert "waiting" not in words.section("delays")
+    assert re.search(r"\d+ delivered", words.section("delays"))
+    assert "b0" in words.section("keys")
+
+
+def test_the_steps_of_throughput_have_all_messages(engine: DuckdbEngine) -> None:
+    span = span_of(engine)
+    assert span is not None
+    steps = span.steps(1000)
+    found = rows(engine, throughput.throughput_query(steps))
+    (whole,) = rows(engine, "select sum(messages) as messages from traffic")
+    assert sum(row["messages"] for row in found) == whole["messages"] > 100
+    assert {0, steps.number - 1} <= {row["step"] for row in found} <= set(range(steps.number))
+
+
+def test_lag_at_the_end_of_each_step_is_what_the_facts_say(engine: DuckdbEngine) -> None:
+    span = span_of(engine)
+    assert span is not None
+    steps = span.steps(5000)
+    ends: dict[tuple[Any, ...], list[tuple[int, int]]] = {}
+    for row in rows(engine, "select *, epoch_ms(store_time) as ms from messages order by index"):
+        ends.setdefault((row["topic"], row["topic_life"], row["queue"]), []).append(
+            (row["ms"], row["offset"] + 1)
+        )
+    moves: dict[tuple[Any, ...], list[tuple[int, int, int | None]]] = {}
+    moved = "select *, epoch_ms(time) as ms from consumer_progress where time is not null"
+    for row in rows(engine, moved):
+        key = (row["consumer_group"], row["topic"], row["topic_life"], row["queue"])
+        moves.setdefault(key, []).append((row["index"], row["ms"], row["offset"]))
+    expected = {}
+    for key, steps_of_group in moves.items():
+        for step in range(steps.number):
+            # The last step has what lies on its end, too.
+            end_ms = steps.begin(step + 1) + (step == steps.number - 1)
+            there = [move for move in sorted(steps_of_group) if move[1] < end_ms]
+            if there and there[-1][2] is not None:
+                stored = [end for ms, end in ends.get(key[1:], []) if ms < end_ms]
+                expected[(*key, step)] = max(0, max(stored, default=0) - there[-1][2])
+    found = {
+        (row["consumer_group"], row["topic"], row["life"], row["queue"], row["step"]): row["lag"]
+        for row in rows(engine, lag.lag_query(steps))
+    }
+    assert len(found) > 200
+    assert max(found.values()) > 0
+    assert found == {key: expected[key] for key in found}
+    # What is left out are whole queues, the least behind.
+    queues = Counter(key[0] for key in {key[:4] for key in found})
+    assert all(number <= lag.QUEUES_MAX for number in queues.values())
+    left_out = {key[:4]: value for key, value in expected.items() if key not in found}
+    for group in queues:
+        most = max((value for key, value in left_out.items() if key[0] == group), default=0)
+        least = min(
+            max(value for key, value in found.items() if key[:4] == queue)
+            for queue in {key[:4] for key in found if key[0] == group}
+        )
+        assert most <= least
+
+
+def test_latencies_are_those_of_the_table_of_latencies(engine: DuckdbEngine) -> None:
+    span = span_of(engine)
+    assert span is not None
+    steps = span.steps(1000)
+    found = rows(engine, latency.consumed_query(steps))
+    whole = {row["consumer_group"]: row for row in found if row["step"] is None}
+    of_table = rows(
+        engine,
+        "select consumer_group, sum(messages) as messages, max(max_ms) as most from latency "
+        "where kind = 'consumed' group by 1",
+    )
+    assert {row["consumer_group"] for row in of_table} == set(whole) == {"g", "h"}
+    for row in of_table:
+        group = row["consumer_group"]
+        assert whole[group]["messages"] == row["messages"] > 10
+        assert whole[group]["most"] == row["most"]
+        of_steps = [
+            one for one in found if one["consumer_group"] == group and one["step"] is not None
+        ]
+        assert sum(one["messages"] for one in of_steps) == row["messages"]
+
+
+def test_copies_of_a_message_do_not_count_as_slow_to_store(engine: DuckdbEngine) -> None:
+    span = span_of(engine)
+    assert span is not None
+    (whole,) = (
+        row for row in rows(engine, latency.stored_query(span.steps(1000))) if row["step"] is None
+    )
+    (firsts,) = rows(
+        engine,
+        "select count(*) as number from messages m where m.reconsume_times = 0 "
+        "and m.topic not in ('%RETRY%g', '%DLQ%g') "
+        "and m.index not in (select index from delay_events where event <> 'waits') "
+        "and m.index not in (select index from transaction_events where event <> 'prepared') "
+        "and m.index not in (select index from redrives)",
+    )
+    (every,) = rows(engine, "select count(*) as number from messages")
+    assert whole["messages"] == firsts["number"] < every["number"]
+    assert whole["most"] <= 6  # what the script has between birth and store
+
+
+def test_a_member_that_says_that_it_leads_is_named_beside_its_terms(tables: Tables) -> None:
+    command = tables["commands"].slice(0, 1).to_pylist()[0]
+    said = '{"node_id":"n7","address":"10.0.0.7:10911"}'
+    command |= {"name": "lead from", "detail": said, "term": 2}
+    more = pa.Table.from_pylist([command], schema=FACTS["commands"])
+    words = Words(page_of({**tables, "commands": pa.concat_tables([tables["commands"], more])}))
+    assert "n7 10.0.0.7:10911" in words.section("terms")
+
+
+# --- what is broken, empty, hostile or large ------------------------------------------------------
+
+
+def without(tables: Tables, name: str, where: str) -> Tables:
+    with engine_over(tables) as engine:
+        kept = engine.query(f'select * from "{name}" where not ({where})')
+    return {**tables, name: kept.cast(tables[name].schema)}
+
+
+def problems_of(tables: Tables, ends: Mapping[str, Mapping[str, int | None]]) -> list[str]:
+    with engine_over(tables) as engine:
+        return [
+            f"{check.text} ({check.problem})"
+            for check in checks(engine, logs_of(engine), ends)
+            if check.problem is not None
+        ]
+
+
+@pytest.mark.parametrize(
+    ("table", "where", "said"),
+    [
+        ("entries", "index in (30, 31, 50)", "3 entries are missing, the first of them 30"),
+        ("traffic", "topic = 'A'", "traffic of log g has its"),
+        ("elections", "term = 3", "terms of log g have its"),
+    ],
+)
+def test_tables_that_disagree_do_not_reconcile(
+    tables: Tables, table: str, where: str, said: str
+) -> None:
+    problems = problems_of(without(tables, table, where), ends_of(tables))
+    assert any(said in problem for problem in problems), problems
+
+
+def test_rows_that_are_doubled_do_not_reconcile(tables: Tables) -> None:
+    doubled = pa.concat_tables([tables["entries"], tables["entries"].slice(5, 2)])
+    problems = problems_of({**tables, "entries": doubled}, ends_of(tables))
+    assert any("2 rows of entries are doubled" in problem for problem in problems)
+
+
+@pytest.mark.parametrize(
+    ("end", "said"), [(9999, "ends with entry 9998"), (None, "ends with no entry")]
+)
+def test_facts_that_are_ahead_of_the_entries_do_not_reconcile(
+    tables: Tables, end: int | None, said: str
+) -> None:
+    ends = {log: {**of_log, "redrives": end} for log, of_log in ends_of(tables).items()}
+    (problem,) = problems_of(tables, ends)
+    assert f"redrives {said}" in problem
+
+
+def test_a_page_says_first_that_tables_do_not_reconcile(tables: Tables) -> None:
+    ends = {log: {**of_log, "messages": 9999} for log, of_log in ends_of(tables).items()}
+    text = Words(page_of(tables, ends)).section("")
+    assert text.index("Reconciles: no") < text.index("messages ends with entry 9998")
+
+
+def test_a_log_without_messages_has_a_page_that_says_so() -> None:
+    words = Words(page_of(tables_of(ScriptedLog())))
+    assert "Reconciles: yes" in words.section("")
+    assert "No message is in the log" in words.section("")
+    assert not words.tags["svg"]
+
+
+def test_tables_without_entries_have_a_page_that_says_so() -> None:
+    empty = with_derived({name: schema.empty_table() for name, schema in FACTS.items()})
+    assert "The tables have no entry." in page_of(empty)
+
+
+def test_a_part_without_rows_says_so_in_a_line(tables: Tables) -> None:
+    few = {
+        name: table if name in {"entries", "messages"} else FACTS[name].empty_table()
+        for name, table in tables.items()
+        if name in FACTS
+    }
+    with engine_over(few) as engine:
+        few["messages"] = engine.query(
+            "select * replace (null::varchar as keys) from messages where topic in ('A', 'B')"
+        ).cast(FACTS["messages"])
+    words = Words(page_of(with_derived(few)))
+    for anchor, said in (
+        ("lag", "No consumer group has committed progress"),
+        ("latency", "No group has consumed a message."),
+        ("retries", "No message came back to its group"),
+        ("transactions", "No transaction was begun."),
+        ("delays", "No message was delayed."),
+        ("keys", "No message has a key."),
+    ):
+        assert said in words.section(anchor)
+    assert words.pictures["throughput"] == 2
+
+
+def renamed(tables: Tables, text: str) -> Tables:
+    """Facts in which clients chose names that no page should trust."""
+    facts = {}
+    for name in FACTS:
+        table = tables[name]
+        for at, field in enumerate(table.schema):
+            if field.name in {
+                "topic",
+                "consumer_group",
+                "producer_group",
+                "keys",
+                "raft_group",
+                "unique_key",
+            }:
+                kept = [
+                    value
+                    if value is None or value.startswith(("%", "RMQ", "SCHED"))
+                    else text + value
+                    for value in table.column(at).to_pylist()
+                ]
+                table = table.set_column(at, field, pa.array(kept, field.type))
+        facts[name] = table
+    return with_derived(facts)
+
+
+def test_what_clients_wrote_into_a_log_is_text_on_the_page(tables: Tables) -> None:
+    hostile = renamed(tables, HOSTILE)
+    text = page_of(hostile)
+    assert "Reconciles: yes" in text
+    assert not re.search(r"[\x00-\x08\x0b\x0e-\x1f\u202e]", text)
+    words, plain = Words(text), Words(page_of(tables))
+    assert set(words.tags) == set(plain.tags)
+    assert "script" not in words.tags
+    assert words.attributes <= plain.attributes | {"title"}
+    assert words.tags["svg"] == plain.tags["svg"]
+    assert max(map(len, words.words["keys"])) < 200
+
+
+def large() -> Tables:
+    """Three days of many topics, queues, groups, terms and keys."""
+    with engine_over({name: schema.empty_table() for name, schema in FACTS.items()}) as engine:
+        time = "(make_timestamp(1700000000000000 + i * 6480000) at time zone 'UTC')"
+        made = {}
+        made["messages"] = engine.query(
+            f"select 'g' as raft_group, i as index, 'a-topic-' || i % 300 as topic, "
+            f"i % 7 as queue, i // 7 as offset, {time} as store_time, {time} as born_time, "
+            f"i // 40 as term, '10.0.0.1' as store_host, 10911 + i % 97 as store_port, "
+            f"0 as topic_life, 0 as reconsume_times, 100 as body_size, 'k' || i % 999 as keys "
+            f"from range(40000) s(i)"
+        )
+        made["entries"] = engine.query(
+            "select 'g' as raft_group, i as index, i // 40 as term from range(40000) s(i)"
+        )
+        made["consumer_progress"] = engine.query(
+            f"select 'g' as raft_group, i as index, {time} as time, 'a-group-' || i % 40 as "
+            f"consumer_group, 'a-topic-' || i % 300 as topic, 0 as topic_life, i % 7 as queue, "
+            f"i // 40 as offset, 'committed' as source from range(40000) s(i)"
+        )
+    facts = {}
+    for name, schema in FACTS.items():
+        there = made.get(name, schema.empty_table())
+        columns = [
+            there.column(field.name).cast(field.type)
+            if field.name in there.column_names
+            else pa.nulls(len(there), field.type)
+            for field in schema
+        ]
+        facts[name] = pa.table(columns, schema=schema)
+    return with_derived(facts)
+
+
+def test_a_page_of_many_topics_queues_and_groups_stays_small() -> None:
+    text = page_of(large())
+    words = Words(text)
+    assert len(text.encode()) < 1 << 20
+    assert "293 others" in words.section("throughput")
+    assert "more consumer groups" in words.section("lag")
+    assert f"The worst {lag.QUEUES_MAX} of its" in words.section("lag")
+    assert words.pictures["lag"] == 2 * lag.GROUPS_MAX
+    assert "The last 200 of 1,000 terms." in words.section("terms")
+    assert "The first 12 of" in words.section("terms")
+
+
+# --- the command ----------------------------------------------------------------------------------
+
+
+def run(*words: object) -> tuple[int, str]:
+    ended = CliRunner().invoke(dledger_spark, [str(word) for word in words])
+    return ended.exit_code, ended.output
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("report")
+    log = scripted(1, 400)
+    path = write(log, folder / "log", 0, len(log.entries)).name
+    assert run("tables", "--path", path, "--out", folder / "tables")[0] == 0
+    return folder
+
+
+def test_a_report_is_written_in_a_terminal(made: Path) -> None:
+    code, output = run("report", "--tables", made / "tables", "--out", made / "report.html")
+    assert (code, output.splitlines()[-1].split(": ")[0]) == (0, str(made / "report.html"))
+    text = (made / "report.html").read_text()
+    assert "Reconciles: yes" in text
+    assert text.startswith("<!doctype html>")
+    assert not (made / "report.html.new").exists()
+
+
+def test_a_report_goes_into_a_pipe(made: Path) -> None:
+    code, output = run("report", "--tables", made / "tables", "--out", "-", "--title", "<orders>")
+    assert code == 0
+    assert output.startswith("<!doctype html>")
+    assert output.endswith("</html>\n")
+    assert "Report of the log in &lt;orders&gt;" in output
+
+
+def test_what_is_missing_is_said_in_a_line(made: Path, tmp_path: Path) -> None:
+    path = made / "log"
+    assert run("tables", "--path", path, "--out", tmp_path / "facts", "--facts-only")[0] == 0
+    for words, said in (
+        (("--tables", tmp_path / "none", "--out", "-"), "holds no tables: make them with"),
+        (("--tables", tmp_path / "facts", "--out", "-"), "has no table consumer_lag: run"),
+        (("--tables", made / "tables"), "Missing option '--out'"),
+        (("--tables", made / "tables", "--out", tmp_path / "no" / "page"), "No such file"),
+    ):
+        code, output = run("report", *words)
+        assert code != 0
+        assert said in output
+        assert "Traceback" not in output
+
+
+# --- a browser ------------------------------------------------------------------------------------
+
+
+def measured(text: str, width: int) -> str:
+    """A page that shows another one so wide, and has what it measures of it as its title.
+
+    A window of Chromium cannot be as narrow as a telephone's.
+    """
+    script = """<script>addEventListener("load", () => {
+      const drawn = [...document.querySelectorAll("svg")].filter(one => one.clientWidth);
+      const letters = [...document.querySelectorAll("svg text")].map(one =>
+        one.getBoundingClientRect()).filter(one => one.width);
+      parent.document.title = JSON.stringify([document.documentElement.scrollWidth, innerWidth,
+        drawn.length, Math.min(...drawn.map(one => one.clientHeight)),
+        Math.min(...letters.map(one => one.height)),
+        Math.min(...letters.map(one => one.left)), Math.max(...letters.map(one => one.right))]);
+    })</script></body>"""
+    free = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
+    assert free != text
+    inside = escape(free.replace("</body>", script))
+    style = f"border:0;width:{width}px;height:900px"
+    return f'<!doctype html><body><iframe style="{style}" srcdoc="{inside}"></iframe>'
+
+
+def browsed(folder: Path, text: str) -> subprocess.CompletedProcess[str]:
+    assert CHROMIUM is not None
+    (folder / "page.html").write_text(text)
+    command = [CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--dump-dom"]
+    command += ["--enable-logging=stderr", "--window-size=1400,1000"]
+    command += [f"--user-data-dir={folder / 'browser'}", (folder / "page.html").as_uri()]
+    return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+@pytest.mark.parametrize("width", [400, 1280])
+def test_a_browser_shows_the_whole_page_without_scrolling_sideways(
+    tables: Tables, tmp_path: Path, width: int
+) -> None:
+    text = page_of(renamed(tables, HOSTILE))
+    shown_as = browsed(tmp_path, measured(text, width)).stdout
+    title = re.search(r"<title>\[(.*?)\]</title>", shown_as)
+    assert title is not None
+    content, inside, pictures, lowest, letters, left, right = map(float, title[1].split(","))
+    assert inside == width
+    assert content <= inside
+    assert pictures == text.count("<svg") / 2  # one of two sheets
+    assert lowest >= 20
+    assert letters >= 12
+    assert left >= 0
+    assert right <= inside
+
+
+@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
+def test_a_browser_has_nothing_to_complain_about(tables: Tables, tmp_path: Path) -> None:
+    told = browsed(tmp_path, page_of(renamed(tables, HOSTILE)))
+    assert "Reconciles: yes" in told.stdout
+    assert ":CONSOLE" not in told.stderr
+
+
+# --- pieces ---------------------------------------------------------------------------------------
+
+
+@given(st.integers(0, 4_000_000_000_000))
+def test_moments_are_those_of_the_calendar(ms: int) -> None:
+    assert moment(ms) == datetime.fromtimestamp(ms // 1000, UTC).strftime("%Y-%m-%d %H:%M:%S")
+
+
+@given(
+    st.integers(0, 4 * 10**12), st.integers(1, 10**11), st.integers(2, 12), st.integers(1, 10**6)
+)
+def test_steps_and_ticks_are_few_and_cover_the_span(
+    begin: int, lasts: int, most: int, least: int
+) -> None:
+    span = Span(begin, begin + lasts)
+    steps = span.steps(least)
+    assert 1 <= steps.number <= STEPS_MAX
+    assert steps.begin(0) == begin
+    assert steps.begin(steps.number) >= span.end_ms
+    assert steps.step_ms >= min(least, lasts)
+    ticks = span.ticks(most)
+    assert len(ticks) <= most
+    assert all(begin <= tick.ms <= span.end_ms for tick in ticks)
+    if lasts > 24 * 3600_000:
+        assert ticks
+
+
+@given(st.floats(1e-3, 1e12), st.floats(0, 1))
+def test_ticks_of_a_straight_scale_are_few_and_on_it(high: float, share: float) -> None:
+    scale = StraightScale(high, 200.0, 10.0)
+    ticks = scale.ticks()
+    assert 2 <= len(ticks) <= 6
+    assert ticks[0] == 0
+    assert ticks[-1] <= high * (1 + 1e-6)
+    assert 10.0 <= scale.at(share * high) <= 200.0
+
+
+@given(st.floats(1, 1e9), st.floats(1, 1e9))
+def test_a_marked_scale_lies_around_its_values(one: float, other: float) -> None:
+    marks = (1.0, 10.0, 1000.0, 60_000.0)
+    least, most = sorted((one, other))
+    scale = MarkedScale.around(marks, least, most, 200.0, 10.0)
+    assert 2 <= len(scale.ticks()) <= len(marks)
+    assert scale.ticks()[0] <= least or scale.ticks()[0] == marks[-2]
+    assert scale.ticks()[-1] >= min(most, marks[-1])
+    assert 10.0 <= scale.at(most) <= scale.at(least) <= 200.0
+
+
+@pytest.mark.parametrize(
+    ("ms", "written"),
+    [
+        (None, "-"),
+        (0, "0 ms"),
+        (999, "999 ms"),
+        (1510, "1.51 s"),
+        (59_990, "60 s"),
+        (78_000, "1 min 18 s"),
+        (3_600_000, "1 h"),
+        (90_061_000, "1 d 1 h"),
+        (-20, "-20 ms"),
+    ],
+)
+def test_durations_have_units(ms: int | None, written: str) -> None:
+    assert duration(ms) == written
+
+
+def test_sizes_have_units() -> None:
+    assert [size(number) for number in (0, 1023, 1024, 5 << 20, 300 << 30)] == [
+        *("0 B", "1023 B", "1.0 KiB", "5.0 MiB", "300 GiB")
+    ]
+
+
+@given(st.text(), st.integers(4, 50))
+def test_a_name_is_cut_in_its_middle(text: str, letters: int) -> None:
+    short = cut(text, letters)
+    assert len(short) <= letters
+    assert short[0:1] == text[0:1]
+    assert short[-1:] == text[-1:]
+
+
+def test_what_no_page_can_show_is_replaced() -> None:
+    assert shown("a\x00b\u202ec\ud800d\te") == "a\ufffdb\ufffdc?d\te"
