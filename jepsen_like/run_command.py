@@ -52,7 +52,7 @@ Exit status:
   0  nothing was found
   1  violation: the history breaks the promise, or something else was found
   2  undecided: the checker ran out of time, the history does not tell, or
-     no fault of the network took effect
+     no fault whose effect is counted had any
   3  the harness failed, and nothing is known
 
 \b

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from itertools import groupby
 from typing import Any, Final
 from xml.etree.ElementTree import Element
@@ -19,8 +20,8 @@ QUEUES_MAX: Final = 24
 # Groups commit their progress every five seconds, so a shorter step shows only when they do.
 _LEAST_MS: Final = 5000
 _ROW: Final = 15.0
-# A class of colour for each power of ten from 1 on; more share the last one.
-_CLASSES: Final = ("1", "10", "100", "1,000", "10,000", "100,000 and more")
+# The colours' classes begin here.
+_CLASSES: Final = (1, 10, 100, 300, 1000, 3000, 10_000, 30_000, 100_000)
 
 
 def draw_lag(body: Element, engine: Engine, span: Span) -> None:
@@ -36,7 +37,7 @@ def draw_lag(body: Element, engine: Engine, span: Span) -> None:
     if not behind:
         note(part, f"Of {count(groups)} consumer groups none was behind at the end of a step.")
         return
-    words = [(f"h{at + 1}", f"from {name}") for at, name in enumerate(_CLASSES)]
+    words = [(f"h{at + 1}", f"from {count(least)}") for at, least in enumerate(_CLASSES)]
     legend(part, [("none", "none"), *words])
     note(
         part,
@@ -78,7 +79,8 @@ def _draw_group(part: Element, cells: list[dict[str, Any]], steps: Steps, span: 
     name = f"lag of the consumer group {first['consumer_group']}, by queue and time"
     picture(part, name[:300], len(queues) * _ROW + 2, span, draw)
     if first["queues"] > len(queues):
-        note(part, f"The worst {len(queues)} of its {count(first['queues'])} queues.")
+        left = count(first["queues"] - len(queues))
+        note(part, f"{left} more of its queues were less behind, or not at all.")
 
 
 def _draw_queue(plot: Plot, cells: list[dict[str, Any]], top: float, steps: Steps) -> None:
@@ -94,7 +96,7 @@ def _draw_queue(plot: Plot, cells: list[dict[str, Any]], top: float, steps: Step
         if cell["lag"]:
             left, right = plot.x(steps.begin(cell["step"])), plot.x(steps.begin(cell["step"] + 1))
             width = number(max(0.5, right - left - 0.4))
-            class_ = min(len(_CLASSES), len(str(cell["lag"])))
+            class_ = bisect_right(_CLASSES, cell["lag"])
             paths.setdefault(class_, []).append(
                 f"M{number(left)} {number(top + 1)}h{width}v{number(_ROW - 2)}h-{width}z"
             )
@@ -140,6 +142,7 @@ def lag_query(steps: Steps) -> str:
                 partition by l.consumer_group
                 order by max(l.lag) desc, l.topic, l.life, l.queue, l.log
             ) as queue_place,
+            max(l.lag) as queue_most,
             count(*) over (partition by l.consumer_group) as queues
         from lags l
         group by l.log, l.consumer_group, l.topic, l.life, l.queue
@@ -149,6 +152,7 @@ def lag_query(steps: Steps) -> str:
     join groups g using (consumer_group)
     join queues q using (log, consumer_group, topic, life, queue)
     where g.group_place <= {GROUPS_MAX} and q.queue_place <= {QUEUES_MAX}
+        and (q.queue_most > 0 or g.most = 0)
     order by g.group_place, l.topic, l.life, l.queue, l.log, l.step
     """
 

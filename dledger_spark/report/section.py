@@ -73,8 +73,9 @@ def table(
     for at, row in enumerate(rows):
         line = child(inside, "tr")
         for column, text in zip(columns, row, strict=True):
-            cell = child(line, "td", class_=column.kind)
-            if keys and column is columns[0]:
+            is_keyed = bool(keys) and column is columns[0]
+            cell = child(line, "td", class_=f"{column.kind} keyed" if is_keyed else column.kind)
+            if is_keyed:
                 child(cell, "i", class_=f"key {keys[at]}")
             named(cell, text)
 

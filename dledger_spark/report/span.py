@@ -68,7 +68,7 @@ class Span:
         return Steps(self.begin_ms, -(-whole // number), number)
 
     def ticks(self, most: int) -> list[Tick]:
-        """At most so many round moments, and a date where a day begins."""
+        """At most so many round moments, and a date where a day begins. `most` is 3 or more."""
         whole = self.end_ms - self.begin_ms
         apart = next(
             (one for one in _BETWEEN_TICKS if whole // one < most),

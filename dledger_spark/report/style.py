@@ -11,14 +11,16 @@ STYLE: Final = """
   --good: #2f7d5b; --bad: #c0392f; --p50: #2468b0; --p99: #b5541c;
   --c0: #3a76b8; --c1: #e39a32; --c2: #3f9c85; --c3: #b75d9a; --c4: #7aa7d8; --c5: #c8632f;
   --c6: #8a8f3a; --c7: #9aa4b1;
-  --h1: #fbe3b5; --h2: #f7bd6b; --h3: #ee8a45; --h4: #d4522f; --h5: #a3253a; --h6: #5c1238;
+  --h1: #fdeecb; --h2: #fbdc9f; --h3: #f8c171; --h4: #f3a04f; --h5: #ea7d3a; --h6: #d9562c;
+  --h7: #b93627; --h8: #8f1f2c; --h9: #5c1238;
 }
 @media (prefers-color-scheme: dark) {
   :root { --paper: #13171d; --ink: #e3e8ee; --soft: #9aa6b5; --rule: #2e3641; --panel: #1b2129;
     --good: #57b58c; --bad: #ef7166; --p50: #6cabec; --p99: #f09a5b;
     --c0: #5b96d6; --c1: #e8ab4f; --c2: #55b59c; --c3: #cf7db3; --c4: #9cc3ec; --c5: #e08150;
     --c6: #a9ae55; --c7: #6d7785;
-    --h1: #4a3317; --h2: #7d4c1a; --h3: #b5651f; --h4: #dd8233; --h5: #f4a95c; --h6: #ffe0a8; }
+    --h1: #3d2c15; --h2: #5c3d18; --h3: #7f501b; --h4: #a4631f; --h5: #c67a28; --h6: #de9338;
+    --h7: #efae57; --h8: #f8c880; --h9: #ffe6b8; }
 }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 1160px; padding: 20px; background: var(--paper);
@@ -41,6 +43,8 @@ td.number, th.number { text-align: right; white-space: nowrap; font-variant-nume
 td.when { white-space: nowrap; font-variant-numeric: tabular-nums; }
 th { color: var(--soft); font-weight: 600; white-space: nowrap; }
 .key { display: inline-block; width: 11px; height: 11px; border-radius: 2px; margin-right: 6px; }
+td.keyed { padding-left: 19px; position: relative; }
+.keyed .key { position: absolute; left: 0; top: 8px; }
 .legend { margin: 4px 0; font-size: 13px; color: var(--soft); }
 .legend span.word { margin-right: 14px; white-space: nowrap; }
 .bars { display: grid; grid-template-columns: max-content 1fr max-content; gap: 3px 10px;
@@ -78,4 +82,7 @@ rect.gap { fill: var(--bad); opacity: 0.28; } i.gap { background: var(--bad); op
 .h4 { fill: var(--h4); } i.h4 { background: var(--h4); }
 .h5 { fill: var(--h5); } i.h5 { background: var(--h5); }
 .h6 { fill: var(--h6); } i.h6 { background: var(--h6); }
+.h7 { fill: var(--h7); } i.h7 { background: var(--h7); }
+.h8 { fill: var(--h8); } i.h8 { background: var(--h8); }
+.h9 { fill: var(--h9); } i.h9 { background: var(--h9); }
 """

@@ -63,7 +63,7 @@ def draw_terms(body: Element, engine: Engine, span: Span) -> None:
 def _draw_log(part: Element, terms: list[dict[str, Any]], span: Span) -> None:
     if terms[0]["log"]:
         child(part, "h3", terms[0]["log"][:300])
-    leaders = list(dict.fromkeys(term["leader"] for term in terms))
+    leaders = sorted({term["leader"] for term in terms})
     shown = leaders[:LEADERS_MAX]
     height = len(shown) * _ROW + 2
 

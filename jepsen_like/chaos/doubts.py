@@ -10,11 +10,14 @@ from typing import NamedTuple
 from jepsen_like.chaos.links.counts import Counts
 
 Event = Mapping[str, object]
-# What a fault that broke nothing did not do to packets, by the count that did not grow.
+# What a fault that broke nothing did not do to packets or calls, by the count that did not grow.
 _NOT_DONE = {
     "lost": "lost no packet",
     "held": "held up no packet",
     "copied": "doubled no packet",
+    "delayed": "delayed no sync",
+    "failed": "failed no sync",
+    "stepped": "met no reading of the clock",
 }
 
 
@@ -35,7 +38,7 @@ def doubts_of(events: Iterable[Event], links: Counts) -> Doubts:
 
     Args:
         events: those of faults.jsonl. The `end` of a fault whose effect is counted has `effect`:
-            packets by what became of them, such as `{"lost": 17}`.
+            packets or calls by what became of them, such as `{"lost": 17}`.
         links: what became of all packets of the run.
     """
     texts: list[str] = []
@@ -44,9 +47,9 @@ def doubts_of(events: Iterable[Event], links: Counts) -> Doubts:
         effect = event.get("effect")
         if event["event"] != "end" or not isinstance(effect, Mapping):
             continue
-        for fate, packets in effect.items():
-            effects.append(packets)
-            if not packets:
+        for fate, count in effect.items():
+            effects.append(count)
+            if not count:
                 how = _NOT_DONE.get(fate, f"says {fate}: 0")  # a nemesis of the user's counts it
                 texts.append(f"fault {event['fault']} ({event['kind']}) {how}: it broke nothing")
     overflowed = sum(counts.overflowed for counts in links.values())

@@ -167,10 +167,10 @@ def test_lag_at_the_end_of_each_step_is_what_the_facts_say(engine: DuckdbEngine)
         (row["consumer_group"], row["topic"], row["life"], row["queue"], row["step"]): row["lag"]
         for row in rows(engine, lag.lag_query(steps))
     }
-    assert len(found) > 200
+    assert len(found) > 100
     assert max(found.values()) > 0
     assert found == {key: expected[key] for key in found}
-    # What is left out are whole queues, the least behind.
+    # What is left out are whole queues: those that were never behind, and others the least behind.
     queues = Counter(key[0] for key in {key[:4] for key in found})
     assert all(number <= lag.QUEUES_MAX for number in queues.values())
     left_out = {key[:4]: value for key, value in expected.items() if key not in found}
@@ -401,7 +401,7 @@ def test_a_page_of_many_topics_queues_and_groups_stays_small() -> None:
     assert len(text.encode()) < 1 << 20
     assert "293 others" in words.section("throughput")
     assert "more consumer groups" in words.section("lag")
-    assert f"The worst {lag.QUEUES_MAX} of its" in words.section("lag")
+    assert "more of its queues were less behind" in words.section("lag")
     assert words.pictures["lag"] == 2 * lag.GROUPS_MAX
     assert "The last 200 of 1,000 terms." in words.section("terms")
     assert "The first 12 of" in words.section("terms")
@@ -524,7 +524,7 @@ def test_moments_are_those_of_the_calendar(ms: int) -> None:
 
 
 @given(
-    st.integers(0, 4 * 10**12), st.integers(1, 10**11), st.integers(2, 12), st.integers(1, 10**6)
+    st.integers(0, 4 * 10**12), st.integers(1, 10**11), st.integers(3, 12), st.integers(1, 10**6)
 )
 def test_steps_and_ticks_are_few_and_cover_the_span(
     begin: int, lasts: int, most: int, least: int

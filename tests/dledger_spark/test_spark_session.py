@@ -167,7 +167,7 @@ def test_a_wrong_option_is_told(
 
 
 def test_a_wrong_path_is_told(spark: Any, tmp_path: Path) -> None:
-    with pytest.raises(Exception, match="does not exist: point at the folder of a node's log"):
+    with pytest.raises(Exception, match="does not exist: point at the folder of a node"):
         read(spark, tmp_path / "nowhere").count()
 
 

@@ -88,6 +88,24 @@ def test_the_counter_counts_each_addition_once_while_leaders_are_killed(tmp_path
     assert printed[-1] == "added 300 times; the counter says 300"
 
 
+@pytest.mark.slow
+def test_the_notebook_answers_questions_about_a_log_of_brokers(tmp_path: Path) -> None:
+    for package in ("deltalake", "duckdb", "pandas"):
+        pytest.importorskip(package, reason=f"{package} is not installed: run make setup-spark")
+    printed = run_program([str(EXAMPLES / "log_notebook.py")], tmp_path)
+    parts = [part.splitlines() for part in printed.split("\n\n")]
+    answers = {part[0]: [line.split() for line in part[2:]] for part in parts}
+    assert answers["What came in?"][0][:2] == ["Orders", "340"]
+    assert answers["Which customers order most?"][0] == ["anna", "170"]
+    lag = answers["What has billing not consumed?"]
+    assert sum(int(messages) for _, messages in lag) == 40
+    terms = answers["What did the killed leader cost?"]
+    assert sum(int(messages) for _, messages, _ in terms) == 340
+    assert len(terms) >= 2
+    assert answers["Where is the last order?"][0][-1] == "stored"
+    assert "Reconciles: yes" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.py")), ids=lambda path: path.stem)
 def test_an_example_is_short_explains_itself_and_stands_on_its_page(path: Path) -> None:
     text = path.read_text(encoding="utf-8")

@@ -36,6 +36,7 @@ struct steering {
     int64_t loaded;         /* how many processes have this library */
     int64_t syncs_delayed;  /* syncs that took longer */
     int64_t syncs_failed;   /* syncs that ended with EIO */
+    int64_t times_stepped;  /* readings of the wall clock that were ahead or behind */
     char failed[PATHS][PATH_BYTES]; /* the last files whose syncs failed, in turn */
 };
 
@@ -169,8 +170,13 @@ int clock_gettime(clockid_t id, struct timespec *now)
 {
     int ended = real_clock_gettime == NULL ? (int)syscall(SYS_clock_gettime, id, now)
                                            : real_clock_gettime(id, now);
-    if (ended == 0 && is_wall_clock(id))
-        step(now, clock_step_ms());
+    if (ended == 0 && is_wall_clock(id)) {
+        const int64_t step_ms = clock_step_ms();
+        if (step_ms != 0) {
+            __atomic_add_fetch(&steering->times_stepped, 1, __ATOMIC_RELAXED);
+            step(now, step_ms);
+        }
+    }
     return ended;
 }
 

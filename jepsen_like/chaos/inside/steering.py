@@ -1,6 +1,6 @@
 """The file by which a run steers what the calls of one member do; the member reads it all the time.
 
-Six numbers of 8 bytes, in the byte order of the machine; calls.c has the same layout:
+Seven numbers of 8 bytes, in the byte order of the machine; calls.c has the same layout:
 
     sync_delay_ms   each sync takes so much longer
     syncs_to_fail   so many syncs end with EIO; all of them if negative
@@ -8,6 +8,7 @@ Six numbers of 8 bytes, in the byte order of the machine; calls.c has the same l
     loaded          how many processes have the library; the member counts this and the following
     syncs_delayed   syncs that took longer
     syncs_failed    syncs that ended with EIO
+    times_stepped   readings of the wall clock that were ahead or behind
 
 Then 16 paths of 512 bytes, each with a zero at its end: the files whose syncs failed last, in turn.
 """
@@ -18,7 +19,7 @@ import mmap
 from pathlib import Path
 from typing import Final
 
-FIELDS: Final = 6
+FIELDS: Final = 7
 FIELD_BYTES: Final = 8
 PATHS: Final = 16
 PATH_BYTES: Final = 512
@@ -66,6 +67,11 @@ class Steering:
     def syncs_failed(self) -> int:
         """How many syncs failed so far."""
         return self._fields[5]
+
+    @property
+    def times_stepped(self) -> int:
+        """How many readings of the wall clock were ahead or behind so far."""
+        return self._fields[6]
 
     def failed_since(self, syncs: int) -> list[Path]:
         """The files whose syncs failed since so many had failed: the last ones of many."""

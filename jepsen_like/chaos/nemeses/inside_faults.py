@@ -92,10 +92,11 @@ class InsideFaults:
         """Let syncs take long, or not end at all."""
         delay_ms = STALLED_MS if "stall" in kind else chance.randint(*SLOW_MS)
         hits = self._hits(group, chance, kind)
+        effect = _counted(hits, "delayed", lambda steering: steering.syncs_delayed)
         with _healed(hits):
             for _, steering in hits:
                 steering.delay_syncs(delay_ms)
-            yield Done(_names(hits), {"delay_ms": delay_ms})
+            yield Done(_names(hits), {"delay_ms": delay_ms}, effect)
 
     @asynccontextmanager
     async def failed_syncs(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
@@ -106,6 +107,7 @@ class InsideFaults:
         """
         syncs = chance.choice((1, EVERY_SYNC))
         hits = self._hits(group, chance, kind)
+        effect = _counted(hits, "failed", lambda steering: steering.syncs_failed)
         with _healed(hits):
             if kind.endswith("-start"):
                 await _killed(hits)
@@ -113,7 +115,8 @@ class InsideFaults:
             for member, steering in hits:
                 member.broken_anew = True
                 steering.fail_syncs(syncs)
-            yield Done(_names(hits), {"syncs": "all" if syncs == EVERY_SYNC else syncs})
+            numbers = {"syncs": "all" if syncs == EVERY_SYNC else syncs}
+            yield Done(_names(hits), numbers, effect)
         with trio.move_on_after(ENDS_WITHIN_S):
             for one in told:
                 if one.goes_on() and one.broken_promises():
@@ -133,22 +136,24 @@ class InsideFaults:
     async def stepped_clocks(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
         """Step the wall clocks of members, each in its own way, and back in the end."""
         hits = self._hits(group, chance, kind)
+        effect = _counted(hits, "stepped", lambda steering: steering.times_stepped)
         with _healed(hits):
             steps_ms = {hit.member.name: step_of(chance) for hit in hits}
             for member, steering in hits:
                 steering.step_clock(steps_ms[member.name])
-            yield Done(_names(hits), {"steps_ms": steps_ms})
+            yield Done(_names(hits), {"steps_ms": steps_ms}, effect)
 
     @asynccontextmanager
     async def strobed_clock(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
         """Step the wall clock of a member to and fro all the time."""
         hits = self._hits(group, chance, kind)
         step_ms = step_of(chance)
+        effect = _counted(hits, "stepped", lambda steering: steering.times_stepped)
         with _healed(hits):
             async with trio.open_nursery() as nursery:
                 for _, steering in hits:
                     nursery.start_soon(_strobe, steering, step_ms, chance)
-                yield Done(_names(hits), {"step_ms": step_ms})
+                yield Done(_names(hits), {"step_ms": step_ms}, effect)
                 nursery.cancel_scope.cancel()
 
     def _hits(self, group: Group, chance: Chance, kind: str) -> Sequence[_Hit]:
@@ -163,6 +168,18 @@ class InsideFaults:
             names = ", ".join(member.name for member in members)
             raise Skipped(f"{names}: the process does not load libraries by LD_PRELOAD")
         return hits
+
+
+def _counted(
+    hits: Sequence[_Hit], fate: str, count: Callable[[Steering], int]
+) -> Callable[[], Mapping[str, int]]:
+    """Tells how many calls a fault met, from now on."""
+
+    def total() -> int:
+        return sum(count(steering) for _, steering in hits)
+
+    before = total()
+    return lambda: {fate: total() - before}
 
 
 async def _killed(hits: Sequence[_Hit]) -> None:

@@ -1,4 +1,4 @@
-"""Whether faults of the network took effect, and what a run says if they did not."""
+"""Whether faults took effect, and what a run says if they did not."""
 
 from __future__ import annotations
 
@@ -82,19 +82,25 @@ def ended(number: int, kind: str, **fields: object) -> dict[str, object]:
     return {"event": "end", "fault": number, "nemesis": "any", "kind": kind, **fields}
 
 
-def test_faults_that_met_no_packet_are_named_and_others_are_not() -> None:
+def test_faults_that_met_nothing_are_named_and_others_are_not() -> None:
     events = [
         ended(0, "kill-leader"),
         ended(1, "halves", effect={"lost": 3}),
         ended(2, "majorities-ring", effect={"lost": 0}),
         ended(3, "delay", effect={"held": 0}),
         ended(4, "a user's", effect={"writes refused": 0}),
+        ended(5, "fsync-slow-all", effect={"delayed": 0}),
+        ended(6, "fsync-fails-random", effect={"failed": 0}),
+        ended(7, "clock-all", effect={"stepped": 0}),
     ]
     assert doubts_of(events, {("a", "b"): LinkCounts(lost=3)}) == Doubts(
         (
             "fault 2 (majorities-ring) lost no packet: it broke nothing",
             "fault 3 (delay) held up no packet: it broke nothing",
             "fault 4 (a user's) says writes refused: 0: it broke nothing",
+            "fault 5 (fsync-slow-all) delayed no sync: it broke nothing",
+            "fault 6 (fsync-fails-random) failed no sync: it broke nothing",
+            "fault 7 (clock-all) met no reading of the clock: it broke nothing",
         ),
         nothing_broke=False,
     )

@@ -82,7 +82,7 @@ async def test_a_member_that_ends_when_a_sync_fails_is_no_finding(tmp_path: Path
                 assert process.stdin is not None
                 await process.stdin.send_all(b'{"id": 0, "do": "sync"}\n')
                 await one.member.ended()
-        assert one.steering.syncs_failed == 1
+        assert done.effect() == {"failed": 1}
         assert one.findings == []
 
 
@@ -114,10 +114,11 @@ async def test_a_member_may_go_on_when_the_sync_of_a_file_beside_its_log_fails(
 async def test_a_member_whose_syncs_did_not_fail_may_go_on(tmp_path: Path) -> None:
     async with steered(tmp_path) as one:
         chance = Chance(1, "fault 0")
-        async with one.faults.failed_syncs(one.group, chance, "fsync-fails-all"):
+        async with one.faults.failed_syncs(one.group, chance, "fsync-fails-all") as done:
             pass
         await one.member.order("sync", PATIENCE_S)
         assert one.findings == []
+        assert done.effect() == {"failed": 0}
 
 
 async def test_a_stalled_disk_is_back_when_the_fault_ends(tmp_path: Path) -> None:
@@ -130,12 +131,13 @@ async def test_a_stalled_disk_is_back_when_the_fault_ends(tmp_path: Path) -> Non
 
         async with trio.open_nursery() as nursery:
             stalled = one.faults.slow_syncs(one.group, chance, "fsync-stall-leader")
-            async with stalled:
+            async with stalled as done:
                 nursery.start_soon(sync)
                 with trio.fail_after(PATIENCE_S):
                     while not one.steering.syncs_delayed:  # noqa: ASYNC110
                         await trio.sleep(0.01)
                 assert not answered.is_set()
+        assert done.effect() == {"delayed": 1}
 
 
 async def test_a_stepped_clock_is_right_again_when_the_fault_ends(tmp_path: Path) -> None:
@@ -145,8 +147,11 @@ async def test_a_stepped_clock_is_right_again_when_the_fault_ends(tmp_path: Path
         async with one.faults.stepped_clocks(one.group, chance, "clock-all") as done:
             stepped_ms = await one.member.order("time", PATIENCE_S)
             assert stepped_ms - right_ms == pytest.approx(done.details["steps_ms"]["n0"], abs=20)
+        read = done.effect()["stepped"]
+        assert read > 0
         healed_ms = await one.member.order("time", PATIENCE_S)
         assert healed_ms == pytest.approx(right_ms, abs=20)
+        assert done.effect() == {"stepped": read}
 
 
 async def test_a_strobed_clock_goes_to_and_fro(tmp_path: Path) -> None:
