@@ -230,7 +230,7 @@ def reset(
     as_json: bool,
     nameservers: Sequence[str],
 ) -> None:
-    r"""Move GROUP in TOPIC, whether it has members or not.
+    """Move GROUP in TOPIC, whether it has members or not.
 
     \b
     dledger-mq group reset billing Orders --to-time 90m
@@ -241,7 +241,7 @@ def reset(
 
     Members learn of it by their next pull, within moments. Messages that they work on are not
     taken from them. docs/resets.md has more.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     ways = (time is not None, to_first, to_last, offset is not None)
     if sum(ways) != 1:
         raise click.UsageError("give one of --to-time, --to-first, --to-last and --to-offset")

@@ -36,7 +36,7 @@ def mode(
     as_json: bool,
     nameservers: Sequence[str],
 ) -> None:
-    r"""Show how groups read topics as it was set, or set it for GROUP in TOPIC.
+    """Show how groups read topics as it was set, or set it for GROUP in TOPIC.
 
     \b
     dledger-mq group mode
@@ -45,7 +45,7 @@ def mode(
     dledger-mq group mode billing Orders --pull
 
     It concerns consumers that ask brokers for their queues. docs/pop.md has more.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     if pop and pull:
         raise click.UsageError("give one of --pop and --pull")
     if (pop or pull) and not topic:

@@ -17,7 +17,7 @@ from dledger_mq.rows import json_option, print_rows
 def settings(
     changes: tuple[str, ...], broker_name: str, as_json: bool, nameservers: Sequence[str]
 ) -> None:
-    r"""Show the settings of brokers, or change them while they run.
+    """Show the settings of brokers, or change them while they run.
 
     \b
     dledger-mq settings
@@ -25,7 +25,7 @@ def settings(
     dledger-mq settings fileReservedTime=           back to the command line's value
 
     All of a command are changed, or none. docs/settings.md lists what can be changed.
-    """
+    """  # noqa: D301 - click's mark, a backspace
     values: dict[str, str] = {}
     for change in changes:
         name, separator, value = change.partition("=")

@@ -18,7 +18,7 @@ from dledger_mq.statistics import Statistic
 @json_option
 @nameserver_option
 def stats(name: str, key: str, as_json: bool, nameservers: Sequence[str]) -> None:
-    r"""Show what brokers have counted under NAME for KEY in the last minute, hour and day.
+    """Show what brokers have counted under NAME for KEY in the last minute, hour and day.
 
     \b
     dledger-mq stats TOPIC_PUT_NUMS Orders            messages stored in a topic
@@ -28,7 +28,7 @@ def stats(name: str, key: str, as_json: bool, nameservers: Sequence[str]) -> Non
     dledger-mq stats BROKER_PUT_NUMS DefaultCluster   messages stored by each broker
 
     docs/statistics.md lists all names. The exit code is 1 if nothing was counted.
-    """
+    """  # noqa: D301 - click's mark, a backspace
 
     async def task() -> dict[str, Statistic]:
         async with Admin(nameservers=nameservers) as admin:

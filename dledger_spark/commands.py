@@ -57,7 +57,7 @@ def _log_options(command: Command) -> Command:
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def dledger_spark() -> None:
-    r"""Replay the committed log of a dledger node into tables.
+    """Replay the committed log of a dledger node into tables.
 
     The command reads only committed entries and writes nothing to the folder: a node may be
     running in it.
@@ -70,7 +70,7 @@ def dledger_spark() -> None:
       dledger-spark stream --path DIR --out OUT    the same tables, as the log grows
       dledger-spark sql    --tables OUT "select topic, sum(messages) from traffic group by 1"
       dledger-spark report --tables OUT --out FILE   a page of what an operator looks at first
-    """
+    """  # noqa: D301 - click's mark, a backspace
 
 
 @dledger_spark.command()

@@ -17,7 +17,7 @@ from dledger_spark.terminal import progress
 )
 @click.option("--title", help="What the page is about [default: the folder's path]")
 def report(tables_in: str, out: str, title: str | None) -> None:
-    r"""Write a page about the tables that `dledger-spark tables` has made.
+    """Write a page about the tables that `dledger-spark tables` has made.
 
     It shows throughput, consumer lag, latency, terms, retries, transactions, delays and hot keys,
     and says whether the tables agree with one another. The page is one file, loads nothing and
@@ -25,7 +25,7 @@ def report(tables_in: str, out: str, title: str | None) -> None:
 
     \b
       dledger-spark report --tables OUT --out report.html
-    """
+    """  # noqa: D301 - click's mark, a backspace
     from dledger_spark.errors import TablesInvalid  # noqa: PLC0415
     from dledger_spark.facts.fact_schemas import FACTS  # noqa: PLC0415
     from dledger_spark.report.ends import ends  # noqa: PLC0415

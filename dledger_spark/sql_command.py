@@ -16,12 +16,12 @@ from dledger_spark.terminal import session_options
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 @session_options
 def sql(query: str, out: str, engine: str, as_json: bool, cores: int | None, java: str) -> None:
-    r"""Print the rows of a query over the tables that `dledger-spark tables` has made.
+    """Print the rows of a query over the tables that `dledger-spark tables` has made.
 
     \b
       dledger-spark sql --tables OUT "select topic, sum(messages) from traffic group by 1"
       dledger-spark sql --tables OUT "select * from trace where unique_key = 'K' order by time"
-    """
+    """  # noqa: D301 - click's mark, a backspace
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
 
     with opened(TableHome(out), engine, cores, java, derived=True) as over:

@@ -71,9 +71,13 @@ def _draw_group(part: Element, cells: list[dict[str, Any]], steps: Steps, span: 
         )
     ]
 
+    # The same queue is in the log of each group of brokers.
+    is_of_several = len({queue[0]["log"] for queue in queues}) > 1
+
     def draw(plot: Plot) -> None:
         for at, queue in enumerate(queues):
-            _draw_queue(plot, queue, at * _ROW + 2, steps)
+            log = f"{queue[0]['log']} " if is_of_several else ""
+            _draw_queue(plot, queue, at * _ROW + 2, steps, log)
         plot.axis(2.0, len(queues) * _ROW + 2)
 
     name = f"lag of the consumer group {first['consumer_group']}, by queue and time"
@@ -83,13 +87,18 @@ def _draw_group(part: Element, cells: list[dict[str, Any]], steps: Steps, span: 
         note(part, f"{left} more of its queues were less behind, or not at all.")
 
 
-def _draw_queue(plot: Plot, cells: list[dict[str, Any]], top: float, steps: Steps) -> None:
+def _draw_queue(
+    plot: Plot, cells: list[dict[str, Any]], top: float, steps: Steps, log: str
+) -> None:
     first = cells[0]
-    number_of_queue = f" {first['queue']}"
-    topic = cut(first["topic"], plot.sheet.letters - len(number_of_queue))
-    plot.name(f"{topic}{number_of_queue}", top + _ROW - 4)
-    back = plot.rect(span_of(steps)[0], span_of(steps)[1], top + 1, _ROW - 2, "empty")
-    child(back, "title", f"{first['topic'][:300]} {first['queue']}")
+    # A topic that was deleted and made again has other queues than before.
+    again = f", life {first['life'] + 1}" if first["life"] else ""
+    which = f" {first['queue']}{again}"
+    topic = cut(f"{log}{first['topic']}", max(3, plot.sheet.letters - len(which)))
+    plot.name(f"{topic}{which}", top + _ROW - 4)
+    whole = f"{log}{first['topic'][:300]}{which}"
+    back = plot.rect(steps.begin_ms, steps.begin(steps.number), top + 1, _ROW - 2, "empty")
+    child(back, "title", whole)
     paths: dict[int, list[str]] = {}
     worst = max(cells, key=lambda one: one["lag"])
     for cell in cells:
@@ -103,12 +112,7 @@ def _draw_queue(plot: Plot, cells: list[dict[str, Any]], top: float, steps: Step
     for class_, path in sorted(paths.items()):
         one = child(plot.svg, "path", d="".join(path), class_=f"h{class_}")
         most = f"at most {count(worst['lag'])} ({moment(steps.begin(worst['step']))} UTC)"
-        child(one, "title", f"{first['topic'][:300]} {first['queue']}: {most}")
-
-
-def span_of(steps: Steps) -> tuple[int, int]:
-    """From when to when the steps are."""
-    return steps.begin_ms, steps.begin(steps.number)
+        child(one, "title", f"{whole}: {most}")
 
 
 def lag_query(steps: Steps) -> str:

@@ -224,6 +224,20 @@ def test_copies_of_a_message_do_not_count_as_slow_to_store(engine: DuckdbEngine)
     assert whole["most"] <= 6  # what the script has between birth and store
 
 
+def test_queues_of_one_name_are_told_apart_by_log_and_by_life(tables: Tables) -> None:
+    assert re.search(r"[AB] [01], life 2", Words(page_of(tables)).section("lag"))
+    other = {
+        name: table.set_column(0, table.schema.field(0), pa.array(["other"] * len(table)))
+        for name, table in tables.items()
+        if name in FACTS
+    }
+    both = with_derived({name: pa.concat_tables([tables[name], other[name]]) for name in other})
+    words = Words(page_of(both))
+    assert "Reconciles: yes" in words.section("")
+    assert re.search(r"g [AB] [01]", words.section("lag"))
+    assert re.search(r"other [AB] [01]", words.section("lag"))
+
+
 def test_a_member_that_says_that_it_leads_is_named_beside_its_terms(tables: Tables) -> None:
     command = tables["commands"].slice(0, 1).to_pylist()[0]
     said = '{"node_id":"n7","address":"10.0.0.7:10911"}'
