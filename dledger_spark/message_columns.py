@@ -208,7 +208,7 @@ class _Records:
     def column(self, name: str) -> Any:
         """One column of the table of messages."""
         match name:
-            case "group" | "index" | "term":
+            case "raft_group" | "index" | "term":
                 return self._entries.column(name)
             case "topic":
                 return _each_once(slices(self._data, *self._topics), texts)

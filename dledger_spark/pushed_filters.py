@@ -22,7 +22,7 @@ from pyspark.sql.datasource import (
 from dledger_spark.schema import MESSAGES, TIME
 from dledger_spark.wanted import Wanted
 
-_NEVER_NULL: Final = frozenset({("index",), ("topic",), ("group",)})
+_NEVER_NULL: Final = frozenset({("index",), ("topic",), ("raft_group",)})
 
 
 def take_filters(
@@ -59,9 +59,9 @@ def _take(wanted: Wanted, one: Filter, table: str) -> tuple[Wanted, bool]:
             return _of_topics(wanted, {topic}), table == MESSAGES
         case In(("topic",), (*topics,)) if _are_texts(topics):
             return _of_topics(wanted, set(topics)), table == MESSAGES
-        case EqualTo(("group",), str(group)):
+        case EqualTo(("raft_group",), str(group)):
             return _of_groups(wanted, {group}), True
-        case In(("group",), (*groups,)) if _are_texts(groups):
+        case In(("raft_group",), (*groups,)) if _are_texts(groups):
             return _of_groups(wanted, set(groups)), True
         case GreaterThan(("store_time",), time) | GreaterThanOrEqual(("store_time",), time):
             return _stored(wanted, _milliseconds(time), None), False
@@ -70,7 +70,7 @@ def _take(wanted: Wanted, one: Filter, table: str) -> tuple[Wanted, bool]:
         case EqualTo(("store_time",), time):
             return _stored(wanted, _milliseconds(time), _milliseconds(time)), False
         case IsNotNull(attribute):
-            return wanted, attribute in _NEVER_NULL and attribute != ("group",)
+            return wanted, attribute in _NEVER_NULL and attribute != ("raft_group",)
         case _:
             return wanted, False
 

@@ -19,7 +19,7 @@ TIME: Final = pa.timestamp("us", tz="UTC")
 
 ENTRY_SCHEMA: Final = pa.schema(
     [
-        ("group", pa.string()),  # null: a log of Java's, which does not name it
+        ("raft_group", pa.string()),  # null: a log of Java's, which does not name it
         ("index", pa.int64()),  # dense, from 0
         ("term", pa.int64()),
         ("pos", pa.int64()),  # byte offset in the log's address space
@@ -34,7 +34,7 @@ ENTRY_SCHEMA: Final = pa.schema(
 
 MESSAGE_SCHEMA: Final = pa.schema(
     [
-        ("group", pa.string()),  # null: a log of Java's
+        ("raft_group", pa.string()),  # null: a log of Java's
         ("index", pa.int64()),
         ("term", pa.int64()),
         ("topic", pa.string()),

@@ -21,6 +21,9 @@ SHUFFLE_PARTITIONS: Final = 2
 # Java usually ends in well under a second; after this time it is killed.
 JAVA_EXIT_SECONDS: Final = 20
 
+# Where Spark logs queries that it cannot analyse.
+QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
+
 _LOGGING: Final = """\
 status = error
 rootLogger.level = error
@@ -79,6 +82,7 @@ def local_session(
             try:
                 session.sparkContext.setLogLevel("ERROR")
                 session.dataSource.register(DledgerDataSource)
+                _silence_query_errors()
                 yield session
             except KeyboardInterrupt:
                 _kill(session)
@@ -146,6 +150,14 @@ def _plain_interrupt() -> Iterator[_CtrlC]:
         if threading.current_thread() is threading.main_thread():
             signal.signal(signal.SIGINT, before)
         logging.disable(logged)
+
+
+def _silence_query_errors() -> None:
+    """Let the exception of a query that is wrong say all; Spark also prints it, as JSON."""
+    from pyspark.logger import PySparkLogger  # noqa: PLC0415  # it is loaded by now
+
+    for name in QUERY_LOGGERS:
+        PySparkLogger.getLogger(name).disabled = True
 
 
 def _settings(folder: str) -> dict[str, str]:

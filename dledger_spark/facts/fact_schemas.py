@@ -27,16 +27,10 @@ _QUEUE: Final = [
 ]
 
 
-def _with_group(schema: pa.Schema, without: frozenset[str]) -> pa.Schema:
-    # Engines of SQL reserve the word "group".
-    fields = (field for field in schema if field.name not in {"group", *without})
-    return pa.schema([RAFT_GROUP, *fields])
-
-
 FACTS: Final[dict[str, pa.Schema]] = {
     # Bodies are in the table of messages; commands are spelt out in theirs.
-    "entries": _with_group(ENTRY_SCHEMA, frozenset({"body"})),
-    "messages": _with_group(MESSAGE_SCHEMA, frozenset()).append(_LIFE),
+    "entries": pa.schema([field for field in ENTRY_SCHEMA if field.name != "body"]),
+    "messages": MESSAGE_SCHEMA.append(_LIFE),
     "commands": pa.schema(
         [
             *_HEAD,

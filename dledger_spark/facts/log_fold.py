@@ -41,7 +41,6 @@ class LogFold:
 
     def __init__(self, group: str | None, first: int, *, is_judged_whole: bool) -> None:
         is_whole = first == 0 and is_judged_whole
-        self._group = group
         self._acceptance = None if group is None else Acceptance(is_whole=is_whole)
         self._rows = FactRows(group)
         self._commands = CommandFold(self._rows, is_whole=is_whole)
@@ -73,11 +72,10 @@ class LogFold:
         self.next_index = index[last].as_py() + 1
         self._end = tuple(entries.column(name)[last].as_py() for name in ("term", "chain_crc"))
         found = self._rows.take()
-        found["entries"] = self._of_group("entries", entries)
+        found["entries"] = entries.select(FACTS["entries"].names)
         if len(messages):
             of_lives = self._lives(messages, lives)
-            messages = messages.append_column(_LIFE, of_lives)
-            found["messages"] = self._of_group("messages", messages)
+            found["messages"] = messages.append_column(_LIFE, of_lives)
         self._commands.deletions.clear()
         return found
 
@@ -108,13 +106,6 @@ class LogFold:
                 is_later = index > deleted_at
                 lives += pc.equal(topics, topic).to_numpy(zero_copy_only=False) & is_later
         return pa.array(lives)
-
-    def _of_group(self, table: str, rows: pa.RecordBatch) -> pa.RecordBatch:
-        schema = FACTS[table]
-        one = pa.array([self._group], pa.string())
-        groups = one.take(pa.array(np.zeros(len(rows), np.int32)))
-        columns = [groups, *(rows.column(name) for name in schema.names[1:])]
-        return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     @property
     def state(self) -> bytes:

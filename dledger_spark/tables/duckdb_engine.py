@@ -16,6 +16,7 @@ from dledger_spark.tables.catalog import CatalogTable
 _FUNCTIONS: Final = (
     "create macro unix_millis(moment) as epoch_ms(moment)",
     "create macro timestamp_millis(ms) as (make_timestamp(ms * 1000) at time zone 'UTC')",
+    "create macro get_json_object(json, path) as json_extract_string(json, path)",
     "create macro explode(words) as unnest(words)",
 )
 

@@ -58,7 +58,7 @@ class TableStream:
         frame = (
             session.readStream.format(NAME)
             .options(**self._source)
-            .schema("`group` string, index bigint")
+            .schema("raft_group string, index bigint")
             .load()
         )
         trigger = (
@@ -73,8 +73,8 @@ class TableStream:
 
     def _take(self, batch: Any, _number: int) -> None:
         ends = {
-            row["group"]: row["max(index)"]
-            for row in batch.groupBy("group").agg({"index": "max"}).collect()
+            row["raft_group"]: row["max(index)"]
+            for row in batch.groupBy("raft_group").agg({"index": "max"}).collect()
         }
         added = 0
         for log in self._logs():

@@ -27,6 +27,7 @@ from broker.messages.state import MESSAGES
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.pop.commands import AckPopped, BuryPopped, HidePopped, Pop, PoppedMessage
 from broker.pop.state import POPS
+from broker.relays.commands import LeadFrom
 from broker.resets.commands import EndReset, ResetOffsets
 from broker.topics.commands import DeleteTopic, PutTopic
 from broker.topics.names import HALF_TOPIC, SCHEDULE_TOPIC
@@ -56,7 +57,7 @@ KINDS = (
     *("send", "send", "send", "sends", "delay", "deliver", "drop", "move", "half", "check"),
     *("commit", "commit late", "roll back", "give up", "move half", "offsets", "offsets", "stale"),
     *("reset", "end reset", "pop", "pop", "acknowledge", "acknowledge", "hide", "bury"),
-    *("retry", "dead", "redrive", "delete", "put", "foreign", "twice"),
+    *("retry", "dead", "redrive", "delete", "put", "foreign", "twice", "lead"),
 )
 PASSES_MS = (0, 1, 40, 20_000, 90_000, 700_000)
 steps = st.builds(
@@ -190,6 +191,9 @@ class ScriptedLog:
             case "put":
                 put = PutTopic(TopicConfig(topic), self._now_ms, max_topics=100)
                 self._append(encode_log_command(put))
+            case "lead":
+                lead = LeadFrom(f"n{step.pick}", "127.0.0.1:1")
+                self._append(encode_log_command(lead))
             case _:
                 self._append(b"foreign")
 

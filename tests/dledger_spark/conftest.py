@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
 from dledger_spark.errors import JavaMissing
-from dledger_spark.session import local_session
+from dledger_spark.session import QUERY_LOGGERS, local_session
 
 
 @pytest.fixture
@@ -48,6 +49,23 @@ def write_log(tmp_path: Path) -> Callable[..., Path]:
         return base / "dledger-n0"
 
     return write
+
+
+@pytest.fixture(autouse=True)
+def loggers_of_spark(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Undo what Spark's loggers of wrong queries do to pytest's handlers.
+
+    They do not propagate, so pytest adds its handlers to them; and they give each handler a format
+    of their own, for all later tests of the process.
+    """
+    yield
+    for name in QUERY_LOGGERS:
+        logger = logging.Logger.manager.loggerDict.get(name)
+        if isinstance(logger, logging.Logger):
+            logger.propagate = True
+    plugin: Any = request.config.pluginmanager.get_plugin("logging-plugin")
+    for handler in (plugin.caplog_handler, plugin.report_handler):
+        handler.setFormatter(plugin.formatter)
 
 
 @pytest.fixture(scope="session")

@@ -317,7 +317,7 @@ class PlainTables:
                 row = found[command.position]
                 row["outcome"] = ends[name]
                 row["resolved_ms"] = one["ms"] - row["begin_time"]
-        return list(found.values())
+        return [row for row in found.values() if row["topic"] is not None]
 
     def delays(self) -> list[Row]:
         found: dict[int, Row] = {}
@@ -374,10 +374,15 @@ class PlainTables:
             of_term = [entry.index for entry in self.entries if entry.term == term]
             sent = [one for one in self.messages if one["term"] == term]
             first = min((one["stored"] for one in sent), default=None)
+            leaders = [
+                one["command"].node_id
+                for one in self.commands
+                if type(one["command"]).__name__ == "LeadFrom" and one["index"] in of_term
+            ] or [one["leader"] for one in sent]
             rows.append(
                 {
                     "term": term,
-                    "leader": max((one["leader"] for one in sent), default=None),
+                    "leader": max(leaders, default=None),
                     "first_index": of_term[0],
                     "last_index": of_term[-1],
                     "entries": len(of_term),

@@ -148,7 +148,7 @@ def entries_of(script: Script) -> tuple[list[Entry], BrokerState]:
 
 
 def batch_of(entries: Sequence[Entry]) -> pa.RecordBatch:
-    zeros: dict[str, object] = {**dict.fromkeys(ENTRY_SCHEMA.names, 0), "group": "g"}
+    zeros: dict[str, object] = {**dict.fromkeys(ENTRY_SCHEMA.names, 0), "raft_group": "g"}
     return pa.RecordBatch.from_pylist(
         [{**zeros, "index": e.index, "term": 1, "pos": e.pos, "body": e.body} for e in entries],
         schema=ENTRY_SCHEMA,

@@ -97,9 +97,9 @@ def indexes(found: list[dict[str, Any]]) -> list[int]:
         ([LessThanOrEqual(("index",), 20), GreaterThan(("index",), -5)], range(21)),
         ([LessThan(("index",), 5), GreaterThan(("index",), 50)], range(0)),
         ([GreaterThan(("index",), 500)], range(0)),
-        ([EqualTo(("group",), "g")], range(100)),
-        ([In(("group",), ("a", "b"))], range(0)),
-        ([EqualTo(("group",), "g"), EqualTo(("group",), "h")], range(0)),
+        ([EqualTo(("raft_group",), "g")], range(100)),
+        ([In(("raft_group",), ("a", "b"))], range(0)),
+        ([EqualTo(("raft_group",), "g"), EqualTo(("raft_group",), "h")], range(0)),
     ],
 )
 def test_exact_filters_leave_nothing_for_spark_to_do(
@@ -149,7 +149,7 @@ def test_filters_that_it_cannot_apply_are_left_to_spark(write_log: LogWriter) ->
         EqualTo(("queue",), 1),
         EqualTo(("properties", "index"), 1),
         IsNotNull(("tags",)),
-        IsNotNull(("group",)),
+        IsNotNull(("raft_group",)),
         GreaterThan(("store_time",), datetime(2023, 1, 1)),  # of no zone
     ]
     assert list(reader.pushFilters([*left, IsNotNull(("index",))])) == left

@@ -67,10 +67,10 @@ def test_a_log_of_java_stands_alone(write_log: LogWriter, tmp_path: Path) -> Non
 
 def test_every_row_says_its_group(write_log: LogWriter) -> None:
     folder = write_log(BODIES, group="orders")
-    assert next(arrow_batches(str(folder))).column("group").to_pylist() == ["orders"] * 9
+    assert next(arrow_batches(str(folder))).column("raft_group").to_pylist() == ["orders"] * 9
     (folder / "hard-state").unlink()
-    rows = next(arrow_batches(str(folder), 0, "end", columns=["group"])).to_pylist()
-    assert rows == [{"group": None}] * 9
+    rows = next(arrow_batches(str(folder), 0, "end", columns=["raft_group"])).to_pylist()
+    assert rows == [{"raft_group": None}] * 9
 
 
 def test_what_holds_no_log_is_one_line_that_says_so(

@@ -217,6 +217,6 @@ def test_an_output_with_other_columns_is_refused(
     replay(folder, out)
     path = published(str(out), table)[0].path
     notes = pq.read_metadata(path).metadata
-    pq.write_table(pq.read_table(path).drop(["group"]).replace_schema_metadata(notes), path)
+    pq.write_table(pq.read_table(path).drop(["raft_group"]).replace_schema_metadata(notes), path)
     with pytest.raises(OutputInvalid, match=f"columns that the table of {table} has now"):
         replay(folder, out)

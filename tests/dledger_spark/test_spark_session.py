@@ -137,9 +137,9 @@ def test_the_logs_of_several_groups_are_one_table(
         for node, lag in (("0", 9), ("1", 0)):
             folder = base / (group[-1] + node)
             write_log(orders(count), base=folder, group=group, committed=count - 1 - lag)
-    counts = read(spark, base).groupBy("group").count().collect()
-    assert {row["group"]: row["count"] for row in counts} == {"broker-a": 30, "broker-b": 50}
-    messages = read(spark, base, table="messages", to="end").filter("group = 'broker-b'")
+    counts = read(spark, base).groupBy("raft_group").count().collect()
+    assert {row["raft_group"]: row["count"] for row in counts} == {"broker-a": 30, "broker-b": 50}
+    messages = read(spark, base, table="messages", to="end").filter("raft_group = 'broker-b'")
     assert messages.count() == sum(map(is_message, range(50)))
     with pytest.raises(Exception, match=r"from='1': an index is one group's"):
         read(spark, base, from_=1).count()

@@ -66,8 +66,8 @@ class Sink:
         self.batches: dict[int, list[tuple[str, int]]] = {}
 
     def take(self, batch: Any, number: int) -> None:
-        rows = batch.select("group", "index").collect()
-        self.batches[number] = sorted((row["group"], row["index"]) for row in rows)
+        rows = batch.select("raft_group", "index").collect()
+        self.batches[number] = sorted((row["raft_group"], row["index"]) for row in rows)
 
     @property
     def rows(self) -> list[tuple[str, int]]:

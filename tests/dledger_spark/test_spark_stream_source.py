@@ -87,7 +87,7 @@ def batches(
 
 
 def indexes(found: list[dict[str, Any]], group: str = "g") -> list[int]:
-    return [row["index"] for row in found if row["group"] == group]
+    return [row["index"] for row in found if row["raft_group"] == group]
 
 
 def last_offset(reader: DledgerStreamReader) -> Offset:

@@ -29,7 +29,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def batch_of(log: ScriptedLog, first: int, stop: int) -> pa.RecordBatch:
     zeros: dict[str, Any] = dict.fromkeys(ENTRY_SCHEMA.names, 0)
-    zeros["group"] = "g"
+    zeros["raft_group"] = "g"
     return pa.RecordBatch.from_pylist(
         [
             {**zeros, "index": e.index, "term": e.term, "pos": e.pos, "body": e.body}

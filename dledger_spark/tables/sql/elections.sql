@@ -1,5 +1,6 @@
--- Each term in the log: its entries, its leader (the broker address that its messages carry), and
--- how long no message was stored before its first one.
+-- Each term in the log: its entries, its leader, and how long no message was stored before its
+-- first one. The leader is the member that says so in the log, where members share an address;
+-- else the address that the messages of the term carry.
 with terms as (
     select
         e.raft_group,
@@ -22,6 +23,15 @@ stored as (
     where m.store_time is not null
     group by m.raft_group, m.term
 ),
+led as (
+    select
+        c.raft_group,
+        c.term,
+        max(get_json_object(c.detail, '$.node_id')) as leader
+    from commands c
+    where c.name = 'lead from'
+    group by c.raft_group, c.term
+),
 told as (
     select
         t.raft_group,
@@ -29,7 +39,7 @@ told as (
         t.first_index,
         t.last_index,
         t.entries,
-        s.leader,
+        coalesce(l.leader, s.leader) as leader,
         s.messages,
         s.first_time,
         s.last_time,
@@ -40,6 +50,7 @@ told as (
         ) as before_time
     from terms t
     left join stored s on s.term = t.term and s.raft_group is not distinct from t.raft_group
+    left join led l on l.term = t.term and l.raft_group is not distinct from t.raft_group
 )
 select
     d.raft_group,
