@@ -553,7 +553,7 @@ def test_steps_and_ticks_are_few_and_cover_the_span(
     ticks = span.ticks(most)
     assert len(ticks) <= most
     assert all(begin <= tick.ms <= span.end_ms for tick in ticks)
-    if lasts > 24 * 3600_000:
+    if lasts > 24 * 3600_000 and most >= 8:  # a week is the next unit to a day
         assert ticks
 
 
