@@ -223,12 +223,11 @@ class LeaderElector:
         """Take turns at once in a new group that has had no leader yet, instead of waiting for the
         timer.
 
-        It only begins a pre-vote; votes follow the ordinary rules. With lease reads the others
-        would refuse: they count a promise from before their start.
+        It only begins a pre-vote; votes follow the ordinary rules.
         """
         state = self._state
         begins = state.role is Role.FOLLOWER and state.leader is None and state.term == 0
-        if not (begins and state.votes) or self._promises:
+        if not (begins and state.votes):
             return
         voters = state.membership.voting_members
         self._turns = EarlyTurns.of(state.self_id, "", voters, self.timeout_s, self._spread)

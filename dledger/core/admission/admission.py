@@ -79,6 +79,7 @@ class Admission:
         "_contradicted_until",
         "_floor",
         "_goal",
+        "_may_hurry",
         "_number",
         "_patience_over_at",
         "_quorum",
@@ -109,6 +110,8 @@ class Admission:
         self._repeat_s = config.heartbeat_interval_s
         self._patience_over_at = now + PATIENCE_TIMEOUTS * config.election_timeout_s
         self._timeout_s = config.election_timeout_s
+        # With lease reads the others would refuse: they count a promise from before their start.
+        self._may_hurry = config.max_clock_drift is None
         self._contradicted_until = now
         self._told: dict[str, tuple[int, int]] = {}  # as a leader: number and log's end, by asker
         self._begin(standing, now)
@@ -162,7 +165,7 @@ class Admission:
 
     def _await_others(self, now: float) -> None:
         """Find out when all voters of this new group are proven."""
-        if self._other_voters:
+        if self._may_hurry and self._other_voters:
             known = {name for name, answer in self._answers.items() if answer.proven}
             self._awaited = set(self._other_voters - known)
             self._awaits_until = now + self._timeout_s
