@@ -34,7 +34,7 @@ class Balancer:
         self._turns: Iterator[int] = itertools.count()
         self._room = trio.CapacityLimiter(CONNECTIONS_MAX)
 
-    async def take(self, client: trio.SocketStream) -> None:
+    async def take(self, client: trio.abc.Stream) -> None:
         """Pass everything on between a client and a member, until either closes."""
         async with client:
             if self._room.available_tokens < 1:
@@ -60,7 +60,7 @@ class Balancer:
 
 
 async def _copy(
-    source: trio.SocketStream, target: trio.SocketStream, both: trio.CancelScope
+    source: trio.abc.Stream, target: trio.abc.Stream, both: trio.CancelScope
 ) -> None:
     """Pass on what comes until one side has closed, or its process was killed."""
     try:

@@ -83,8 +83,8 @@ def consume(nameserver: str, topic: str, group: str, tell: Tell) -> None:
     cpp.dll.Subscribe(consumer._handle, topic.encode(), b"*")
     consumer._register_callback(on_message)
     threading.Thread(target=hear, daemon=True).start()
+    tell(ready=True)  # before the first message
     _start(consumer)
-    tell(ready=True)
     leaves.wait()
     consumer.shutdown()
 

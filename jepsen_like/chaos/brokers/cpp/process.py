@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any, Final, Literal
 
@@ -29,11 +29,10 @@ class CppEnded(Exception):
 class CppProcess:
     """A client that is told and tells lines of JSON; `__main__` has them."""
 
-    def __init__(self, role: Role, process: trio.Process) -> None:
-        assert process.stdout is not None
+    def __init__(self, role: Role, process: trio.Process, lines: AsyncIterator[str]) -> None:
         self._role = role
         self._process = process
-        self._lines = lines_of(process.stdout)
+        self._lines = lines
 
     async def say(self, **fields: object) -> None:
         """Write a line. Raises CppEnded."""
@@ -81,10 +80,12 @@ async def cpp_process(
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     )
+    assert process.stdout is not None
     try:
-        client = CppProcess(role, process)
-        await client.hear_within(READY_TIMEOUT_S)
-        yield client
+        async with aclosing(lines_of(process.stdout)) as lines:
+            client = CppProcess(role, process, lines)
+            await client.hear_within(READY_TIMEOUT_S)
+            yield client
     finally:
         with trio.CancelScope(shield=True):
             for pipe in (process.stdin, process.stdout):
