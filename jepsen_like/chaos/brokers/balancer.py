@@ -59,9 +59,7 @@ class Balancer:
         return None
 
 
-async def _copy(
-    source: trio.abc.Stream, target: trio.abc.Stream, both: trio.CancelScope
-) -> None:
+async def _copy(source: trio.abc.Stream, target: trio.abc.Stream, both: trio.CancelScope) -> None:
     """Pass on what comes until one side has closed, or its process was killed."""
     try:
         while piece := await source.receive_some(PIECE_BYTES):
