@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from pathlib import Path
 
 import pytest
+import trio
 from click.testing import CliRunner
 
 from jepsen_like.__main__ import main
@@ -133,6 +135,16 @@ async def test_a_message_is_consumed_once_it_is_noted(home: Path) -> None:
             await client.hear()
     assert [one["took"] for one in said] == ["7", "8", "9"]
     assert (home / "notes").read_text().split("\n")[:-1] == ["7 -> 0", "8 -> 1", "left"]
+
+
+async def test_a_consumer_may_be_told_to_leave_while_it_is_told_of_a_message(home: Path) -> None:
+    longer_than_a_pipe_takes = "." * 1_000_000
+    async with cpp_process("consume", "127.0.0.1:1", "T", "G", home) as client:
+        assert await client.hear() == {"took": "7"}
+        async with trio.open_nursery() as nursery:
+            for noted in (True, False, False):
+                nursery.start_soon(partial(client.say, noted=noted, more=longer_than_a_pipe_takes))
+        assert await client.hear() == {"took": "8"}
 
 
 class Answering:

@@ -33,12 +33,14 @@ class CppProcess:
         self._role = role
         self._process = process
         self._lines = lines
+        self._turn = trio.Lock()
 
     async def say(self, **fields: object) -> None:
-        """Write a line. Raises CppEnded."""
+        """Write a line; several tasks may. Raises CppEnded."""
         assert self._process.stdin is not None
         try:
-            await self._process.stdin.send_all(json.dumps(fields).encode() + b"\n")
+            async with self._turn:
+                await self._process.stdin.send_all(json.dumps(fields).encode() + b"\n")
         except (trio.BrokenResourceError, trio.ClosedResourceError):
             raise await self._ended() from None
 
