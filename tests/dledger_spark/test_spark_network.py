@@ -121,18 +121,18 @@ def test_tasks_ask_members_that_do_not_lead(group: Group, monkeypatch: pytest.Mo
     log = open_group(group.addresses.split(","), GROUP)
     assert len(log.origin.readers) == 2
     assert group.leader not in log.origin.readers
-    asked = list[tuple[str, ...]]()
+    asked = list[NetworkOrigin]()
     original = network_log._entries
 
-    async def ask(addresses: tuple[str, ...], **options: Any) -> list[dledger.Entry]:
-        asked.append(addresses)
-        return await original(addresses, **options)
+    async def ask(origin: NetworkOrigin, **options: Any) -> list[dledger.Entry]:
+        asked.append(origin)
+        return await original(origin, **options)
 
     monkeypatch.setattr(network_log, "_entries", ask)
     found = pa.Table.from_batches(log.batches(range(100), batch_bytes=2000, checksums=True))
     assert found["index"].to_pylist() == list(range(100))
     assert len(asked) > 1  # in pieces of the wanted size
-    assert {address for addresses in asked for address in addresses} <= set(log.origin.readers)
+    assert {one for origin in asked for one in origin.addresses} <= set(log.origin.readers)
 
 
 def test_a_member_that_is_down_is_passed_over(
