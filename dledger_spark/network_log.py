@@ -138,6 +138,11 @@ class NetworkLog:
         return self.origin.group
 
     @property
+    def unrecorded(self) -> int:
+        """None: the leader knows what is committed."""
+        return 0
+
+    @property
     def is_judged_whole(self) -> bool:
         """True: a log that Java began must be read from a folder, which says so."""
         return True

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -118,9 +118,19 @@ def test_messages_over_the_network_are_those_that_the_brokers_took(group: Group)
 
 
 def test_tasks_ask_members_that_do_not_lead(group: Group, monkeypatch: pytest.MonkeyPatch) -> None:
-    log = open_group(group.addresses.split(","), GROUP)
+    members = group.addresses.split(",")
+    leaders = list[str]()
+    status_of = network_log._status
+
+    async def status(origin: NetworkOrigin) -> Mapping[str, Any]:
+        found = await status_of(origin)
+        leaders.append(found["members"]["addresses"][found["leader"]])
+        return found
+
+    monkeypatch.setattr(network_log, "_status", status)
+    log = open_group(members, GROUP)
     assert len(log.origin.readers) == 2
-    assert group.leader not in log.origin.readers
+    assert log.origin.readers == tuple(at for at in members if at != leaders[0])
     asked = list[NetworkOrigin]()
     original = network_log._entries
 
