@@ -236,11 +236,11 @@ def test_counting_gives_each_topic_its_messages(
     expected = {topic: topics.count(topic) for topic in sorted(set(topics))}
 
     done = CliRunner().invoke(dledger_spark, ["count", "--path", str(folder)])
-    assert [line.split("\t")[1:4:2] for line in done.output.splitlines()[1:]] == [
+    assert [line.split("\t")[1:4:2] for line in done.stdout.splitlines()[1:]] == [
         [topic, str(number)] for topic, number in expected.items()
     ]
     done = CliRunner().invoke(dledger_spark, ["count", "--path", str(folder), "--json"])
-    found = json.loads(done.output)
+    found = json.loads(done.stdout)
     [one] = found["logs"]
     assert (one["first"], one["last"], one["entries"]) == (0, 59, 60)
     assert found["messages"] == len(topics)
