@@ -42,7 +42,7 @@ MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
     "many-voters-at-once": 29,
     "mark-lost-in-a-power-cut": 0,
     "newcomers-are-believed": 55,
-    "pieces-in-any-order": 26,
+    "pieces-in-any-order": 151,
     "proof-without-a-commit": 0,
     "pushes-of-any-term": 47,
     "read-before-own-commit": 13,

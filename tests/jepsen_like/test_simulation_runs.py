@@ -114,7 +114,7 @@ FIRST_SEED = {
     "removal-kept-secret": 80,
     "wiped-member-votes": 80,
     "lease-from-answer": 75,
-    "pieces-in-any-order": 20,
+    "pieces-in-any-order": 145,
     "read-without-round": 340,
 }
 
