@@ -176,9 +176,9 @@ class JavaMissing(DledgerSparkError):
 class PackageMissing(DledgerSparkError):
     """A package of the extra is not installed."""
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, package: str, extra: str = "spark") -> None:
         self.package = package
-        super().__init__(f"{package} is not installed: run `pip install 'dledger[spark]'`")
+        super().__init__(f"{package} is not installed: run `pip install 'dledger[{extra}]'`")
 
 
 class TablesInvalid(DledgerSparkError):

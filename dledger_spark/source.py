@@ -16,9 +16,10 @@ from typing import Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from dledger_spark.errors import OptionInvalid
+from dledger_spark.inflated_bodies import BODY_PROBLEM
 from dledger_spark.named_logs import open_all
 from dledger_spark.pushed_filters import take_filters
 from dledger_spark.record_judge import RecordJudge
@@ -99,6 +100,8 @@ class FilteringReader(DledgerReader):
 
 def _schema(options: SourceOptions) -> StructType:
     schema = from_arrow_schema(SCHEMAS[options.table])
+    if options.decompress:
+        schema = schema.add(BODY_PROBLEM, StringType())
     if not options.include_properties:
         return StructType([field for field in schema.fields if field.name != _PROPERTIES])
     return schema
@@ -106,7 +109,9 @@ def _schema(options: SourceOptions) -> StructType:
 
 def _columns(schema: StructType, options: SourceOptions) -> list[str]:
     """The columns of a schema, which may have some of the table's columns in any order."""
-    names = check_columns(options.table, schema.names)
+    made = {BODY_PROBLEM} if options.decompress else set()
+    check_columns(options.table, [name for name in schema.names if name not in made])
+    names = list(schema.names)
     known = {field.name: field.dataType for field in _schema(options).fields}
     for field in schema.fields:
         if field.name not in known:

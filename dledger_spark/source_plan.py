@@ -13,6 +13,7 @@ from pyspark.sql.datasource import InputPartition
 
 from dledger_spark.acceptance import Run
 from dledger_spark.errors import CommittedUnknown, OptionInvalid, RangeUnavailable
+from dledger_spark.inflated_bodies import BODY_PROBLEM, COLUMNS, inflated
 from dledger_spark.log_range import END
 from dledger_spark.message_columns import message_batch
 from dledger_spark.readable_log import Origin, ReadableLog
@@ -135,6 +136,23 @@ def read_piece(
     """
     if not isinstance(piece, EntryRange):
         return
+    if options.decompress and not {"body", BODY_PROBLEM}.isdisjoint(columns):
+        stored = [name for name in columns if name != BODY_PROBLEM]
+        names = list(dict.fromkeys((*stored, *COLUMNS)))
+        for batch in _stored(piece, options, names, topics):
+            for part in inflated(batch):
+                yield part.select(columns)
+    else:
+        yield from _stored(piece, options, columns, topics)
+
+
+def _stored(
+    piece: EntryRange,
+    options: SourceOptions,
+    columns: Sequence[str],
+    topics: frozenset[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task with bodies as they are stored."""
     log: ReadableLog = piece.origin.open()
     batches = log.batches(
         range(piece.first, piece.last + 1), batch_bytes=BATCH_BYTES, checksums=options.checksums
