@@ -181,6 +181,19 @@ class PackageMissing(DledgerSparkError):
         super().__init__(f"{package} is not installed: run `pip install 'dledger[{extra}]'`")
 
 
+class SparkTooOld(DledgerSparkError):
+    """The pyspark that is installed lacks what is asked for."""
+
+    def __init__(self, what: str, least: str, found: str) -> None:
+        self.what = what
+        self.least = least
+        self.found = found
+        super().__init__(
+            f"{what} needs pyspark {least} or later, and {found} is installed: run "
+            f"`pip install 'pyspark>={least}'` (batches need 4.0, streams 4.2)"
+        )
+
+
 class TablesInvalid(DledgerSparkError):
     """A folder of tables cannot be read, or not be continued with this log."""
 

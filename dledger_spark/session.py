@@ -60,10 +60,14 @@ def local_session(
     Raises:
         JavaMissing: no Java 17 or later was found.
         PackageMissing: pyspark is not installed.
+        SparkTooOld: pyspark is older than 4.0.
     """
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415  # heavy, and optional
 
+        from dledger_spark.spark_version import FOR_BATCHES, require_spark  # noqa: PLC0415
+
+        require_spark(FOR_BATCHES, "this package")
         from dledger_spark.source import DledgerDataSource  # noqa: PLC0415  # needs pyspark
     except ModuleNotFoundError as missing:
         raise PackageMissing(missing.name or "pyspark") from None

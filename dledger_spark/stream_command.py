@@ -46,9 +46,11 @@ def stream(
     [source] = given_logs().sources
 
     from dledger_spark.session import local_session  # noqa: PLC0415
+    from dledger_spark.spark_version import FOR_STREAMS, require_spark  # noqa: PLC0415
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
     from dledger_spark.tables.table_stream import TableStream  # noqa: PLC0415
 
+    require_spark(FOR_STREAMS, "a stream")
     home = TableHome(out)
     total = 0
 
