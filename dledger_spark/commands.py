@@ -143,7 +143,10 @@ def replay(
     for one in told:
         of = f" of {one['raft_group']}" if len(told) > 1 else ""
         if one["last"] < one["first"]:
-            click.echo(f"no entry is committed in {one['log']}: nothing to replay")
+            where = f"from {one['first']} on in {one['log']}" if named.first else one["log"]
+            click.echo(
+                f"no entry is committed {'' if named.first else 'in '}{where}: nothing to replay"
+            )
             continue
         click.echo(
             f"entries {one['first']}..{one['last']}{of} are in {out}: "

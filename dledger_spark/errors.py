@@ -173,6 +173,18 @@ class JavaMissing(DledgerSparkError):
         )
 
 
+class SparkFailed(DledgerSparkError):
+    """Spark did not begin."""
+
+    def __init__(self, java: str, reason: str) -> None:
+        self.java = java
+        self.reason = reason
+        super().__init__(
+            f"Spark did not begin with {java} ({reason:.300}): choose another Java with JAVA_HOME "
+            "or --java, and see that this machine has memory and a temporary folder (TMPDIR)"
+        )
+
+
 class PackageMissing(DledgerSparkError):
     """A package of the extra is not installed."""
 
