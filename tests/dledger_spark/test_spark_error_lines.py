@@ -406,7 +406,7 @@ def test_errors_of_the_source_in_spark_have_one_line(
     for options, problem in (
         ({"path": "s3a://bucket/log"}, "only folders of this machine"),
         ({"path": folders.cut, "startingOffsets": "1"}, "failOnDataLoss=false"),
-        ({"path": folders.log, "bootstrap": "a:1"}, "name the group as well"),
+        ({"path": folders.log, "bootstrap": "a:1"}, "bootstrap is given as well"),
     ):
         with pytest.raises(Exception, match="dledger_spark") as caught:
             spark.read.format("dledger").options(**options).load().count()
