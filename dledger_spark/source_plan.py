@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -139,6 +141,7 @@ def read_piece(
     """
     if not isinstance(piece, EntryRange):
         return
+    _keep_modules()
     if options.decompress and not {"body", BODY_PROBLEM}.isdisjoint(columns):
         stored = [name for name in columns if name != BODY_PROBLEM]
         names = list(dict.fromkeys((*stored, *COLUMNS)))
@@ -167,6 +170,16 @@ def _stored(
             yield accepted_messages(batch, piece.refused, columns)
         else:
             yield _of_topics(batch, piece.refused, columns, topics)
+
+
+@cache
+def _keep_modules() -> None:
+    """Let collections of garbage pass over what is loaded by now, once in each worker.
+
+    Spark's workers collect all garbage behind each task. Looking through the modules of pyspark,
+    Arrow and numpy takes 50 ms, as long as reading 100,000 entries.
+    """
+    gc.freeze()
 
 
 def _of_topics(
