@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final
 
 import numpy as np
@@ -135,6 +137,7 @@ def read_piece(
     """
     if not isinstance(piece, EntryRange):
         return
+    _keep_modules()
     log: ReadableLog = piece.origin.open()
     batches = log.batches(
         range(piece.first, piece.last + 1), batch_bytes=BATCH_BYTES, checksums=options.checksums
@@ -146,6 +149,16 @@ def read_piece(
             yield accepted_messages(batch, piece.refused, columns)
         else:
             yield _of_topics(batch, piece.refused, columns, topics)
+
+
+@cache
+def _keep_modules() -> None:
+    """Let collections of garbage pass over what is loaded by now, once in each worker.
+
+    Spark's workers collect all garbage behind each task. Looking through the modules of pyspark,
+    Arrow and numpy takes 50 ms, as long as reading 100,000 entries.
+    """
+    gc.freeze()
 
 
 def _of_topics(
