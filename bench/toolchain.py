@@ -132,12 +132,19 @@ class Toolchain:
 
     def shared_library(self, source: Path) -> Path:
         """A library for LD_PRELOAD, made of one file of C. Raises Unavailable."""
+        return self._compiled(source, f"{source.stem}.so", ["-shared", "-fPIC"], ["-ldl"])
+
+    def c_program(self, source: Path) -> Path:
+        """A program, made of one file of C. Raises Unavailable."""
+        return self._compiled(source, source.stem, [], [])
+
+    def _compiled(self, source: Path, name: str, before: list[str], after: list[str]) -> Path:
         compiler = self.find("cc", "install a C compiler")
-        target = self._folder / "c" / _digest(source.parent) / f"{source.stem}.so"
+        target = self._folder / "c" / _digest(source.parent) / name
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             unfinished = target.with_suffix(".unfinished")
-            run([compiler, "-O2", "-shared", "-fPIC", "-o", str(unfinished), str(source), "-ldl"])
+            run([compiler, "-O2", *before, "-o", str(unfinished), str(source), *after])
             unfinished.rename(target)
         return target
 

@@ -8,12 +8,14 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import click
 
 from bench.brokers.group import BrokerGroup, Brokers
+from bench.brokers.null import KEY as NULL
+from bench.brokers.null import null_broker
 from bench.brokers.ours import OURS
 from bench.brokers.rocketmq import Load, load_program, rocketmq
 from bench.brokers.rows import ROWS, Bench, Figure, Row, Scale
@@ -28,8 +30,10 @@ HOW = (
     "Three processes and a name server each on this machine, over loopback, data on one disk; one "
     "kind of brokers after the other. Ours answer when a message is synced on two of three; "
     "RocketMQ's (DLedger mode) sync by a timer. The load for both is RocketMQ's Java client. The "
-    "ratio is how many times better ours are."
+    "ratio is how many times better ours are. The null broker answers at once and keeps nothing; "
+    "it shows what the load can do at most, and the share is ours of that."
 )
+_PEERS = ("java", "null")
 _KEYS = [row.key for row in ROWS]
 
 
@@ -49,15 +53,16 @@ class Results:
     def table(self, kinds: Sequence[Brokers]) -> Rows:
         """One row a figure: medians over the rounds, and how many times better ours are."""
         names = dict.fromkeys(name for mine in self.figures.values() for name in mine)
-        columns = ["what", *(f"{each.name}" for each in kinds)]
+        compared = {each.key: _COMPARED.get(each.key, ("ratio", ratio)) for each in kinds[1:]}
+        columns = ["what", *(each.name for each in kinds), *(one for one, _ in compared.values())]
         cells = []
         for name in names:
-            found = [self._median(each, name) for each in kinds]
-            row = [name, *("" if one is None else in_words(one) for one in found)]
-            if len(kinds) > 1:
-                row.append(ratio(*found[:2]))
+            found = {each.key: self._median(each, name) for each in kinds}
+            ours = found[kinds[0].key]
+            row = [name, *("" if one is None else in_words(one) for one in found.values())]
+            row += [how(ours, found[key]) for key, (_, how) in compared.items()]
             cells.append(row)
-        return Rows("Brokers", [*columns, "ratio"] if len(kinds) > 1 else columns, cells)
+        return Rows("Brokers", columns, cells)
 
     def to_json(self) -> str:
         """Every figure of every round."""
@@ -88,6 +93,27 @@ def ratio(ours: Figure | None, theirs: Figure | None) -> str:
     return f"{better if ours.more_is_better else 1 / better:.2g} x"
 
 
+def share(ours: Figure | None, most: Figure | None) -> str:
+    """How much ours is of what the load can do at most. Only of rates."""
+    if ours is None or most is None or not most.value or not ours.more_is_better:
+        return ""
+    return f"{ours.value / most.value:.0%}"
+
+
+_COMPARED: dict[str, tuple[str, Callable[[Figure | None, Figure | None], str]]] = {
+    NULL: ("share", share)
+}
+
+
+def chosen_peers(text: str) -> list[str]:
+    """`none`, or keys with commas. Raises click.UsageError."""
+    wanted = [] if text == "none" else text.split(",")
+    for key in wanted:
+        if key not in _PEERS:
+            raise click.UsageError(f"--peers {key!r}: give none, or of {', '.join(_PEERS)}")
+    return [key for key in _PEERS if key in wanted]
+
+
 def chosen_rows(text: str) -> list[Row]:
     """`all`, or keys with commas; the group is started for any. Raises click.UsageError."""
     wanted = _KEYS if text == "all" else text.split(",")
@@ -111,7 +137,7 @@ def measure(
         with BrokerGroup(brokers, folder / brokers.key) as group:
             bench = Bench(group, load, scale, folder, is_ours)
             for row in rows:
-                if row.only_ours and not is_ours:
+                if (row.only_ours and not is_ours) or (brokers.key == NULL and not row.load_alone):
                     continue
                 try:
                     figures = row.measure(bench)
@@ -133,14 +159,13 @@ def measure(
 @click.option("--rows", default="all", show_default=True, help=f"Or of {', '.join(_KEYS)}.")
 @click.option(
     "--peers",
-    type=click.Choice(["java", "none"]),
-    default="java",
+    default="java,null",
     show_default=True,
-    help="Whether RocketMQ's brokers are measured beside ours.",
+    help="What is measured beside ours: RocketMQ's brokers (java), the load alone (null); or none.",
 )
 @click.option("--rounds", default=1, show_default=True, type=click.IntRange(1))
 @click.option("--seconds", default=Scale().seconds, show_default=True, help="Of each rate.")
-@click.option("--rate", default=Scale().rate, show_default=True, help="Of the row travel.")
+@click.option("--rate", default=Scale().rate, show_default=True, help="Of the rows that travel.")
 @click.option("--backlog", default=Scale().backlog, show_default=True, type=click.IntRange(1))
 @click.option("--delayed", default=Scale().delayed, show_default=True, type=click.IntRange(1))
 @click.option("--topics", default=Scale().topics, show_default=True, type=click.IntRange(1))
@@ -162,6 +187,7 @@ def broker(
 ) -> None:
     """Measure our brokers beside RocketMQ's."""
     wanted, at_scale = chosen_rows(rows), Scale(**scale)  # type: ignore[arg-type]
+    beside = chosen_peers(peers)
     folder.mkdir(parents=True, exist_ok=True)
     machine = this_machine(folder)
     results = Results()
@@ -173,8 +199,10 @@ def broker(
         load = None
         try:
             load = load_program(toolchain, base)
-            if peers == "java":
+            if "java" in beside:
                 kinds.append(rocketmq(toolchain))
+            if NULL in beside and any(row.load_alone for row in wanted):
+                kinds.append(null_broker(toolchain))
         except Unavailable as error:
             what = (
                 "RocketMQ's brokers are" if load else "RocketMQ, and all that its client loads, is"

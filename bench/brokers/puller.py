@@ -7,11 +7,10 @@ at the header of an answer and not at its messages.
 
 from __future__ import annotations
 
-import re
 import socket
-import struct
 import time
 
+from bench.brokers.frames import CODE, NEXT_OFFSET, OPAQUE, Frames, frame, number
 from bench.one_run import RunFailed
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
 from remoting.net.address import parse_address
@@ -29,17 +28,12 @@ _PULL = (
 _COMMIT_AND_WAIT = 3
 _WAIT = 2
 
-_CODE = re.compile(rb'"code":(\d+)')
-_NEXT_OFFSET = re.compile(rb'"nextBeginOffset":"(\d+)"')
-_OPAQUE = re.compile(rb'"opaque":(\d+)')
-
 # A pull that finds no message is answered within 20 seconds; then something is missing.
 _TIMEOUT_S = 30.0
 _RECEIVED_BYTES = 256 * 1024
-_PREFIX = struct.Struct(">II")  # length of all that follows; of the header
 
 # The answer to it is told from those to pulls, which have the number of their queue.
-_HEARTBEAT_OPAQUE = 1_000_000
+HEARTBEAT_OPAQUE = 1_000_000
 
 
 def pull_all(address: str, topic: str, queues: int, count: int) -> float:
@@ -52,7 +46,7 @@ def pull_all(address: str, topic: str, queues: int, count: int) -> float:
     try:
         with socket.create_connection((at.host, at.port), _TIMEOUT_S) as connection:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            connection.sendall(_heartbeat(group, topic))
+            connection.sendall(heartbeat(group, topic))
             began = time.monotonic()
             _Puller(connection, group, topic, queues).run(count)
             return time.monotonic() - began
@@ -60,10 +54,17 @@ def pull_all(address: str, topic: str, queues: int, count: int) -> float:
         raise RunFailed(f"pulling from {address}: {error}") from None
 
 
-def _heartbeat(group: str, topic: str) -> bytes:
+def heartbeat(group: str, topic: str) -> bytes:
+    """The heartbeat of a consumer of a topic."""
     data = ConsumerData(group, subscriptions=[SubscriptionData(topic)])
     body = encode_heartbeat(Heartbeat("127.0.0.1@puller", [], [data]))
-    return encode_command(Command(RequestCode.HEART_BEAT, {}, body, opaque=_HEARTBEAT_OPAQUE))
+    return encode_command(Command(RequestCode.HEART_BEAT, {}, body, opaque=HEARTBEAT_OPAQUE))
+
+
+def pull_header(group: str, topic: str, queue: int, offset: int) -> bytes:
+    """The header of a pull of 32 messages, which commits the offset and waits for messages."""
+    flag = _COMMIT_AND_WAIT if offset else _WAIT
+    return _PULL.format(queue=queue, flag=flag, offset=offset, topic=topic, group=group).encode()
 
 
 class _Puller:
@@ -74,7 +75,7 @@ class _Puller:
         self._group = group
         self._topic = topic
         self._offsets = [0] * queues
-        self._received = bytearray()
+        self._frames = Frames()
 
     def run(self, count: int) -> None:
         """Pull until there were so many messages. Raises OSError, RunFailed."""
@@ -85,31 +86,21 @@ class _Puller:
                 self._connection.sendall(self._next_pull(header))
 
     def _await_heartbeat(self) -> None:
-        while not any(
-            int(_found(_OPAQUE, header)) == _HEARTBEAT_OPAQUE for header in self._headers()
-        ):
+        while not any(number(OPAQUE, header) == HEARTBEAT_OPAQUE for header in self._headers()):
             pass
 
     def _pull(self, queue: int) -> bytes:
-        offset = self._offsets[queue]
-        header = _PULL.format(
-            queue=queue,
-            flag=_COMMIT_AND_WAIT if offset else _WAIT,
-            offset=offset,
-            topic=self._topic,
-            group=self._group,
-        ).encode()
-        return _PREFIX.pack(4 + len(header), len(header)) + header
+        return frame(pull_header(self._group, self._topic, queue, self._offsets[queue]))
 
     def _next_pull(self, header: bytes) -> bytes:
         if b'"nextBeginOffset"' not in header:
-            if int(_found(_CODE, header)) == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+            if number(CODE, header) == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
                 return b""
             raise RunFailed(f"a pull was answered with {header!r:.300}")
-        if int(_found(_CODE, header)) != ResponseCode.SUCCESS:
+        if number(CODE, header) != ResponseCode.SUCCESS:
             raise RunFailed(f"a pull found no message: {header!r:.300}")
-        queue = int(_found(_OPAQUE, header))
-        self._offsets[queue] = int(_found(_NEXT_OFFSET, header))
+        queue = number(OPAQUE, header)
+        self._offsets[queue] = number(NEXT_OFFSET, header)
         return self._pull(queue)
 
     def _headers(self) -> list[bytes]:
@@ -119,21 +110,5 @@ class _Puller:
             data = self._connection.recv(_RECEIVED_BYTES)
             if not data:
                 raise RunFailed("the broker has closed the connection")
-            received, at = self._received, 0
-            received += data
-            while len(received) - at >= _PREFIX.size:
-                total, header_bytes = _PREFIX.unpack_from(received, at)
-                if len(received) - at < 4 + total:
-                    break
-                header_at = at + _PREFIX.size
-                headers.append(bytes(received[header_at : header_at + header_bytes]))
-                at += 4 + total
-            del received[:at]
+            headers += [header for header, _ in self._frames.take(data)]
         return headers
-
-
-def _found(pattern: re.Pattern[bytes], header: bytes) -> bytes:
-    found = pattern.search(header)
-    if found is None:
-        raise RunFailed(f"an answer without {pattern.pattern!r}: {header!r:.300}")
-    return found[1]

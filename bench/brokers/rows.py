@@ -16,6 +16,7 @@ from bench.brokers.failover import outage_ms
 from bench.brokers.group import BrokerGroup
 from bench.brokers.puller import pull_all
 from bench.brokers.rocketmq import Load
+from bench.brokers.traveller import travel
 from bench.one_run import RunFailed
 
 # How long a Java virtual machine takes to start and to end, at most.
@@ -23,6 +24,7 @@ _AROUND_S = 30.0
 
 _LEVEL_OF_TWO_HOURS = 18
 _TOPIC_QUEUES = 8
+_TRAVEL_QUEUES = 4
 
 
 class Figure(NamedTuple):
@@ -35,7 +37,7 @@ class Figure(NamedTuple):
 
 
 class Scale(NamedTuple):
-    """How much is done. Times are in seconds; `rate` is that of the row `travel`."""
+    """How much is done. Times are in seconds; `rate` is that of the rows that travel."""
 
     seconds: float = 8.0
     rate: int = 2000
@@ -64,15 +66,20 @@ class Bench(NamedTuple):
 
     def measured(
         self, name: str, work: str, about_s: float, **options: object
-    ) -> tuple[dict[str, float], Figure]:
-        """As `run`; also what each message costs all brokers together.
+    ) -> tuple[dict[str, float], list[Figure]]:
+        """As `run`; also what each message costs all brokers together, and the load program.
 
         It moves less with what else the machine does than any rate. Raises RunFailed.
         """
-        before_s = self.group.processor_s()
+        before_s, load_before_s = self.group.processor_s(), _processor_s_of_children()
         found = self.run(work, about_s, **options)
-        each_us = (self.group.processor_s() - before_s) * 1e6 / max(1, found["messages"])
-        return found, Figure(f"{name}: processor time of three brokers", "us a message", each_us)
+        brokers_s = self.group.processor_s() - before_s
+        load_s = _processor_s_of_children() - load_before_s
+        each = 1e6 / max(1, found["messages"])
+        return found, [
+            Figure(f"{name}: processor time of three brokers", "us a message", brokers_s * each),
+            Figure(f"{name}: processor time of the load", "us a message", load_s * each),
+        ]
 
     def send(self, topic: str, threads: int, batch: int = 1) -> dict[str, float]:
         """Send bodies of 1 KB for the measured time. Raises RunFailed."""
@@ -87,19 +94,25 @@ class Bench(NamedTuple):
         """Options for senders of bodies of 1 KB."""
         return {"topic": topic, "threads": threads, "batch": batch, "seconds": self.seconds}
 
-    def make_topics(self, names: list[str]) -> None:
-        """Make topics of eight queues. Raises RunFailed."""
+    def make_topics(self, names: list[str], queues: int = _TOPIC_QUEUES) -> None:
+        """Make topics. Raises RunFailed."""
         try:
-            make_topics(self.group.leader_address(), names, _TOPIC_QUEUES)
+            make_topics(self.group.leader_address(), names, queues)
         except NotAnswered as error:
             raise RunFailed(str(error)) from None
+
+
+def _processor_s_of_children() -> float:
+    """Processor time of all child processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 class Row(NamedTuple):
     """Something to measure.
 
     `only_ours`: of RocketMQ it would take too long, or says nothing. `needs_load`: the load program
-    works for it.
+    works for it. `load_alone`: a broker that does nothing shows what the load can do at most.
     """
 
     key: str
@@ -107,6 +120,7 @@ class Row(NamedTuple):
     measure: Callable[[Bench], list[Figure]]
     only_ours: bool = False
     needs_load: bool = True
+    load_alone: bool = False
 
 
 def _ready(bench: Bench) -> list[Figure]:
@@ -121,7 +135,7 @@ def _sends(topic: str, threads: int, batch: int, name: str) -> Callable[[Bench],
             Figure(name, "a second", found["a_second"], more_is_better=True),
             Figure(f"{name}: median", "ms", found["p50_ms"]),
             Figure(f"{name}: 99th percentile", "ms", found["p99_ms"]),
-            cost,
+            *cost,
         ]
 
     return measure
@@ -134,7 +148,7 @@ def _catch_up(bench: Bench) -> list[Figure]:
     name = "catch-up, 256 B"
     options = {"topic": "Backlog", "count": count, "consume": 32, "timeout_s": 90}
     found, cost = bench.measured(name, "drain", 90, **options)
-    return [Figure(name, "a second", found["a_second"], more_is_better=True), cost]
+    return [Figure(name, "a second", found["a_second"], more_is_better=True), *cost]
 
 
 def _pulls(bench: Bench) -> list[Figure]:
@@ -159,7 +173,21 @@ def _travel(bench: Bench) -> list[Figure]:
     return [
         Figure(f"{name}: median", "ms", found["p50_ms"]),
         Figure(f"{name}: 99th percentile", "ms", found["p99_ms"]),
-        cost,
+        *cost,
+    ]
+
+
+def _travel_light(bench: Bench) -> list[Figure]:
+    rate, topic = bench.scale.rate, "TravelLight"
+    name = f"end to end at {rate:,}/s, light clients"
+    bench.make_topics([topic], _TRAVEL_QUEUES)
+    before_s = bench.group.processor_s()
+    found = travel(bench.group.leader_address(), topic, _TRAVEL_QUEUES, rate, bench.seconds)
+    each_us = (bench.group.processor_s() - before_s) * 1e6 / found.messages
+    return [
+        Figure(f"{name}: median", "ms", found.percentile_ms(50)),
+        Figure(f"{name}: 99th percentile", "ms", found.percentile_ms(99)),
+        Figure(f"{name}: processor time of three brokers", "us a message", each_us),
     ]
 
 
@@ -244,16 +272,28 @@ def _need_descriptors(count: int) -> None:
 
 ROWS = (
     Row("ready", "time to ready", _ready, needs_load=False),
-    Row("senders", "64 senders of 1 KB", _sends("Senders", 64, 1, "64 senders of 1 KB")),
-    Row("sender", "one sender of 1 KB", _sends("Sender", 1, 1, "one sender of 1 KB")),
+    Row(
+        "senders",
+        "64 senders of 1 KB",
+        _sends("Senders", 64, 1, "64 senders of 1 KB"),
+        load_alone=True,
+    ),
+    Row(
+        "sender",
+        "one sender of 1 KB",
+        _sends("Sender", 1, 1, "one sender of 1 KB"),
+        load_alone=True,
+    ),
     Row(
         "batches",
         "batches of 32 from 16 senders",
         _sends("Batches", 16, 32, "16 senders, batches of 32 x 1 KB"),
+        load_alone=True,
     ),
-    Row("catch-up", "catch-up", _catch_up),
-    Row("pulls", "catch-up of a light client", _pulls),
+    Row("catch-up", "catch-up", _catch_up, load_alone=True),
+    Row("pulls", "catch-up of a light client", _pulls, load_alone=True),
     Row("travel", "end to end at a rate", _travel),
+    Row("travel-light", "end to end of light clients", _travel_light, needs_load=False),
     Row("memory", "memory", _memory, needs_load=False),
     Row("failover", "leader killed", _failover, needs_load=False),
     Row("topics", "sends beside many topics", _topics, only_ours=True),

@@ -36,7 +36,7 @@ def _needed_from(delays: Delays) -> int | None:
 
 
 def _captured(delays: Delays) -> Iterator[object]:
-    return map(list, delays.waiting.captured())
+    return delays.waiting.captured_rows()
 
 
 def _take(delays: Delays, rows: list[Any]) -> None:

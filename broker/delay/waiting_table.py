@@ -131,9 +131,15 @@ class WaitingTable:
 
     def captured(self) -> Iterator[Waiting]:
         """All messages as they are now, whatever is changed while they are taken; in any thread."""
+        return map(Waiting._make, self.captured_rows())
+
+    def captured_rows(self) -> Iterator[tuple[int, int, int]]:
+        """As `captured`, but plain tuples of the same fields: of a million messages a snapshot
+        takes little more than half as long.
+        """
         self._commit()
         if self._path == ":memory:":
-            return iter(self._read("SELECT * FROM waiting ORDER BY position"))
+            return iter(self._run("SELECT * FROM waiting ORDER BY position"))
         rows = self._captured()
         next(rows)  # from here on it sees the present rows
         return rows
@@ -146,16 +152,16 @@ class WaitingTable:
                 with contextlib.suppress(FileNotFoundError):
                     os.unlink(self._path + end)
 
-    def _captured(self) -> Iterator[Waiting]:
+    def _captured(self) -> Iterator[tuple[int, int, int]]:
         database = self._connect()
         try:
             database.execute("BEGIN")
             cursor = database.execute("SELECT * FROM waiting ORDER BY position")
-            row = cursor.fetchone()
-            yield Waiting(0, 0, 0)  # taken by `captured`
-            while row is not None:
-                yield Waiting._make(row)
-                row = cursor.fetchone()
+            first = cursor.fetchone()
+            yield 0, 0, 0  # taken by `captured`
+            if first is not None:
+                yield first
+            yield from cursor
         except sqlite3.Error as error:
             raise self._failed(error) from error
         finally:

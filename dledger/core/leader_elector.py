@@ -73,7 +73,7 @@ class LeaderElector:
     Attributes:
         deadline: when this member stands, unless it hears a leader before.
         early_until: until then it repeatedly asks for pre-votes, because the process of its leader
-            has ended; minus infinity at other times.
+            has ended, or its group has just begun; minus infinity at other times.
     """
 
     __slots__ = (
@@ -218,6 +218,21 @@ class LeaderElector:
             self.early_until = self.deadline
             self.deadline = min(self.deadline, now + self._turns.first_s)
         return True
+
+    def stand_first(self, now: float) -> None:
+        """Take turns at once in a new group that has had no leader yet, instead of waiting for the
+        timer.
+
+        It only begins a pre-vote; votes follow the ordinary rules.
+        """
+        state = self._state
+        begins = state.role is Role.FOLLOWER and state.leader is None and state.term == 0
+        if not (begins and state.votes):
+            return
+        voters = state.membership.voting_members
+        self._turns = EarlyTurns.of(state.self_id, "", voters, self.timeout_s, self._spread)
+        self.early_until = self.deadline
+        self.deadline = min(self.deadline, now + self._turns.first_s)
 
     def asked(self, now: float) -> None:
         """Set the timer, because this member asks for pre-votes now. It asks again at its next turn

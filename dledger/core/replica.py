@@ -205,6 +205,8 @@ class Replica:
         self.admission.tick(self.record.durable, now)
         if self.state.proven and not was_proven and self.elector.is_alone:
             self.elector.stand_alone(now)
+        if self.admission.take_birth():
+            self.elector.stand_first(now)
         if self.state.role is Role.LEADER:
             event = self.leadership.tick(now)
             if event is not None:
@@ -369,7 +371,7 @@ class Replica:
         deadline = self.leadership.next_deadline if leads else self.elector.deadline
         if self.member_reads.busy:
             deadline = min(deadline, self.member_reads.next_deadline)
-        if not (leads or self.state.proven):
+        if not leads:
             deadline = min(deadline, self.admission.next_deadline)
         return deadline
 

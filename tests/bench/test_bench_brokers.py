@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import stat
 from collections.abc import Callable
 from pathlib import Path
@@ -12,18 +13,31 @@ import trio
 from click.testing import CliRunner
 
 from bench.__main__ import main
-from bench.brokers.asking import make_topics, route
-from bench.brokers.command import Results, chosen_rows, in_words, measure, ratio
+from bench.brokers.asking import Asking, make_topics, route
+from bench.brokers.command import (
+    Results,
+    chosen_peers,
+    chosen_rows,
+    in_words,
+    measure,
+    ratio,
+    share,
+)
 from bench.brokers.group import BrokerGroup
+from bench.brokers.null import PULLED_MESSAGES, null_broker
 from bench.brokers.ours import OURS
 from bench.brokers.puller import pull_all
 from bench.brokers.rocketmq import Load
 from bench.brokers.rows import Bench, Figure, Row, Scale
+from bench.brokers.traveller import travel
 from bench.one_run import RunFailed
 from bench.toolchain import Toolchain
 from broker.offsets.state import OFFSETS
 from broker.server import Broker
 from remoting.message.batch import BatchMessage, encode_batch_body
+from remoting.message.record import decode_records
+from remoting.wire.codes import RequestCode
+from remoting.wire.command import Command
 from tests.broker.one_broker import Client, running_broker, send_fields, until
 
 
@@ -37,6 +51,19 @@ def test_a_ratio_says_how_many_times_better_ours_is() -> None:
     assert ratio(Figure("", "", 30.0, True), Figure("", "", 10.0, True)) == "3 x"
     assert ratio(Figure("", "", 2.0), Figure("", "", 5.0)) == "2.5 x"
     assert ratio(Figure("", "", 2.0), None) == ""
+
+
+def test_the_share_is_of_what_the_load_can_do_and_only_of_rates() -> None:
+    assert share(Figure("", "", 30.0, True), Figure("", "", 40.0, True)) == "75%"
+    assert share(Figure("", "", 2.0), Figure("", "", 1.0)) == ""
+    assert share(Figure("", "", 30.0, True), None) == ""
+
+
+def test_what_is_measured_beside_ours_is_chosen_by_key() -> None:
+    assert chosen_peers("none") == []
+    assert chosen_peers("null,java") == ["java", "null"]
+    with pytest.raises(click.UsageError, match="give none, or of java, null"):
+        chosen_peers("kafka")
 
 
 def test_rows_are_chosen_by_key_and_stay_in_their_order() -> None:
@@ -137,3 +164,40 @@ async def brought(broker: Broker) -> bool:
     """Whether a group has committed what its pulls have brought."""
     tables = broker.machine.state[OFFSETS].tables.values()
     return any(table.get(0, 0) >= 64 and table.get(1, 0) >= 64 for table in tables)
+
+
+async def test_light_clients_send_at_a_rate_and_time_what_they_consume(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, _):
+        address = str(broker.config.address)
+
+        def measured() -> list[float]:
+            make_topics(address, ["T"], 2)
+            found = travel(address, "T", 2, rate=100, seconds=0.3, body_bytes=64, warm_up_s=0.2)
+            assert found.messages == 50
+            assert found.percentile_ms(50) <= found.percentile_ms(99) == found.times_ms[-1]
+            return found.times_ms
+
+        with trio.fail_after(20):
+            times_ms = await trio.to_thread.run_sync(measured)
+        assert len(times_ms) == 30
+        assert 0 < times_ms[0] < times_ms[-1] < 10_000
+
+
+@pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
+def test_the_null_broker_stores_nothing_and_has_a_message_at_every_offset(tmp_path: Path) -> None:
+    brokers = null_broker(Toolchain(tmp_path / "build"))
+    with BrokerGroup(brokers, tmp_path / "group") as group:  # it has taken a message
+        address = group.leader_address()
+        make_topics(address, ["T"], 8)
+        found = route(group.nameserver, "T")
+        assert found is not None
+        assert [(each.broker_name, each.read_queue_count) for each in found.queues] == [
+            ("bench", 8)
+        ]
+        assert pull_all(address, "T", 8, 10 * 8 * PULLED_MESSAGES) > 0
+        with Asking(address) as asking:
+            fields = {"consumerGroup": "g", "topic": "T", "queueId": "3", "queueOffset": "70"}
+            pulled = asking.ask(Command(RequestCode.PULL_MESSAGE, fields))
+        places = [(one.queue_id, one.queue_offset) for one in decode_records(pulled.body)]
+        assert places == [(3, 70 + at) for at in range(PULLED_MESSAGES)]
+        assert pulled.fields["nextBeginOffset"] == "102"

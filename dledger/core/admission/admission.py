@@ -24,6 +24,11 @@ One of these proves it (docs/failures.md has the argument for each):
 In the last two cases this member first uses up its vote in that leader's term, durably. Answers
 count only under the number drawn at this start of the process, so no answer from before the loss
 counts.
+
+A new group whose voters have all been proven as new need not wait for an election timer: no leader
+exists yet. So a member of a new group goes on asking until all of them are proven, for an election
+timeout, and reports that once. An election before that moment could leave a voter in doubt, because
+a group that has voted is no longer new.
 """
 
 from __future__ import annotations
@@ -45,6 +50,9 @@ PATIENCE_TIMEOUTS = 0.5
 # How long the call of another group of this name keeps a group of one from beginning, in election
 # timeouts. Members of that group repeat their call every second.
 CONTRADICTION_TIMEOUTS = 10.0
+# How long a proven member of a new group waits before it asks again whether the others are proven
+# as well, as a share of the election timeout: 10 ms of 500.
+BIRTH_REPEAT = 0.02
 
 
 class _Goal(NamedTuple):
@@ -66,9 +74,12 @@ class Admission:
     __slots__ = (
         "_answers",
         "_ask_at",
+        "_awaited",
+        "_awaits_until",
         "_contradicted_until",
         "_floor",
         "_goal",
+        "_may_hurry",
         "_number",
         "_patience_over_at",
         "_quorum",
@@ -99,6 +110,8 @@ class Admission:
         self._repeat_s = config.heartbeat_interval_s
         self._patience_over_at = now + PATIENCE_TIMEOUTS * config.election_timeout_s
         self._timeout_s = config.election_timeout_s
+        # With lease reads the others would refuse: they count a promise from before their start.
+        self._may_hurry = config.max_clock_drift is None
         self._contradicted_until = now
         self._told: dict[str, tuple[int, int]] = {}  # as a leader: number and log's end, by asker
         self._begin(standing, now)
@@ -111,6 +124,9 @@ class Admission:
         self._answers: dict[str, InquiryAnswer] = {}
         self._goal: _Goal | None = None
         self._floor: int | None = None  # proven once its votes up to this term are used up
+        # Voters of a new group not yet known to be proven; None: this member does not wait for any.
+        self._awaited: set[str] | None = None
+        self._awaits_until = now
         self._ask_at = now
 
     # --- this member is in doubt --------------------------------------------------------------
@@ -136,6 +152,7 @@ class Admission:
             return
         if self._is_new_group(now):
             state.proven = True
+            self._await_others(now)
             return
         if self._floor is None and self._goal is not None and self._holds(self._goal):
             self._floor = state.term
@@ -146,9 +163,27 @@ class Admission:
         term, vote = durable_promise
         state.proven = term > self._floor or (term == self._floor and vote is not None)
 
+    def _await_others(self, now: float) -> None:
+        """Find out when all voters of this new group are proven."""
+        if self._may_hurry and self._other_voters:
+            known = {name for name, answer in self._answers.items() if answer.proven}
+            self._awaited = set(self._other_voters - known)
+            self._awaits_until = now + self._timeout_s
+            self._ask_at = now
+
+    def take_birth(self) -> bool:
+        """Whether all voters of this new group are proven now; true once."""
+        if self._awaited is None or self._awaited:
+            return False
+        self._awaited = None
+        return True
+
     def answered(self, sender: str, answer: InquiryAnswer) -> None:
         """Handle another member's answer. Only answers to questions of this process count."""
-        if self._state.proven or answer.number != self._number:
+        if answer.number != self._number:
+            return
+        if self._state.proven:
+            self._answered_as_proven(sender, answer)
             return
         if answer.leads and answer.term == self._state.term:
             self._goal = _Goal(sender, answer.term, answer.last_index + 1)
@@ -160,10 +195,24 @@ class Admission:
         elif answer.proven and not answer.is_new:
             self._state.sole_other = sender
 
+    def _answered_as_proven(self, sender: str, answer: InquiryAnswer) -> None:
+        if self._awaited is None:
+            return
+        if not (self.is_new and answer.is_new):
+            self._awaited = None  # an election has begun
+        elif answer.proven:
+            self._awaited.discard(sender)
+
     def question(self, now: float) -> Inquiry | None:
         """Return the question to send to `asked_members` now, if one is due."""
         if now < self._ask_at or not self._asks:
             return None
+        if self._state.proven:
+            if now >= self._awaits_until:
+                self._awaited = None  # the timers decide
+                return None
+            self._ask_at = now + BIRTH_REPEAT * self._timeout_s
+            return Inquiry(self._state.term, self._number)
         self._ask_at = now + self._repeat_s
         if now < self._patience_over_at:
             self._ask_at = min(self._ask_at, self._patience_over_at)
@@ -222,7 +271,9 @@ class Admission:
 
     @property
     def _asks(self) -> bool:
-        if self._state.proven or self._floor is not None:
+        if self._state.proven:
+            return bool(self._awaited) and self.is_new
+        if self._floor is not None:
             return False
         return self._goal is None or self._goal.term != self._state.term
 

@@ -42,6 +42,7 @@ class TimedGroup:
         election_timeout_s: float = 0.5,
         max_clock_drift: float | None = None,
         seed: int = 0,
+        standing: Standing = Standing.PROVEN,
     ) -> None:
         self.now = 0.0
         self.one_way_s = one_way_s
@@ -72,9 +73,9 @@ class TimedGroup:
                 chance.random,
                 0.0,
                 Membership(configuration(names)),
-                standing=Standing.PROVEN,
+                standing=standing,
             )
-            member.begin(replica, {})
+            member.begin(replica, {}, standing)
             self.members[name] = member
         for name in names:
             self.turn(name)
