@@ -18,6 +18,7 @@ from typing import Final
 from urllib.parse import quote
 
 from dledger_spark.errors import OutputFailed, TablesInvalid
+from dledger_spark.local_path import local_path
 
 _LOCK: Final = "_lock"
 _STATE: Final = "_state"
@@ -37,7 +38,7 @@ class TableHome:
     """
 
     def __init__(self, path: str) -> None:
-        self.path = os.path.abspath(path)
+        self.path = local_path("out", path)
 
     @contextmanager
     def held(self) -> Iterator[None]:
