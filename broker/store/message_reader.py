@@ -150,8 +150,8 @@ class MessageReader:
 
         None: it has to be read, because not all of what came is wanted, or it is too much.
         """
-        first, count = arrivals.first_offset, len(arrivals.units)
-        if not 0 < count <= max_messages or not (codes is None or arrivals.tags_codes <= codes):
+        first, count = arrivals.first_offset, len(arrivals.places)
+        if not 0 < count <= max_messages or not (codes is None or codes >= set(arrivals.codes)):
             return None
         begin, end = self.begin(topic, queue_id), self._queues.end(topic, queue_id)
         messages = b"".join(arrivals.records())
