@@ -275,7 +275,8 @@ def _messages_of_an_entry_swapped() -> list[Replacement]:
         found = read_run(body, position)
         if isinstance(found, RecordRun):
             for arrived in found.arrivals.values():
-                arrived.units.reverse()
+                for column in (arrived.places, arrived.sizes, arrived.codes):
+                    column.reverse()
         return found
 
     return [Replacement(broker.messages.fold, "read_run", read)]
