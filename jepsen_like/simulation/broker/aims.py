@@ -22,6 +22,7 @@ _POWER_CUTS: Mapping[str, object] = {
 _NO_LATE_FLUSH: Mapping[str, object] = {"flush_interval_s": None}
 _KILLS: Mapping[str, object] = {"crash_every_s": 0.5, "power_cut": 0.0, "crash_all": 0.3}
 _DROPS: Mapping[str, int] = {"drop log": 20}
+_WHOLE_NETWORK: Mapping[str, object] = {"partition_every_s": NEVER}
 _NOTHING_WAITS: Mapping[str, int] = {"send delayed": 0, "send half": 0}
 _LITTLE_LOG: Mapping[str, object] = {"segment_bytes": 1_024, "batch_bytes": 1_000}
 
@@ -81,11 +82,11 @@ AIMS: Final[Mapping[str, Aim]] = {
     # A member that was given a snapshot is handed leadership at once.
     "damaged-queues-served": Aim(
         group={**_LITTLE_LOG, "nodes": 3, "election_timeout_s": 0.15, "wipe_every_s": 2.0},
-        faults={"crash_every_s": 1.0, "power_cut": 0.0, "partition_every_s": 0.7},
+        faults={**_WHOLE_NETWORK, "crash_every_s": 0.8, "power_cut": 0.0, "down_mean_s": 1.0},
         snapshots={"every_entries": 5, "trailing_entries": 0, "piece_bytes": 4_096},
-        leadership={"transfer_every_s": 0.05},
+        leadership={"transfer_every_s": 0.03},
         style={"request_every_s": 0.01, "lose_queues_every_s": NEVER},
-        weights=_DROPS,
+        weights={**_NOTHING_WAITS, "drop log": 40, "send": 80, "pop": 0},
     ),
     # A snapshot is written between the loss of a file and its rebuild, which the power cuts short.
     "damaged-files-marked": Aim(
