@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 
+from broker.dead_letters.state import REDRIVEN
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import WaitingTable
 from broker.features import REGISTRY
@@ -17,6 +18,7 @@ from broker.messages.state import MESSAGES
 from broker.offsets.state import OFFSETS
 from broker.pop.state import POPS
 from broker.relays.state import LEADER_PLACE
+from broker.settings.state import CHANGED_SETTINGS
 from broker.topics.names import FIRST_TOPICS
 from broker.topics.settings import topic_members
 from broker.topics.state import TOPICS
@@ -102,7 +104,7 @@ class Reference:
         """Check that the broker's fold means what the model says."""
         state, model = self.state, self.model
         messages, locks, place = state[MESSAGES], state[LOCKS], state[LEADER_PLACE]
-        topics, offsets = state[TOPICS], state[OFFSETS]
+        topics, offsets, redriven = state[TOPICS], state[OFFSETS], state[REDRIVEN]
         views: list[tuple[str, object, object]] = [
             (
                 "topics",
@@ -158,6 +160,26 @@ class Reference:
                     for position, half in state[TRANSACTIONS].halves.items()
                 },
                 {position: tuple(half[1:]) for position, half in model.halves.items()},
+            ),
+            ("resumed transactions", set(state[TRANSACTIONS].resumed), model.resumed),
+            ("settings", state[CHANGED_SETTINGS].values, model.settings),
+            (
+                "dead letters that were delivered once more",
+                (
+                    redriven.redriven_letters,
+                    {
+                        key: {
+                            at
+                            for run in zip(runs.begins, runs.ends, strict=True)
+                            for at in range(*run)
+                        }
+                        for key, runs in redriven.runs.items()
+                    },
+                ),
+                (
+                    model.redriven,
+                    {key: model.taken_letters(*key) for key in redriven.runs},
+                ),
             ),
         ]
         for what, folded, meant in views:
