@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from dledger_spark.tables_command import memory_option
 from dledger_spark.terminal import one_line_errors, progress, session_options
 
 
@@ -34,6 +35,7 @@ from dledger_spark.terminal import one_line_errors, progress, session_options
     metavar="SECONDS",
     help="How often the tables that follow from the facts are made anew.",
 )
+@memory_option
 @click.option("--once", is_flag=True, help="Add what there is, and end.")
 @session_options
 def stream(
@@ -43,6 +45,7 @@ def stream(
     out: str,
     every_s: float,
     refresh_s: float,
+    memory_mib: int,
     once: bool,
     cores: int | None,
     java: str,
@@ -77,7 +80,7 @@ def stream(
             total += added
             on_progress(total)
 
-        tables = TableStream(home, source, refresh_s, on_batch)
+        tables = TableStream(home, source, refresh_s, on_batch, memory_mib)
         query = tables.start(session, every_s=None if once else every_s)
         try:
             query.awaitTermination()
