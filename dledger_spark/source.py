@@ -19,12 +19,13 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import StructType
 
 from dledger_spark.errors import OptionInvalid
+from dledger_spark.named_logs import open_all
 from dledger_spark.pushed_filters import take_filters
 from dledger_spark.record_judge import RecordJudge
 from dledger_spark.scan import check_columns
 from dledger_spark.schema import SCHEMAS
 from dledger_spark.source_options import SourceOptions, read_options
-from dledger_spark.source_plan import batch_entries, open_all, plan, read_piece
+from dledger_spark.source_plan import batch_entries, plan, read_piece
 from dledger_spark.stream_source import DledgerStreamReader
 from dledger_spark.wanted import Wanted
 

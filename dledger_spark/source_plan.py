@@ -13,10 +13,8 @@ from pyspark.sql.datasource import InputPartition
 
 from dledger_spark.acceptance import Run
 from dledger_spark.errors import CommittedUnknown, OptionInvalid, RangeUnavailable
-from dledger_spark.folder_log import open_folders
 from dledger_spark.log_range import END
 from dledger_spark.message_columns import message_batch
-from dledger_spark.network_log import open_group
 from dledger_spark.readable_log import Origin, ReadableLog
 from dledger_spark.record_judge import RecordJudge
 from dledger_spark.scan import BATCH_BYTES, accepted_messages
@@ -39,16 +37,6 @@ class EntryRange(InputPartition):
     first: int
     last: int
     refused: list[Run]
-
-
-def open_all(options: SourceOptions) -> Sequence[ReadableLog]:
-    """Open the log of each group that the options name."""
-    if options.bootstrap:
-        return [open_group(options.bootstrap, options.group)]
-    if not options.path:
-        expected = "give the folder of a node, or above it, or bootstrap and group"
-        raise OptionInvalid("path", "", expected)
-    return open_folders(options.path)
 
 
 def batch_entries(

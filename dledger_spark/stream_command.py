@@ -4,18 +4,13 @@ from __future__ import annotations
 
 import click
 
+from dledger_spark.log_options import given_logs, log_options
 from dledger_spark.tables_command import memory_option
-from dledger_spark.terminal import one_line_errors, progress, session_options
+from dledger_spark.terminal import one_line_errors, progress, resumable, session_options
 
 
 @click.command()
-@click.option("--path", metavar="DIR", help="Folder of a node's log, or above those of groups.")
-@click.option(
-    "--bootstrap",
-    metavar="HOST:PORT,...",
-    help="Instead of --path: members of a running group, which is read over the network.",
-)
-@click.option("--group", metavar="NAME", help="With --bootstrap: the name of the group.")
+@log_options(ranges=False)
 @click.option("--out", required=True, metavar="OUT", help="Folder of the tables.")
 @click.option(
     "--every",
@@ -39,9 +34,6 @@ from dledger_spark.terminal import one_line_errors, progress, session_options
 @click.option("--once", is_flag=True, help="Add what there is, and end.")
 @session_options
 def stream(
-    path: str | None,
-    bootstrap: str | None,
-    group: str | None,
     out: str,
     every_s: float,
     refresh_s: float,
@@ -54,22 +46,21 @@ def stream(
 
     They are those of `dledger-spark tables`, which may have begun them and may go on with them.
     """
-    if (path is None) == (bootstrap is None) or (bootstrap is None) != (group is None):
-        raise click.UsageError("give --path, or --bootstrap and --group")
+    [source] = given_logs().sources
 
     from dledger_spark.session import local_session  # noqa: PLC0415
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
     from dledger_spark.tables.table_stream import TableStream  # noqa: PLC0415
 
-    if path is not None:
-        source = {"path": path}
-    else:
-        source = {"bootstrap": str(bootstrap), "group": str(group)}
     home = TableHome(out)
     total = 0
 
+    def kept() -> str:
+        return f"{total} entries were added to {home.path}; the same command goes on behind them"
+
     with (
         home.held(),
+        resumable(kept),
         progress(None) as on_progress,
         local_session(cores=cores, java=java) as session,
         one_line_errors(),

@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 from rich.console import Console
@@ -21,13 +21,13 @@ from rich.progress import (
 )
 
 from dledger_spark.errors import DledgerSparkError, PackageMissing
+from dledger_spark.log_options import Command
 
 # Arrow and Spark take seconds to load and need not be installed for --help, so each command
 # imports what it needs inside its function.
 _HEAVY: Final = ("deltalake", "duckdb", "numpy", "pandas", "py4j", "pyarrow", "pyspark")
 _INTERRUPTED: Final = 130  # as a shell reports Ctrl-C
 _OWN_ERROR: Final = "dledger_spark.errors."
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 
 class Commands(click.Group):
@@ -86,6 +86,16 @@ def one_line_errors() -> Iterator[None]:
         if os.strerror(errno.ENOSPC) in str(error):
             problem = "the disk with Spark's temporary files is full"
             raise click.ClickException(f"{problem}: free some, or set TMPDIR") from None
+        raise
+
+
+@contextmanager
+def resumable(kept: Callable[[], str]) -> Iterator[None]:
+    """At Ctrl-C, say what is kept, and how to go on."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        click.echo(f"stopped: {kept()}", err=True)
         raise
 
 

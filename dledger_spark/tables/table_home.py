@@ -19,6 +19,7 @@ from typing import Final
 from urllib.parse import quote
 
 from dledger_spark.errors import OutputFailed, TablesInvalid
+from dledger_spark.local_path import local_path
 
 _LOCK: Final = "_lock"
 _STATE: Final = "_state"
@@ -39,7 +40,7 @@ class TableHome:
     """
 
     def __init__(self, path: str) -> None:
-        self.path = os.path.abspath(path)
+        self.path = local_path("out", path)
 
     @contextmanager
     def held(self) -> Iterator[None]:

@@ -11,10 +11,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from dledger_spark.folder_log import open_folders
-from dledger_spark.network_log import open_group
+from dledger_spark.named_logs import open_all
 from dledger_spark.readable_log import ReadableLog
 from dledger_spark.source import NAME
+from dledger_spark.source_options import read_options
 from dledger_spark.tables.catalog import catalog
 from dledger_spark.tables.duckdb_engine import DEFAULT_MEMORY_MIB, duckdb_engine
 from dledger_spark.tables.refresh import refresh
@@ -104,7 +104,4 @@ class TableStream:
         self._refresh_at = ended + max(self._refresh_s, (ended - began) * _PAUSES_PER_REFRESH)
 
     def _logs(self) -> list[ReadableLog]:
-        if "bootstrap" in self._source:
-            addresses = self._source["bootstrap"].split(",")
-            return [open_group(addresses, self._source["group"])]
-        return list(open_folders(self._source["path"]))
+        return list(open_all(read_options(self._source)))

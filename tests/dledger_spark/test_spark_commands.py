@@ -19,6 +19,10 @@ from tests.dledger_spark.broker_bodies import BrokerBodies
 
 LogWriter = Callable[..., Path]
 ROOT = Path(__file__).parents[2]
+HINT = (
+    "left out, because not recorded as committed yet: {} at the end of {}; a running node records "
+    "this once a second, and --bootstrap asks the group itself"
+)
 
 
 def orders(count: int) -> list[Body]:
@@ -118,12 +122,68 @@ def test_show_takes_a_range(write_log: LogWriter) -> None:
 
 def test_nothing_committed_needs_no_spark(write_log: LogWriter, tmp_path: Path) -> None:
     folder = write_log([b"x"], committed=-1)
-    assert run("replay", "--path", folder, "--out", tmp_path / "out") == (
+    code, text = run("replay", "--path", folder, "--out", tmp_path / "out")
+    assert (code, text.splitlines()) == (
         0,
-        f"no entry is committed in {folder}: nothing to replay\n",
+        [HINT.format(1, folder), f"no entry is committed in {folder}: nothing to replay"],
     )
     code, text = run("count", "--path", folder, "--json")
-    assert (code, json.loads(text)["messages"]) == (0, 0)
+    assert (code, json.loads(text.partition("\n")[2])["messages"]) == (0, 0)
+
+
+def test_entries_that_are_not_recorded_as_committed_yet_are_told_once(
+    write_log: LogWriter, tmp_path: Path
+) -> None:
+    base = tmp_path / "groups"
+    first, _second = (
+        write_log([b"x"] * 9, committed=5, group=group, base=base / group) for group in "ab"
+    )
+    assert run("show", "--path", first)[1].splitlines()[0] == HINT.format(3, first)
+    code, text = run("show", "--path", base)
+    assert (code, text.splitlines()[0]) == (0, HINT.format(6, f"{first} and 1 more"))
+    assert text.count("left out") == 1
+    # What an end was asked for is not left out.
+    assert "left out" not in run("show", "--path", first, "--to", "3")[1]
+    assert "left out" not in run("show", "--path", first, "--to", "end")[1]
+    assert "left out" not in run("show", "--path", write_log([b"x"], committed=0))[1]
+
+
+def test_show_goes_over_the_groups_below_a_folder(write_log: LogWriter, tmp_path: Path) -> None:
+    base = tmp_path / "groups"
+    for group in ("broker-a", "broker-b"):
+        write_log(orders(4), group=group, base=base / group)
+    code, text = run("show", "--path", base, "--table", "messages")
+    assert (code, [line.split("\t")[:3] for line in text.splitlines()]) == (
+        0,
+        [
+            ["raft_group", "index", "topic"],
+            *(
+                [group, str(at), topic]
+                for group in ("broker-a", "broker-b")
+                for at, topic in ((2, "bills"), (3, "orders"))
+            ),
+        ],
+    )
+    assert len(run("show", "--path", base, "--limit", "5", "--json")[1].splitlines()) == 5
+    code, text = run("show", "--path", base, "--from", "2")
+    assert code == 1
+    assert "an index is one group's, and there are 'broker-a', 'broker-b'" in text
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        (),
+        ("--path", "a", "--bootstrap", "b:1", "--group", "g"),
+        ("--bootstrap", "b:1"),
+        ("--group", "g"),
+        ("--bootstrap", "b:1", "--bootstrap", "c:1", "--group", "g"),
+    ],
+)
+def test_options_that_name_no_log_or_two_are_a_wrong_call(words: tuple[str, ...]) -> None:
+    code, text = run("show", *words)
+    assert code == 2
+    assert "give --" in text
 
 
 def test_an_unknown_format_is_refused(write_log: LogWriter, tmp_path: Path) -> None:
@@ -140,8 +200,10 @@ def test_a_line_of_json_holds_bytes_as_base64() -> None:
 
 
 def test_ctrl_c_ends_a_command_with_the_code_that_shells_report(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    write_log: LogWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    folder = write_log([b"x"])
+
     def interrupted(*_: object, **__: object) -> list[object]:
         os.kill(os.getpid(), signal.SIGINT)
         raise AssertionError("the signal arrives before this")
@@ -150,7 +212,7 @@ def test_ctrl_c_ends_a_command_with_the_code_that_shells_report(
     # What a shell starts in the background ignores Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:
-        result = CliRunner().invoke(dledger_spark, ["show", "--path", str(tmp_path)])
+        result = CliRunner().invoke(dledger_spark, ["show", "--path", str(folder)])
     finally:
         signal.signal(signal.SIGINT, before)
     assert result.exit_code == 130

@@ -236,12 +236,13 @@ def test_counting_gives_each_topic_its_messages(
     expected = {topic: topics.count(topic) for topic in sorted(set(topics))}
 
     done = CliRunner().invoke(dledger_spark, ["count", "--path", str(folder)])
-    assert [line.split("\t")[0::2][:2] for line in done.output.splitlines()[1:]] == [
+    assert [line.split("\t")[1:4:2] for line in done.stdout.splitlines()[1:]] == [
         [topic, str(number)] for topic, number in expected.items()
     ]
     done = CliRunner().invoke(dledger_spark, ["count", "--path", str(folder), "--json"])
-    found = json.loads(done.output)
-    assert (found["first"], found["last"], found["entries"]) == (0, 59, 60)
+    found = json.loads(done.stdout)
+    [one] = found["logs"]
+    assert (one["first"], one["last"], one["entries"]) == (0, 59, 60)
     assert found["messages"] == len(topics)
     assert {topic["topic"]: topic["messages"] for topic in found["topics"]} == expected
     assert found["topics"][0]["first_stored"] == "2023-11-14T22:13:20.009Z"
