@@ -20,8 +20,9 @@ from bench.spark.paced_member import GROUP, LEADS, TIME_BYTES
 # No machine takes longer to elect a leader, or to answer behind the end of a phase.
 PATIENCE_S: Final = 60.0
 WARM_UP_S: Final = 5.0
-# Spark compiles the first batches; then what had gathered meanwhile is read.
-SETTLED_S: Final = 8.0
+# Spark's first batches take seconds, and what gathers meanwhile makes the next ones large.
+SETTLING_BATCHES: Final = 5
+SETTLING_S: Final = 2.0
 _NS_PER_S: Final = 1e9
 _SENT: Final = f"cast(conv(hex(substring(body, 1, {TIME_BYTES})), 16, 10) as double)"
 
@@ -87,7 +88,9 @@ def stream_rows(session: Any, home: Path, rate: int, seconds: float) -> Iterator
                 del options["path"]
                 options |= {"bootstrap": ",".join(place.peers.values()), "group": GROUP}
             with _stream(session, options, place.folder / "checkpoint") as ages:
-                leader.send(SETTLED_S)
+                deadline = time.monotonic() + PATIENCE_S
+                while len(ages) < SETTLING_BATCHES and time.monotonic() < deadline:
+                    leader.send(SETTLING_S)
                 ages.clear()
                 beside = leader.send(seconds)
                 found = list(ages)
