@@ -48,7 +48,9 @@ class DuckdbEngine:
             found: Any = self.connection.sql(sql)
             return pa.table({}) if found is None else found.to_arrow_table()
         except duckdb.Error as error:
-            raise QueryFailed(str(error)) from None
+            # What follows points into the text of the query, over several lines.
+            told = str(error).partition("\n\nLINE ")[0]
+            raise QueryFailed(" ".join(told.split())) from None
 
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
         """The same rows, a batch after the other; one batch at least. Raises QueryFailed."""
