@@ -20,7 +20,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable, Sequence
-from itertools import groupby
+from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
@@ -28,15 +28,13 @@ import msgpack
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from dledger_spark.entry_columns import HEADER_BYTES, bounds
-from dledger_spark.record_pieces import record_pieces
+from dledger_spark.record_pieces import number_at, record_pieces
 from remoting.message.record import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
 
 # The columns of the table of messages that `judge` needs.
 COLUMNS: Final = ("index", "topic", "queue", "offset", "physical_offset", "system_flag")
-_RECORD_MARK: Final = MESSAGE_MAGIC.to_bytes(4, "big")
 _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
 # The broker's commands (docs/broker.md): length, mark and version, then a msgpack array.
@@ -48,6 +46,7 @@ _VERSION_WITH_LIMITS: Final = 3
 _PUT_TOPIC: Final = 1
 _DELETE_TOPIC: Final = 2
 _RAISE_FORMAT: Final = 9
+_KINDS: Final = (_PUT_TOPIC, _DELETE_TOPIC, _RAISE_FORMAT)
 _TOPIC_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 # The topics of an empty log.
 FIRST_TOPICS: Final = frozenset({"TBW102", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"})
@@ -114,7 +113,7 @@ class Acceptance:
                 self._change(change)
             start = stop
         refused.append(self._judge_records(records.slice(start), entries))
-        return _runs(np.unique(index), np.unique(np.concatenate(refused)))
+        return _runs(index, np.unique(np.concatenate(refused)))
 
     def encode(self) -> bytes:
         """The state as JSON, for `decode`."""
@@ -167,30 +166,34 @@ class Acceptance:
         shared = np.bincount(rows_of)[rows_of] > 1
         if shared.any():
             positions = positions + _places_in_bodies(entries, rows_of)
-        marks = pc.binary_slice(entries.column("body").take(pa.array(rows_of)), 4, 8)
+        bodies = entries.column("body")
+        begins, _ends = bounds(bodies)
+        marks = number_at(bodies.buffers()[2], begins[rows_of] + 4)
         fits = (
             (self._has_runs | ~shared)
             & (places == positions)
             & (queues >= 0)
             & (flags & _V6 == 0)
-            & pc.equal(marks, _RECORD_MARK).to_numpy(zero_copy_only=False)
+            & (marks & 0xFFFFFFFF == MESSAGE_MAGIC)
         )
         coded = records.column("topic").dictionary_encode()
-        topics = coded.indices.to_numpy()
+        topics = coded.indices.to_numpy().astype(np.int64)
         names = coded.dictionary.to_pylist()
-        # Sort rows by queue; within a queue they keep the order of the log.
-        rows = np.lexsort((queues, topics))
+        # Sort rows by queue; within a queue they keep the order of the log. numpy sorts short
+        # numbers many times faster.
+        keys = topics * (int(queues.max()) + 1) + queues
+        short = keys.astype(np.int16)
+        rows = np.argsort(short if (short == keys).all() else keys, kind="stable")
         rows = rows[fits[rows]]
-        keys = np.stack((topics[rows], queues[rows]))
-        borders = np.flatnonzero((np.diff(keys) != 0).any(axis=0)) + 1
+        borders = np.flatnonzero(np.diff(keys[rows])) + 1
         of_queues = [
-            (names[topics[of_queue[0]]], int(queues[of_queue[0]]), of_queue)
-            for of_queue in np.split(rows, borders)
-            if len(of_queue)
+            (names[topics[rows[start]]], int(queues[rows[start]]), start, stop)
+            for start, stop in pairwise((0, *borders.tolist(), len(rows)))
+            if start < stop
         ]
-        if shared.any() and not (
-            fits.all() and all(self._goes_on(*queue, offsets) for queue in of_queues)
-        ):
+        if fits.all() and self._take_all(of_queues, offsets[rows]):
+            return np.empty(0, np.int64)
+        if shared.any():
             # A record that is refused takes those with it that share its entry.
             in_order = zip(
                 index.tolist(),
@@ -202,7 +205,10 @@ class Acceptance:
             )
             return self._judge_entries(in_order)
         refused = [np.flatnonzero(~fits)]
-        refused += [self._judge_queue(*queue, offsets) for queue in of_queues]
+        refused += [
+            self._judge_queue(topic, queue, rows[start:stop], offsets)
+            for topic, queue, start, stop in of_queues
+        ]
         found: Numbers = index[np.concatenate(refused)]
         return found
 
@@ -237,11 +243,23 @@ class Acceptance:
             return ends.get(queue, 0)
         return offset if topic not in self._ends and not self._is_whole else None
 
-    def _goes_on(self, topic: str, queue: int, rows: Numbers, offsets: Numbers) -> bool:
-        """Whether all these rows of one queue are taken, one after the other."""
-        found = offsets[rows]
-        first = self._end(topic, queue, int(found[0]))
-        return first is not None and bool((np.diff(found, prepend=first - 1) == 1).all())
+    def _take_all(self, of_queues: Sequence[tuple[str, int, int, int]], offsets: Numbers) -> bool:
+        """Take the records of all queues, if each goes on where its queue ends.
+
+        Args:
+            of_queues: topic, queue, and where its records begin and end among the offsets.
+            offsets: the offsets of the records, by queue.
+        """
+        goes_on = np.diff(offsets) == 1
+        for topic, queue, start, stop in of_queues:
+            first = int(offsets[start])
+            if self._end(topic, queue, first) != first or not goes_on[start : stop - 1].all():
+                return False
+        for topic, queue, start, stop in of_queues:
+            known = self._ends.get(topic)
+            if known is not None:
+                known[queue] = int(offsets[start]) + stop - start
+        return True
 
     def _judge_queue(self, topic: str, queue: int, rows: Numbers, offsets: Numbers) -> Numbers:
         """The refused rows of one queue."""
@@ -250,12 +268,8 @@ class Acceptance:
             is_unknown = topic not in self._ends and not self._is_whole
             return rows[:0] if is_unknown else rows
         first = ends.get(queue, 0)
-        found = offsets[rows]
-        if (found == np.arange(first, first + len(rows))).all():
-            ends[queue] = first + len(rows)
-            return rows[:0]
         refused = []
-        for row, offset in zip(rows.tolist(), found.tolist(), strict=True):
+        for row, offset in zip(rows.tolist(), offsets[rows].tolist(), strict=True):
             if offset == first:
                 first += 1
             else:
@@ -291,7 +305,7 @@ def _runs(candidates: Numbers, refused: Numbers) -> list[Run]:
     """Runs of refused candidates; a run ends where a candidate that is not refused lies between."""
     if not len(refused):
         return []
-    places = np.searchsorted(candidates, refused)
+    places = np.searchsorted(np.unique(candidates), refused)
     borders = np.flatnonzero(np.diff(places) != 1)
     firsts = refused[np.append(0, borders + 1)]
     lasts = refused[np.append(borders, len(refused) - 1)]
@@ -301,8 +315,19 @@ def _runs(candidates: Numbers, refused: Numbers) -> list[Run]:
 def _topic_changes(entries: pa.RecordBatch) -> list[_TopicChange | _FormatRaised]:
     """The commands that create or delete a topic or raise the format, in order."""
     bodies = entries.column("body")
-    marks = pc.binary_slice(bodies, 4, 7)
-    rows = np.flatnonzero(pc.equal(marks, _COMMAND_MARK).to_numpy(zero_copy_only=False))
+    begins, ends = bounds(bodies)
+    rows = np.flatnonzero(ends - begins >= _PREFIX_BYTES)
+    if not len(rows):
+        return []
+    data = bodies.buffers()[2]
+    rows = rows[number_at(data, begins[rows] + 3) & 0xFFFFFF == int.from_bytes(_COMMAND_MARK)]
+    # Most commands are commits of offsets. A short array, and a number below 128, are a byte each.
+    long = ends[rows] - begins[rows] >= _PREFIX_BYTES + 2
+    octets = np.frombuffer(data, np.uint8)
+    at = np.where(long, begins[rows] + _PREFIX_BYTES, 0)
+    kinds = octets[at + 1]
+    is_other = long & (octets[at] >> 4 == 9) & (kinds < 128) & ~np.isin(kinds, _KINDS)
+    rows = rows[~is_other]
     changes: list[_TopicChange | _FormatRaised] = []
     for row in rows.tolist():
         change = _topic_change(entries.column("index")[row].as_py(), bodies[row].as_py())
@@ -313,7 +338,7 @@ def _topic_changes(entries: pa.RecordBatch) -> list[_TopicChange | _FormatRaised
 
 def _topic_change(index: int, body: bytes) -> _TopicChange | _FormatRaised | None:
     """The change that a command makes; None for other and for malformed commands."""
-    if len(body) < _PREFIX_BYTES or int.from_bytes(body[:4]) != len(body):
+    if int.from_bytes(body[:4]) != len(body):
         return None
     if body[7] > _MAX_COMMAND_VERSION:
         return None

@@ -71,6 +71,13 @@ def fixed_part(values: Any, start: int, layout: np.dtype[Any]) -> npt.NDArray[An
     return np.frombuffer(data, layout, count=len(begin), offset=int(begin[0]))
 
 
+def at_places(data: Any, places: Positions, layout: np.dtype[Any]) -> npt.NDArray[Any]:
+    """`layout` at each of these places of a buffer, which must be long enough there."""
+    plain = np.dtype((np.void, layout.itemsize))  # numpy copies structures field by field
+    starts = max(0, len(data) - plain.itemsize + 1)
+    return np.ndarray((starts,), plain, data, strides=(1,))[places].view(layout)
+
+
 def bounds(values: Any) -> tuple[Positions, Positions]:
     """Where each binary begins and ends in the array's data buffer."""
     if not len(values):

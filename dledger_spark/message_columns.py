@@ -13,17 +13,22 @@ decoded shape by shape; in practice there is only one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import cached_property
+from collections.abc import Iterator, Sequence
+from functools import cache, cached_property
 from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from dledger_spark.entry_columns import bounds, fixed_part
+from dledger_spark.entry_columns import Positions, at_places, bounds
 from dledger_spark.property_columns import PropertyColumns, slices, texts
-from dledger_spark.record_pieces import SMALLEST_RECORD_BYTES, RecordPieces, record_pieces
+from dledger_spark.record_pieces import (
+    SMALLEST_RECORD_BYTES,
+    RecordPieces,
+    number_at,
+    record_pieces,
+)
 from dledger_spark.schema import MESSAGE_SCHEMA, TIME
 from remoting.message.host import unpacked_host
 from remoting.message.properties import KEYS, TAGS, UNIQUE_KEY
@@ -34,13 +39,15 @@ from remoting.message.record import (
     STORE_HOST_V6_FLAG,
 )
 
+# A broker's command begins with its length, a mark of three bytes and its version.
 _COMMAND_MARK: Final = b"DLB"
-_START: Final = np.dtype([("size", ">i4"), ("magic", ">u4")])
-_SYSTEM_FLAG_AT: Final = 36
-_BODY_SIZE_BYTES: Final = 4  # the last field before the body
-_SYSTEM_FLAG: Final = np.dtype([("system_flag", ">i4")])
+_MARK_AT: Final = 3  # of the four bytes that end with the mark
+_PREFIX_BYTES: Final = 8
+_SHAPES: Final = 8
+_OF_ENTRIES: Final = frozenset({"raft_group", "index", "term"})
 _PROPERTY_OF: Final = {"unique_key": UNIQUE_KEY, "keys": KEYS, "tags": TAGS}
-_HEX_DIGITS: Final = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+# The two digits of each octet.
+_HEX_DIGITS: Final = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)
 # The range of a TimestampType: the years 1 to 9999, in milliseconds since 1970.
 _FIRST_MILLISECOND: Final = -62_135_596_800_000
 _LAST_MILLISECOND: Final = 253_402_300_799_999
@@ -55,46 +62,37 @@ def message_batch(entries: pa.RecordBatch, names: Sequence[str] | None = None) -
     """
     names = MESSAGE_SCHEMA.names if names is None else names
     schema = pa.schema([MESSAGE_SCHEMA.field(name) for name in names])
-    pieces = record_pieces(entries.column("body"))
-    whole_entries = entries
+    bodies = entries.column("body")
+    pieces = record_pieces(bodies)
+    begins, ends = bounds(bodies) if pieces is None else (pieces.begins, pieces.ends)
+    found = list(_found(bodies.buffers()[2], begins, ends))
+    order = np.concatenate([np.empty(0, np.int64), *(records.rows for records in found)])
     if pieces is not None:
-        entries = _apart(entries, pieces)
-    shapes = _shapes(entries.column("body"))
-    batches, order = [], [np.empty(0, np.int64)]
-    for shape in np.unique(shapes[shapes >= 0]).tolist():
-        rows = np.flatnonzero(shapes == shape)
-        chosen = entries if len(rows) == len(entries) else entries.take(pa.array(rows))
-        whole = _are_whole(chosen.column("body"), shape)
-        if not whole.all():
-            rows = rows[whole]
-            chosen = chosen.filter(pa.array(whole))
-            if not len(rows):
-                continue
-        records = _Records(chosen, shape)
-        columns = [records.column(name) for name in names]
-        batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
-        order.append(rows)
-    if pieces is not None:
-        spoilt = _spoilt(pieces, np.concatenate(order))
+        spoilt = _spoilt(pieces, order)
         if len(spoilt):
-            kept = np.setdiff1d(np.arange(len(whole_entries)), spoilt)
-            return message_batch(whole_entries.take(pa.array(kept)), names)
+            kept = np.setdiff1d(np.arange(len(entries)), spoilt)
+            return message_batch(entries.take(pa.array(kept)), names)
+    batches = []
+    for records in found:
+        at = records.rows if pieces is None else pieces.rows[records.rows]
+        columns = [
+            _of_entries(entries, name, at) if name in _OF_ENTRIES else records.column(name)
+            for name in names
+        ]
+        batches.append(pa.RecordBatch.from_arrays(columns, schema=schema))
     if len(batches) == 1:
         return batches[0]
     if not batches:
         return pa.RecordBatch.from_pylist([], schema=schema)
-    together = pa.Table.from_batches(batches).take(pa.array(np.argsort(np.concatenate(order))))
+    together = pa.Table.from_batches(batches).take(pa.array(np.argsort(order)))
     return together.combine_chunks().to_batches()[0]
 
 
-def _apart(entries: pa.RecordBatch, pieces: RecordPieces) -> pa.RecordBatch:
-    """The entries with a row for each of their records."""
-    bodies = slices(entries.column("body").buffers()[2], pieces.begins, pieces.ends)
-    columns = [
-        bodies if name == "body" else entries.column(name).take(pa.array(pieces.rows))
-        for name in entries.schema.names
-    ]
-    return pa.RecordBatch.from_arrays(columns, schema=entries.schema)
+def _of_entries(entries: pa.RecordBatch, name: str, rows: Positions) -> Any:
+    """One column of these rows."""
+    column = entries.column(name)
+    is_all = len(rows) == len(entries) and (np.diff(rows) == 1).all()
+    return column if is_all else column.take(pa.array(rows))
 
 
 def _spoilt(pieces: RecordPieces, whole: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
@@ -105,37 +103,53 @@ def _spoilt(pieces: RecordPieces, whole: npt.NDArray[np.int64]) -> npt.NDArray[n
     return np.flatnonzero((in_all > 1) & (are_whole < in_all))
 
 
-def _shapes(bodies: Any) -> npt.NDArray[np.int64]:
-    """For each body, its shape in three bits, or -1 if it is not a record."""
-    shapes = np.full(len(bodies), -1, np.int64)
-    begins, ends = bounds(bodies)
-    long = np.flatnonzero(ends - begins >= SMALLEST_RECORD_BYTES)
-    if not len(long):
-        return shapes
-    bodies = bodies.take(pa.array(long)) if len(long) < len(bodies) else bodies
-    start = fixed_part(bodies, 0, _START)
-    flags = fixed_part(bodies, _SYSTEM_FLAG_AT, _SYSTEM_FLAG)["system_flag"]
+def _found(data: Any, begins: Positions, ends: Positions) -> Iterator[_Records]:
+    """The whole records among pieces of a buffer, by their shapes."""
+    rows = np.flatnonzero(ends - begins >= SMALLEST_RECORD_BYTES)
+    if not len(rows):
+        return
+    begins, ends = begins[rows], ends[rows]
+    # Up to the system flag, which says what follows, all shapes are equal.
+    start = at_places(data, begins, _layout(0))
     is_v2 = start["magic"] == MESSAGE_MAGIC_V2
     is_record = is_v2 | (start["magic"] == MESSAGE_MAGIC)
-    is_record &= (start["size"] == (ends - begins)[long]) | _have_command(bodies, start["size"])
-    shape = (
-        ((flags & BORN_HOST_V6_FLAG) != 0) * 1 + ((flags & STORE_HOST_V6_FLAG) != 0) * 2 + is_v2 * 4
-    )
-    shapes[long] = np.where(is_record, shape, -1)
-    return shapes
+    sizes = start["size"].astype(np.int64)
+    is_shorter = (sizes != ends - begins) & is_record
+    if is_shorter.any():
+        is_record[is_shorter] = _have_command(
+            data, begins[is_shorter], sizes[is_shorter], ends[is_shorter]
+        )
+    flags = start["system_flag"]
+    shapes = (flags & BORN_HOST_V6_FLAG != 0) * 1 + (flags & STORE_HOST_V6_FLAG != 0) * 2
+    shapes = shapes + is_v2 * 4
+    for shape in np.flatnonzero(np.bincount(shapes[is_record], minlength=_SHAPES)).tolist():
+        layout = _layout(shape)
+        rest = _rest_bytes(shape)
+        chosen = np.flatnonzero(is_record & (shapes == shape) & (sizes >= layout.itemsize + rest))
+        at = begins[chosen]
+        records = _Records(data, rows[chosen], at, at_places(data, at, layout), shape)
+        if len(records.rows):
+            yield records
 
 
-def _have_command(bodies: Any, sizes: npt.NDArray[Any]) -> npt.NDArray[np.bool_]:
-    """Whether a broker's command (docs/broker.md) stands behind the first bytes of each body."""
-    begins, ends = bounds(bodies)
-    found = np.zeros(len(sizes), np.bool_)
-    longer = (sizes >= SMALLEST_RECORD_BYTES) & (sizes < ends - begins)
-    for row in np.flatnonzero(longer).tolist():
-        command = bodies[row].as_py()[sizes[row] :]
-        found[row] = int.from_bytes(command[:4]) == len(command) and command[4:7] == _COMMAND_MARK
+def _have_command(
+    data: Any, begins: Positions, sizes: Positions, ends: Positions
+) -> npt.NDArray[np.bool_]:
+    """Whether a broker's command (docs/broker.md) stands behind each record."""
+    rooms = ends - begins - sizes
+    found: npt.NDArray[np.bool_] = (sizes >= SMALLEST_RECORD_BYTES) & (rooms >= _PREFIX_BYTES)
+    at = np.where(found, begins + sizes, begins)
+    found &= number_at(data, at) == rooms
+    found &= number_at(data, at + _MARK_AT) & 0xFFFFFF == int.from_bytes(_COMMAND_MARK)
     return found
 
 
+def _rest_bytes(shape: int) -> int:
+    """The fields behind the body of a record without a topic and properties."""
+    return (2 if shape & 4 else 1) + 2
+
+
+@cache
 def _layout(shape: int) -> np.dtype[Any]:
     """The fixed part of a record of this shape, up to the body."""
     return np.dtype(
@@ -161,42 +175,39 @@ def _layout(shape: int) -> np.dtype[Any]:
     )
 
 
-def _are_whole(bodies: Any, shape: int) -> npt.NDArray[np.bool_]:
-    """Whether the lengths in records of one shape fit together."""
-    layout = _layout(shape)
-    begins, _ends = bounds(bodies)
-    ends = begins + fixed_part(bodies, 0, _START)["size"]
-    octets = np.frombuffer(bodies.buffers()[2], np.uint8)
-    rest = (2 if shape & 4 else 1) + 2
-    whole: npt.NDArray[np.bool_] = ends - begins >= layout.itemsize + rest
-    # Records that do not fit read the record's first bytes instead, to stay within the buffer.
-    at = np.where(whole, begins + layout.itemsize - _BODY_SIZE_BYTES, begins)
-    body_ends = begins + layout.itemsize + _number(octets, at)
-    whole &= (body_ends >= begins + layout.itemsize) & (body_ends + rest <= ends)
-    body_ends = np.where(whole, body_ends, begins)
-    topic_ends = body_ends + rest - 2 + _topic_lengths(octets, body_ends, shape)
-    whole &= (topic_ends >= body_ends) & (topic_ends + 2 <= ends)
-    topic_ends = np.where(whole, topic_ends, begins)
-    whole &= topic_ends + 2 + _short(octets, topic_ends) == ends
-    return whole
-
-
 class _Records:
-    """Entries that are all whole records of one shape."""
+    """The whole ones among records of one shape: those whose lengths fit together.
 
-    def __init__(self, entries: pa.RecordBatch, shape: int) -> None:
-        self._entries = entries
-        bodies = entries.column("body")
-        layout = _layout(shape)
-        begins, _ends = bounds(bodies)
-        self._data = bodies.buffers()[2]
-        octets = np.frombuffer(self._data, np.uint8)
-        self._fixed = fixed_part(bodies, 0, layout)
-        ends = begins + self._fixed["size"]
-        body_begins = begins + layout.itemsize
-        body_ends = body_begins + self._fixed["body_size"]
-        topic_begins = body_ends + (2 if shape & 4 else 1)
-        topic_ends = topic_begins + _topic_lengths(octets, body_ends, shape)
+    Args:
+        data: the buffer they lie in.
+        rows: numbers of them, which are kept for those that are whole.
+        begins: where they begin.
+        fixed: their fixed parts, whose sizes are not larger than the buffer.
+        shape: their shape.
+    """
+
+    def __init__(
+        self, data: Any, rows: Positions, begins: Positions, fixed: npt.NDArray[Any], shape: int
+    ) -> None:
+        octets = np.frombuffer(data, np.uint8)
+        ends = begins + fixed["size"].astype(np.int64)
+        body_begins = begins + fixed.dtype.itemsize
+        body_ends = body_begins + fixed["body_size"].astype(np.int64)
+        rest = _rest_bytes(shape)
+        # Records that do not fit read the record's first bytes instead, to stay within the buffer.
+        whole = (body_ends >= body_begins) & (body_ends + rest <= ends)
+        lengths_at = np.where(whole, body_ends, begins)
+        topic_begins = lengths_at + rest - 2
+        topic_ends = topic_begins + _topic_lengths(octets, lengths_at, shape)
+        whole &= (topic_ends >= topic_begins) & (topic_ends + 2 <= ends)
+        whole &= topic_ends + 2 + _short(octets, np.where(whole, topic_ends, begins)) == ends
+        places: tuple[npt.NDArray[Any], ...]
+        places = rows, body_begins, body_ends, topic_begins, topic_ends, ends, fixed
+        if not whole.all():
+            places = tuple(place[whole] for place in places)
+        self.rows: Positions
+        self.rows, body_begins, body_ends, topic_begins, topic_ends, ends, self._fixed = places
+        self._data = data
         self._bodies = body_begins, body_ends
         self._topics = topic_begins, topic_ends
         self._runs = topic_ends + 2, ends
@@ -206,10 +217,8 @@ class _Records:
         return PropertyColumns(slices(self._data, *self._runs))
 
     def column(self, name: str) -> Any:
-        """One column of the table of messages."""
+        """One column of the table of messages, except `_OF_ENTRIES`."""
         match name:
-            case "raft_group" | "index" | "term":
-                return self._entries.column(name)
             case "topic":
                 return _each_once(slices(self._data, *self._topics), texts)
             case "message_id":
@@ -235,11 +244,6 @@ def _topic_lengths(
     return _short(octets, at) if shape & 4 else octets[at].astype(np.int64)
 
 
-def _number(octets: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The signed 32-bit numbers at these places."""
-    return (_short(octets, at) << 16) | (_short(octets, at + 2) & 0xFFFF)
-
-
 def _short(octets: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
     """The signed 16-bit numbers at these places."""
     unsigned = octets[at].astype(np.uint16) << 8 | octets[at + 1]
@@ -253,12 +257,12 @@ def _times(milliseconds: npt.NDArray[np.int64]) -> Any:
     return pa.array(np.where(shown, values, 0) * 1000, pa.int64(), mask=~shown).cast(TIME)
 
 
-def _octets(field: npt.NDArray[np.uint8]) -> Any:
-    """Rows of equally many bytes as binaries."""
+def _same_width(field: npt.NDArray[np.uint8], kind: Any) -> Any:
+    """Rows of equally many bytes as binaries or ASCII strings."""
     rows, width = field.shape
     offsets = np.arange(rows + 1, dtype=np.int32) * np.int32(width)
-    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(field).tobytes())]
-    return pa.BinaryArray.from_buffers(pa.binary(), rows, buffers)
+    buffers = [None, pa.py_buffer(offsets), pa.py_buffer(np.ascontiguousarray(field))]
+    return pa.Array.from_buffers(kind, rows, buffers)
 
 
 def _each_once(values: Any, turn: Any) -> Any:
@@ -270,7 +274,7 @@ def _each_once(values: Any, turn: Any) -> Any:
 def _hosts(field: npt.NDArray[np.uint8]) -> Any:
     """Packed addresses as texts; the distinct ones are few."""
     return _each_once(
-        _octets(field),
+        _same_width(field, pa.binary()),
         lambda hosts: pa.array([unpacked_host(host) for host in hosts.to_pylist()], pa.string()),
     )
 
@@ -282,8 +286,5 @@ def _message_ids(fixed: npt.NDArray[Any]) -> Any:
     for name in ("store_port", "physical_offset"):
         field = np.ascontiguousarray(fixed[name])
         parts.append(field.view(np.uint8).reshape(rows, field.itemsize))
-    packed = np.concatenate(parts, axis=1)
-    digits = np.empty((rows, packed.shape[1], 2), np.uint8)
-    digits[:, :, 0] = _HEX_DIGITS[packed >> 4]
-    digits[:, :, 1] = _HEX_DIGITS[packed & 15]
-    return texts(_octets(digits.reshape(rows, -1)))
+    digits = _HEX_DIGITS[np.concatenate(parts, axis=1)]
+    return _same_width(digits.view(np.uint8).reshape(rows, -1), pa.string())

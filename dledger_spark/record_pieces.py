@@ -11,11 +11,12 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dledger_spark.entry_columns import Positions, bounds
+from dledger_spark.entry_columns import Positions, at_places, bounds
 from remoting.message.record import MESSAGE_MAGIC
 
 SMALLEST_RECORD_BYTES: Final = 91
 _MAGIC_AT: Final = 4
+_NUMBER: Final = np.dtype(">i4")
 
 
 class RecordPieces(NamedTuple):
@@ -38,16 +39,19 @@ def record_pieces(bodies: Any) -> RecordPieces | None:
     several = np.flatnonzero(ends - begins >= 2 * SMALLEST_RECORD_BYTES)
     if not len(several):
         return None
-    octets = np.frombuffer(bodies.buffers()[2], np.uint8)
-    first_ends = begins[several] + _number(octets, begins[several])
-    follows = first_ends - begins[several] >= SMALLEST_RECORD_BYTES
-    follows &= _is_record(octets, begins[several])
-    follows &= first_ends + SMALLEST_RECORD_BYTES <= ends[several]
-    several = several[follows]
-    several = several[_is_record(octets, begins[several] + _number(octets, begins[several]))]
+    data = bodies.buffers()[2]
+    sizes = number_at(data, begins[several])
+    follows = sizes >= SMALLEST_RECORD_BYTES
+    follows &= begins[several] + sizes + SMALLEST_RECORD_BYTES <= ends[several]
+    several, sizes = several[follows], sizes[follows]
     if not len(several):
         return None
-    rows, at, piece_ends = _cut(octets, several, begins, ends)
+    follows = _is_record(data, begins[several])
+    follows &= _is_record(data, begins[several] + sizes)
+    several = several[follows]
+    if not len(several):
+        return None
+    rows, at, piece_ends = _cut(data, several, begins, ends)
     others = np.setdiff1d(np.arange(len(begins)), rows)
     rows = np.concatenate((rows, others))
     at = np.concatenate((at, begins[others]))
@@ -57,7 +61,7 @@ def record_pieces(bodies: Any) -> RecordPieces | None:
 
 
 def _cut(
-    octets: npt.NDArray[np.uint8], rows: Positions, begins: Positions, ends: Positions
+    data: Any, rows: Positions, begins: Positions, ends: Positions
 ) -> tuple[Positions, Positions, Positions]:
     """Cut bodies that begin with two records; one that does not consist of records stays whole."""
     found: list[tuple[Positions, Positions, Positions]] = []
@@ -68,8 +72,8 @@ def _cut(
         # What cannot be read is looked at where the body begins, to stay within the data.
         is_long = room >= SMALLEST_RECORD_BYTES
         place = np.where(is_long, at, begins[cut])
-        size = _number(octets, place)
-        good = is_long & _is_record(octets, place) & (size >= SMALLEST_RECORD_BYTES)
+        size = number_at(data, place)
+        good = is_long & _is_record(data, place) & (size >= SMALLEST_RECORD_BYTES)
         good &= size <= room
         spoilt.append(cut[~good])
         cut, at, size = cut[good], at[good], size[good]
@@ -83,13 +87,11 @@ def _cut(
     return whole_rows[kept], whole_begins[kept], whole_ends[kept]
 
 
-def _is_record(octets: npt.NDArray[np.uint8], at: Positions) -> npt.NDArray[np.bool_]:
-    found: npt.NDArray[np.bool_] = _number(octets, at + _MAGIC_AT) & 0xFFFFFFFF == MESSAGE_MAGIC
+def _is_record(data: Any, at: Positions) -> npt.NDArray[np.bool_]:
+    found: npt.NDArray[np.bool_] = number_at(data, at + _MAGIC_AT) & 0xFFFFFFFF == MESSAGE_MAGIC
     return found
 
 
-def _number(octets: npt.NDArray[np.uint8], at: Positions) -> Positions:
-    """The signed 32-bit numbers at these places."""
-    parts = [octets[at + place].astype(np.uint32) for place in range(4)]
-    joined = parts[0] << 24 | parts[1] << 16 | parts[2] << 8 | parts[3]
-    return joined.view(np.int32).astype(np.int64)
+def number_at(data: Any, at: Positions) -> Positions:
+    """The signed 32-bit numbers at these places of a buffer."""
+    return at_places(data, at, _NUMBER).astype(np.int64)
