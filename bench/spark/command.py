@@ -94,17 +94,19 @@ def spark(messages: int, rounds: int, folder: Path | None, rate: int, kept: Path
                     log, messages, lambda done: status.update(f"writing the log: {done} entries")
                 )
         rows = list(_measured(home, log, rounds, console))
-        if rate:
-            try:
-                streams = list(_streams(home, rate, console))
-            except RunFailed as error:
-                raise click.ClickException(str(error)) from None
+        _print_rows(rows)
+        failure = None
+        try:
+            streams += _streams(home, rate, console) if rate else ()
+        except RunFailed as error:
+            failure = click.ClickException(f"streams: {error}")
     if kept is not None:
         figures: list[dict[str, object]] = [{**row._asdict(), "ratio": row.ratio} for row in rows]
         figures += [row._asdict() for row in streams]
         kept.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    _print_rows(rows)
     _print_streams(streams)
+    if failure is not None:
+        raise failure
 
 
 def _print_rows(rows: list[Row]) -> None:
