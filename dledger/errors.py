@@ -11,12 +11,23 @@ Fields carry the facts; the text is for people, and no program has to parse it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Self
 
 
 class DLedgerError(Exception):
     """Root of the tree."""
 
     retry_safe: bool = False
+
+    def again(self) -> Self:
+        """A new error of the same class, text and fields, for one more caller.
+
+        An exception keeps the frames of everyone that it was raised to. So one that ends many calls
+        is raised to each of them as an error of its own.
+        """
+        other = type(self).__new__(type(self), *self.args)
+        other.__dict__.update(self.__dict__)
+        return other
 
 
 class NotInTrio(DLedgerError):

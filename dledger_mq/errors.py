@@ -130,7 +130,8 @@ class NoTransactionCheck(MessagingError):
 
 
 class TransactionRefused(MessagingError):
-    """A broker refused to end a transaction so: it ended otherwise before.
+    """A broker refused to end a transaction so, for certain: it ended otherwise before, or the
+    broker knows of none.
 
     Attributes:
         topic: the message's topic.

@@ -23,14 +23,23 @@ from remoting.wire.errors import RemotingError
 _log = logging.getLogger(__name__)
 
 # What a broker answers that knows that the transaction cannot end so any more: it ended otherwise,
-# its topic was deleted, or it is none of the group's.
+# its topic was deleted, or the request is malformed.
 _REFUSALS: Final = frozenset(
     {
         ResponseCode.ILLEGAL_OPERATION,
         ResponseCode.TOPIC_NOT_EXIST,
-        ResponseCode.SYSTEM_ERROR,
         ResponseCode.INVALID_PARAMETER,
     }
+)
+
+# SYSTEM_ERROR is a refusal only if the remark begins so: the broker has looked, and has no such
+# transaction, or it is another group's. RocketMQ's brokers answer with the same code when storing
+# the message failed somehow, and all brokers do when the request failed in them.
+_REFUSING_REMARKS: Final = (
+    "find prepared transaction message failed",
+    "the producer group wrong",
+    "the transaction state table offset wrong",
+    "the commit log offset wrong",
 )
 
 
@@ -110,7 +119,7 @@ class Transaction:
         try:
             await call_master(self._client, result.queue, command, what)
         except RequestRefused as refused:
-            if refused.code in _REFUSALS:
+            if _is_certain(refused):
                 raise TransactionRefused(result.queue.topic, self.id, refused.remark) from refused
             return self._unconfirmed(refused)
         except (MessagingError, RemotingError) as error:
@@ -124,3 +133,10 @@ class Transaction:
             "how transaction %s ends was not confirmed (%s): the broker will ask", self.id, error
         )
         return False
+
+
+def _is_certain(refused: RequestRefused) -> bool:
+    """Whether the broker knows that the transaction cannot end so."""
+    if refused.code == ResponseCode.SYSTEM_ERROR:
+        return refused.remark.lower().startswith(_REFUSING_REMARKS)
+    return refused.code in _REFUSALS

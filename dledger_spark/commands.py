@@ -3,19 +3,29 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import sys
-from typing import Final, NoReturn
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from dledger_spark.log_options import given_logs, log_options
 from dledger_spark.report_command import report
 from dledger_spark.rows import json_line, print_rows
 from dledger_spark.sql_command import sql
 from dledger_spark.stream_command import stream
 from dledger_spark.tables_command import tables
-from dledger_spark.terminal import Command, Commands, one_line_errors, progress, session_options
+from dledger_spark.terminal import (
+    Commands,
+    one_line_errors,
+    progress,
+    resumable,
+    session_options,
+)
+
+if TYPE_CHECKING:
+    from dledger_spark.replay import Piece
 
 _SHOWN: Final = {
     "entries": ("index", "term", "magic", "pos", "size", "body"),
@@ -23,44 +33,16 @@ _SHOWN: Final = {
 }
 
 
-def _log_options(command: Command) -> Command:
-    """--path, --from, --to and --fail-on-data-loss, the same for every command."""
-    for option in (
-        click.option(
-            "--fail-on-data-loss/--no-fail-on-data-loss",
-            default=True,
-            show_default=True,
-            help="End with an error when entries are lost (a file of the log is missing, or "
-            "retention was faster than the replay), or go on without them.",
-        ),
-        click.option(
-            "--to",
-            "last",
-            metavar="INDEX",
-            help="Last entry. By default the last one that is recorded as committed; "
-            "'end' takes all entries, committed or not.",
-        ),
-        click.option("--from", "first", metavar="INDEX", help="First entry [default: first kept]"),
-        click.option(
-            "--path",
-            required=True,
-            metavar="DIR",
-            help="Folder of a node's log. A node may be running in it.",
-        ),
-    ):
-        command = option(command)
-    return command
-
-
 @click.group(
     cls=Commands,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
 def dledger_spark() -> None:
-    """Replay the committed log of a dledger node into tables.
+    """Replay the committed logs of dledger groups into tables.
 
-    The command reads only committed entries and writes nothing to the folder: a node may be
-    running in it.
+    A log is named by the folder of a node, or one above several nodes or groups (--path DIR), or by
+    the members of a running group (--bootstrap HOST:PORT,... --group NAME). The commands read only
+    committed entries and write nothing to these folders: nodes may be running in them.
 
     \b
       dledger-spark count  --path DIR              messages of each topic
@@ -74,7 +56,7 @@ def dledger_spark() -> None:
 
 
 @dledger_spark.command()
-@_log_options
+@log_options()
 @click.option("--out", required=True, metavar="OUT", help="Folder for the tables.")
 @click.option(
     "--format",
@@ -89,17 +71,15 @@ def dledger_spark() -> None:
     type=click.IntRange(min=1),
     default=128 * 1024 * 1024,
     show_default=True,
-    help="About how much of the log becomes one file of each table.",
+    help="About how much of a log becomes one file of each table.",
 )
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @session_options
 def replay(
-    path: str,
-    first: str | None,
-    last: str | None,
-    fail_on_data_loss: bool,
     out: str,
     file_format: str,  # one so far, checked by click
     file_bytes: int,
+    as_json: bool,
     cores: int | None,
     java: str,
 ) -> None:
@@ -110,100 +90,128 @@ def replay(
     started again later adds the entries committed meanwhile. Read the result with any program
     that reads Parquet, such as spark.read.parquet("OUT/messages").
     """
-    from dledger_spark.log_folder import open_log  # noqa: PLC0415
-    from dledger_spark.log_range import resolve_range  # noqa: PLC0415
-    from dledger_spark.replay import plan_replay, run_replay  # noqa: PLC0415
+    from dledger_spark.local_path import local_path  # noqa: PLC0415
+    from dledger_spark.replay import is_published, plan_replay, run_replay  # noqa: PLC0415
     from dledger_spark.session import local_session  # noqa: PLC0415
     from dledger_spark.table_folder import replay_run  # noqa: PLC0415
 
-    log = open_log(path)
-    entries = resolve_range(log, first, last)
-    out = os.path.abspath(out)
+    named = given_logs()
+    out = local_path("out", out)
+    ranges = named.ranges()
+    pieces: list[Piece] = []
+    there = dict.fromkeys((log.name for log, _ in ranges), 0)
     with replay_run(out) as run:
-        pieces, there, lost = plan_replay(
-            log,
-            entries,
-            out,
-            file_bytes,
-            goes_on=not first,
-            fail_on_data_loss=fail_on_data_loss,
-        )
-        _tell_lost(lost)
-        read = messages = 0
+        for log, entries in ranges:
+            plan = plan_replay(
+                log,
+                entries,
+                out,
+                file_bytes,
+                goes_on=not named.first,
+                fail_on_data_loss=named.fail_on_data_loss,
+            )
+            _tell_lost(plan.lost)
+            pieces += plan.pieces
+            there[log.name] = plan.entries
+        read: dict[str | None, tuple[int, int]] = {}
         if pieces:
             total = sum(len(piece.entries) for piece in pieces)
             with (
+                resumable(lambda: _kept(out, [p for p in pieces if is_published(out, p)], total)),
                 progress(total) as on_progress,
                 local_session(cores=cores, java=java) as session,
                 one_line_errors(),
             ):
-                read, messages = run_replay(session, log.path, out, run, pieces, on_progress)
-    if entries:
-        there = max(0, there - read)
-        click.echo(
-            f"entries {entries.start}..{entries.stop - 1} are in {out}: "
-            f"{read} read now ({messages} messages), {there} were there"
+                read = run_replay(session, out, run, pieces, on_progress)
+    told: list[dict[str, Any]] = []
+    for log, entries in ranges:
+        count, messages = read.get(log.group, (0, 0))
+        told.append(
+            {
+                "raft_group": log.group,
+                "log": log.name,
+                "first": entries.start,
+                "last": entries.stop - 1,
+                "read": count,
+                "messages": messages,
+                "were_there": max(0, there[log.name] - count),
+            }
         )
-    else:
-        click.echo(f"no entry is committed in {log.path}: nothing to replay")
+    if as_json:
+        click.echo(json.dumps({"out": out, "logs": told}, indent=2))
+        return
+    for one in told:
+        of = f" of {one['raft_group']}" if len(told) > 1 else ""
+        if one["last"] < one["first"]:
+            where = f"from {one['first']} on in {one['log']}" if named.first else one["log"]
+            click.echo(
+                f"no entry is committed {'' if named.first else 'in '}{where}: nothing to replay"
+            )
+            continue
+        click.echo(
+            f"entries {one['first']}..{one['last']}{of} are in {out}: "
+            f"{one['read']} read now ({one['messages']} messages), {one['were_there']} were there"
+        )
+
+
+def _kept(out: str, pieces: Sequence[Piece], total: int) -> str:
+    done = sum(len(piece.entries) for piece in pieces)
+    return f"{done} of {total} entries are in {out}: the same command goes on behind them"
 
 
 @dledger_spark.command()
-@_log_options
+@log_options()
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @session_options
-def count(
-    path: str,
-    first: str | None,
-    last: str | None,
-    fail_on_data_loss: bool,
-    as_json: bool,
-    cores: int | None,
-    java: str,
-) -> None:
+def count(as_json: bool, cores: int | None, java: str) -> None:
     """Print how many messages each topic has."""
-    from dledger_spark.log_folder import open_log  # noqa: PLC0415
-    from dledger_spark.log_range import (  # noqa: PLC0415
-        END,
-        left_out,
-        readable,
-        resolve_range,
-    )
+    from dledger_spark.log_range import END, left_out  # noqa: PLC0415
     from dledger_spark.session import local_session  # noqa: PLC0415
     from dledger_spark.topic_count import TopicCount, count_topics  # noqa: PLC0415
 
-    log = open_log(path)
-    entries = resolve_range(log, first, last)
-    parts = readable(log, entries, fail_on_data_loss=fail_on_data_loss)
-    _tell_lost(left_out(entries, parts))
+    named = given_logs()
+    logs: list[dict[str, Any]] = []
     topics: list[TopicCount] = []
-    if parts:
-        end = END if last == END else entries.stop - 1
+    ranges = named.ranges()
+    for log, entries in ranges:
+        parts = log.parts(entries, fail_on_data_loss=named.fail_on_data_loss)
+        _tell_lost(left_out(entries, parts))
+        logs.append(
+            {
+                "raft_group": log.group,
+                "log": log.name,
+                "first": entries.start,
+                "last": entries.stop - 1,
+                "entries": sum(map(len, parts)),
+            }
+        )
+    total = sum(one["entries"] for one in logs)
+    if total:
+        uncommitted = (named.last or "").lower() == END
         with (
-            progress(None) as on_progress,
+            progress(None, meanwhile="reading the logs: tasks done") as on_progress,
             local_session(cores=cores, java=java) as session,
             one_line_errors(),
         ):
-            on_progress(0)
             topics = count_topics(
-                session, log.path, entries.start, end, fail_on_data_loss=fail_on_data_loss
+                session,
+                named.sources[0],
+                {log.group: entries for log, entries in ranges},
+                uncommitted=uncommitted,
+                on_progress=on_progress,
             )
     if as_json:
-        found = {
-            "path": log.path,
-            "first": entries.start,
-            "last": entries.stop - 1,
-            "entries": sum(map(len, parts)),
-            "messages": sum(topic.messages for topic in topics),
-            "topics": [topic._asdict() for topic in topics],
-        }
-        click.echo(json.dumps(found, indent=2))
+        messages = sum(topic.messages for topic in topics)
+        found = {"logs": logs, "entries": total, "messages": messages}
+        listed = [topic._asdict() for topic in topics]
+        click.echo(json.dumps({**found, "topics": listed}, indent=2))
     else:
-        print_rows(f"{log.path}, {sum(map(len, parts))} entries", TopicCount._fields, topics)
+        names = ", ".join(str(one["log"]) for one in logs)
+        print_rows(f"{names}, {total} entries", TopicCount._fields, topics)
 
 
 @dledger_spark.command()
-@_log_options
+@log_options()
 @click.option(
     "--table",
     type=click.Choice(["entries", "messages"]),
@@ -213,39 +221,39 @@ def count(
 )
 @click.option("--topic", help="Only messages of this topic.")
 @click.option(
+    "--decompress",
+    is_flag=True,
+    help="Messages with their bodies inflated. One that cannot be is left out, and the column "
+    "body_problem tells why.",
+)
+@click.option(
     "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Rows at most."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all columns, a JSON object a line.")
-def show(
-    path: str,
-    first: str | None,
-    last: str | None,
-    fail_on_data_loss: bool,
-    table: str,
-    topic: str | None,
-    limit: int,
-    as_json: bool,
-) -> None:
+def show(table: str, topic: str | None, decompress: bool, limit: int, as_json: bool) -> None:
     """Print the first entries or messages of a range. Does not start Spark."""
+    from dledger_spark.inflated_bodies import BODY_PROBLEM  # noqa: PLC0415
     from dledger_spark.preview import first_rows  # noqa: PLC0415
 
-    table = "messages" if topic is not None else table
-    columns = None if as_json else _SHOWN[table]
+    named = given_logs()
+    table = "messages" if topic is not None or decompress else table
+    ranges = named.ranges()
+    names = (*(("raft_group",) if len(ranges) > 1 else ()), *_SHOWN[table])
     rows = first_rows(
-        path,
-        first,
-        last,
+        ranges,
         table=table,
         topic=topic,
         limit=limit,
-        columns=columns,
-        fail_on_data_loss=fail_on_data_loss,
+        columns=None if as_json else names,
+        fail_on_data_loss=named.fail_on_data_loss,
+        decompress=decompress,
     )
+    if decompress:
+        names = (*names, BODY_PROBLEM)
     if as_json:
         for row in rows:
             click.echo(json_line(row))
     else:
-        names = _SHOWN[table]
         print_rows(table, names, [[row[name] for name in names] for row in rows])
 
 

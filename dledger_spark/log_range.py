@@ -13,6 +13,7 @@ from dledger_spark.errors import CommittedUnknown, DataLost, OptionInvalid, Rang
 from dledger_spark.log_folder import LogFolder, Segment
 
 END: Final = "end"  # as an option: all entries, committed or not
+START_THERE: Final = "start there, or use failOnDataLoss=false (--no-fail-on-data-loss)"
 
 # A task costs about 0.1 s of one core before its first row, so pieces that are made smaller only to
 # use more cores stay above the first limit. The second is the size of Spark's own file pieces.
@@ -50,7 +51,7 @@ def resolve_range(log: LogFolder, first: str | int | None, last: str | int | Non
     if begin > end:
         return range(begin, begin)
     if begin < log.first_index:
-        problem = f"the first entry kept is {log.first_index}; start there"
+        problem = f"the first entry kept is {log.first_index}; {START_THERE}"
         raise RangeUnavailable(log.path, begin, end, problem)
     return range(begin, end + 1)
 
@@ -172,6 +173,22 @@ def _amount(log: LogFolder, segment: Segment, first: int, last: int) -> int:
     if begin is None or end is None or end[-1] <= begin[0]:
         return segment.size
     return int(end[-1] - begin[0])
+
+
+def begin_kept(
+    first_index: int, first: str | int | None, *, fail_on_data_loss: bool
+) -> str | int | None:
+    """Where to begin, if entries from `first` on may be gone.
+
+    Args:
+        first_index: the first entry kept.
+        first: see `resolve_range`.
+        fail_on_data_loss: whether it is an error if they are; otherwise it begins with the first
+            entry kept.
+    """
+    if fail_on_data_loss or first in (None, "") or index_option("from", first) >= first_index:
+        return first
+    return first_index
 
 
 def index_option(option: str, value: str | int | None) -> int:

@@ -14,6 +14,7 @@ from typing import Final
 
 from dledger.store.hard_state_file import StoreRecord
 from dledger_spark.errors import LogFolderInvalid
+from dledger_spark.local_path import local_path, require_folder
 from dledger_spark.log_folder import NODE_PREFIX, LogFolder, open_log, read_record
 
 # DIR/<group>/<node>/dledger-<id>: the folders that hold nodes are at most so far below a path.
@@ -63,7 +64,7 @@ def open_logs(path: str) -> LogSet:
         LogFolderInvalid: there is no log, or it is not clear which of them belong together.
         LogDamaged: a node's hard-state record cannot be read.
     """
-    path = os.path.abspath(path)
+    path = local_path("path", path)
     records = {folder: read_record(folder) for folder in _node_folders(path)}
     of_java = [folder for folder, record in records.items() if record is None]
     if of_java and len(records) > 1:
@@ -86,9 +87,7 @@ def _rank(record: StoreRecord | None) -> tuple[int, int]:
 
 def _node_folders(path: str) -> list[str]:
     """The folders of nodes at or below `path`, in the order of their names."""
-    if not os.path.isdir(path):
-        problem = "is a file" if os.path.exists(path) else "does not exist"
-        raise LogFolderInvalid(path, f"{problem}: point at the folder of a node, or above it")
+    require_folder(path, "point at the folder of a node, or above it")
     if _holds_log(path):
         return [path]
     level = [path]

@@ -9,10 +9,13 @@ that readers do not slow down appends. Entries carry no sums over the network: t
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import numpy as np
@@ -25,16 +28,22 @@ from dledger import (
     Entry,
     GroupUnreachable,
     OutsideLog,
+    RemoteLog,
+    TlsConfig,
     connect,
 )
 from dledger_spark.entry_columns import HEADER_BYTES
 from dledger_spark.errors import DataLost, GroupUnavailable, OptionInvalid, RangeUnavailable
-from dledger_spark.log_range import END, index_option
+from dledger_spark.log_range import END, START_THERE, index_option
+from dledger_spark.read_pace import ReadPace
 from dledger_spark.schema import ENTRY_SCHEMA
+from dledger_spark.source_options import TlsFiles
 from dledger_spark.stream_offset import NO_CHAIN, UNKNOWN, Mark
 
 # What a task holds of the log at once; a connection for each such piece costs little beside it.
 CHUNK_BYTES: Final = 8 * 1024 * 1024
+# A task with a limit reads less at once, so that it does not read all of a minute in one second.
+MIN_CHUNK_BYTES: Final = 64 * 1024
 # How long a call waits for a member that answers.
 TIMEOUT_S: Final = 20.0
 # How long it waits for one member before it asks all of them.
@@ -49,34 +58,57 @@ class NetworkOrigin:
 
     Attributes:
         group: the name of the group.
-        addresses: "host:port" of members.
+        addresses: "host:port" or "name=host:port" of members.
         readers: those of them that did not lead when the query began.
+        tls: certificates, for a group that speaks TLS.
+        max_bytes_per_second: what a task reads at most; None: no limit.
     """
 
     group: str
     addresses: tuple[str, ...]
     readers: tuple[str, ...] = ()
+    tls: TlsFiles | None = None
+    max_bytes_per_second: int | None = None
 
     def open(self) -> NetworkLog:
         """The log, for a task that knows what to read: nothing is asked before that."""
         return NetworkLog(self, 0, None)
 
 
-def open_group(addresses: Sequence[str], group: str) -> NetworkLog:
+def open_group(
+    addresses: Sequence[str],
+    group: str,
+    *,
+    tls: TlsFiles | None = None,
+    max_bytes_per_second: int | None = None,
+) -> NetworkLog:
     """Ask a group which entries it has, and who leads.
+
+    Args:
+        addresses: "host:port" or "name=host:port" of some members; with TLS they need their names.
+        group: the group's name.
+        tls: certificates, for a group that speaks TLS.
+        max_bytes_per_second: what a task that reads the log reads at most; None: no limit.
 
     Raises:
         GroupUnavailable: no leader answered.
-        OptionInvalid: an address is malformed.
+        OptionInvalid: an address is malformed, or a file of TLS cannot be used.
     """
-    given = NetworkOrigin(group, tuple(addresses))
-    status = _run(partial(_status, given.addresses, group), given)
-    members = status["members"]["addresses"]
+    given = NetworkOrigin(
+        group, tuple(addresses), tls=tls, max_bytes_per_second=max_bytes_per_second
+    )
+    status = _run(partial(_status, given), given)
     leader = status["leader"]
-    origin = NetworkOrigin(
-        group,
-        tuple(dict.fromkeys((*members.values(), *addresses))),
-        tuple(address for name, address in sorted(members.items()) if name != leader),
+    named = any("=" in address for address in addresses)
+    members = {
+        name: f"{name}={address}" if named else address
+        for name, address in sorted(status["members"]["addresses"].items())
+    }
+    known = [one for one in addresses if one.partition("=")[0] not in members]
+    origin = replace(
+        given,
+        addresses=tuple(dict.fromkeys((*members.values(), *known))),
+        readers=tuple(address for name, address in members.items() if name != leader),
     )
     return NetworkLog(origin, status["first_index"], min(status["committed"], status["durable"]))
 
@@ -106,6 +138,11 @@ class NetworkLog:
         return self.origin.group
 
     @property
+    def unrecorded(self) -> int:
+        """None: the leader knows what is committed."""
+        return 0
+
+    @property
     def is_judged_whole(self) -> bool:
         """True: a log that Java began must be read from a folder, which says so."""
         return True
@@ -121,7 +158,7 @@ class NetworkLog:
             problem = f"committed is {committed}; ask for less"
             raise RangeUnavailable(self.name, begin, end, problem)
         if begin <= end and begin < self.first_index:
-            problem = f"the first entry kept is {self.first_index}; start there"
+            problem = f"the first entry kept is {self.first_index}; {START_THERE}"
             raise RangeUnavailable(self.name, begin, end, problem)
         return range(begin, max(begin, end + 1))
 
@@ -172,26 +209,37 @@ class NetworkLog:
         """
         first = entries.start
         chunk_bytes = min(CHUNK_BYTES, batch_bytes * 4)
+        limit = self.origin.max_bytes_per_second
+        pace = None
+        if limit is not None:
+            pace = ReadPace(limit)
+            chunk_bytes = min(chunk_bytes, max(MIN_CHUNK_BYTES, limit))
         while first < entries.stop:
+            began_s = time.monotonic()
+            if pace is not None:
+                time.sleep(pace.wait_s(began_s))
+                began_s = time.monotonic()
             found = self._chunk(range(first, entries.stop), chunk_bytes)
+            if pace is not None:
+                pace.read(sum(HEADER_BYTES + len(entry.body) for entry in found), began_s)
             yield _batch(found, self.group)
             first = found[-1].index + 1
 
     def _chunk(self, entries: range, max_bytes: int) -> list[Entry]:
         origin = self.origin
         # Each piece asks another member, so that several tasks spread over the followers.
-        ask = partial(_entries, group=origin.group, entries=entries, max_bytes=max_bytes)
+        ask = partial(_entries, entries=entries, max_bytes=max_bytes)
         if origin.readers:
-            reader = (random.choice(origin.readers),)
+            reader = replace(origin, addresses=(random.choice(origin.readers),))
             try:
                 return _run(partial(ask, reader, timeout_s=READER_S), origin)
             except (GroupUnavailable, RangeUnavailable):
                 pass  # it is down, or has less than the others, which are asked next
-        return _run(partial(ask, origin.addresses, timeout_s=TIMEOUT_S), origin)
+        return _run(partial(ask, origin, timeout_s=TIMEOUT_S), origin)
 
     def _entry(self, index: int) -> Entry:
         origin = self.origin
-        return _run(partial(_entry, origin.addresses, origin.group, index), origin)
+        return _run(partial(_entry, origin, index), origin)
 
     def _bytes_in(self, entries: range) -> int:
         """How many bytes of the log the entries take."""
@@ -221,22 +269,31 @@ def _batch(entries: Sequence[Entry], group: str) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=ENTRY_SCHEMA)
 
 
-async def _status(addresses: tuple[str, ...], group: str) -> Mapping[str, Any]:
-    async with connect(addresses, group=group, timeout_s=TIMEOUT_S) as log:
+def _connect(origin: NetworkOrigin, timeout_s: float) -> AbstractAsyncContextManager[RemoteLog]:
+    tls = None
+    if origin.tls is not None:
+        paths = (origin.tls.certificate, origin.tls.key, origin.tls.authorities)
+        certificate, key, authorities = map(Path, paths)
+        tls = TlsConfig(certificate=certificate, key=key, authorities=authorities)
+    return connect(",".join(origin.addresses), group=origin.group, tls=tls, timeout_s=timeout_s)
+
+
+async def _status(origin: NetworkOrigin) -> Mapping[str, Any]:
+    async with _connect(origin, TIMEOUT_S) as log:
         return await log.status()
 
 
-async def _entry(addresses: tuple[str, ...], group: str, index: int) -> Entry:
-    async with connect(addresses, group=group, timeout_s=TIMEOUT_S) as log:
+async def _entry(origin: NetworkOrigin, index: int) -> Entry:
+    async with _connect(origin, TIMEOUT_S) as log:
         return await log.read(index)
 
 
 async def _entries(
-    addresses: tuple[str, ...], *, group: str, entries: range, max_bytes: int, timeout_s: float
+    origin: NetworkOrigin, *, entries: range, max_bytes: int, timeout_s: float
 ) -> list[Entry]:
     """The first of the entries, of about `max_bytes` in all; one at least."""
     found: list[Entry] = []
-    async with connect(addresses, group=group, timeout_s=timeout_s) as log:
+    async with _connect(origin, timeout_s) as log:
         # A member that is behind holds the question until it has the entry.
         with trio.move_on_after(timeout_s):
             async for entry in log.tail(entries.start):

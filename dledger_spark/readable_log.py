@@ -41,6 +41,10 @@ class ReadableLog(Protocol):
         """The last entry known to be committed; None if nothing says so."""
 
     @property
+    def unrecorded(self) -> int:
+        """How many entries are there behind `committed`: they may be committed by now, or not."""
+
+    @property
     def is_judged_whole(self) -> bool:
         """Whether the brokers' rule can be applied to all records from entry 0 on."""
 

@@ -1,4 +1,4 @@
-"""Replays a log into two folders of Parquet files, so that it can be stopped and started again.
+"""Replays logs into two folders of Parquet files, so that it can be stopped and started again.
 
 The driver divides the range. Each task reads its piece and writes its files itself: rows do not go
 through the Java side, which would cost more than all the rest. Existing files are not written
@@ -15,11 +15,12 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
-from dledger_spark.acceptance import Acceptance
-from dledger_spark.log_folder import LogFolder, open_log
-from dledger_spark.log_range import left_out, readable, share_out
+from dledger_spark.acceptance import COLUMNS, Acceptance, Run
+from dledger_spark.log_range import left_out
+from dledger_spark.message_columns import message_batch
 from dledger_spark.output_history import check_history
-from dledger_spark.scan import Judged, accepted_messages, beginning, judge, read_range
+from dledger_spark.readable_log import Origin, ReadableLog
+from dledger_spark.scan import BATCH_BYTES, accepted_messages
 from dledger_spark.schema import ENTRIES, MESSAGE_SCHEMA, MESSAGES, TABLES
 from dledger_spark.table_folder import (
     FileNotes,
@@ -28,7 +29,7 @@ from dledger_spark.table_folder import (
     file_notes,
     file_path,
     missing,
-    published,
+    published_of,
 )
 
 # This much of the log becomes one file of each table, a usual size for readers of Parquet.
@@ -37,15 +38,29 @@ FILE_BYTES: Final = 128 * 1024 * 1024
 # Often enough for a progress bar, and cheap beside the work.
 PROGRESS_SECONDS: Final = 0.5
 
-_RESULT: Final = pa.schema([("first", pa.int64()), ("last", pa.int64()), ("messages", pa.int64())])
-_RESULT_COLUMNS: Final = "first long, last long, messages long"
+_RESULT: Final = pa.schema([("number", pa.int64()), ("messages", pa.int64())])
+_RESULT_COLUMNS: Final = "number long, messages long"
+
+
+class Judged(NamedTuple):
+    """A range whose records have been judged.
+
+    Attributes:
+        refused: the records in it that the brokers have refused.
+        after: the state behind it, see `Acceptance.encode`; empty if records are not judged.
+    """
+
+    refused: list[Run]
+    after: bytes
 
 
 class Piece(NamedTuple):
-    """The work of one task: read a range, and write it for some tables."""
+    """The work of one task: read a range of a log, and write it for some tables."""
 
     entries: range
     tables: tuple[str, ...]
+    origin: Origin
+    group: str | None
     judged: Judged = Judged([], b"")
 
 
@@ -64,7 +79,7 @@ class Plan(NamedTuple):
 
 
 def plan_replay(
-    log: LogFolder,
+    log: ReadableLog,
     entries: range,
     out: str,
     file_bytes: int,
@@ -76,7 +91,7 @@ def plan_replay(
 
     Args:
         log: the log.
-        entries: the wanted range, from `log_range.resolve_range`.
+        entries: the wanted range, from `ReadableLog.resolve`.
         out: the output folder.
         file_bytes: about how much of the log becomes one file of each table.
         goes_on: whether the replay continues where an earlier one ended; otherwise the caller
@@ -88,63 +103,71 @@ def plan_replay(
         DataLost: entries of the range, or between the output and the log's first one, are lost.
     """
     gaps = check_history(log, out, goes_on=goes_on, fail_on_data_loss=fail_on_data_loss)
-    parts = readable(log, entries, fail_on_data_loss=fail_on_data_loss)
+    parts = log.parts(entries, fail_on_data_loss=fail_on_data_loss)
     wanted: dict[tuple[int, int], list[str]] = {}
     for table in TABLES:
-        files = published(out, table)
+        files = published_of(out, table, log.group)
         for part in parts:
             for gap in missing(files, part):
-                for piece in share_out(log, gap, file_bytes):
+                for piece in log.share_out(gap, file_bytes, 1):
                     wanted.setdefault((piece.start, piece.stop), []).append(table)
-    pieces = [Piece(range(*ends), tuple(tables)) for ends, tables in sorted(wanted.items())]
-    pieces = _judged(log, pieces, published(out, MESSAGES))
+    pieces = [
+        Piece(range(*ends), tuple(tables), log.origin, log.group)
+        for ends, tables in sorted(wanted.items())
+    ]
+    pieces = _judged(log, pieces, published_of(out, MESSAGES, log.group))
     lost = [range(gap.first, gap.last + 1) for gap in gaps]
     return Plan(pieces, sum(map(len, parts)), [*lost, *left_out(entries, parts)])
 
 
-def _judged(log: LogFolder, pieces: list[Piece], files: list[Published]) -> list[Piece]:
+def _judged(log: ReadableLog, pieces: list[Piece], files: list[Published]) -> list[Piece]:
     """Add to each piece the records that are refused in it.
 
     That needs all earlier entries, so the driver does it once for all tasks before they begin. It
     starts from the state in the file of messages before a piece, if there is one.
     """
+    if log.group is None:
+        return pieces  # a log of Java's: its topics are not in it
     before = {file.entries.stop: file for file in files}
-
-    def begin(entries: range) -> Acceptance | None:
-        file = before.get(entries.start)
-        note = file_notes(file).acceptance if file else b""
-        return Acceptance.decode(note) if note else beginning(log, entries)
-
-    with_messages = [piece for piece in pieces if MESSAGES in piece.tables]
-    found = judge(log, [piece.entries for piece in with_messages], begin)
-    return [
-        piece._replace(judged=next(found)) if MESSAGES in piece.tables else piece
-        for piece in pieces
-    ]
+    state, stop = Acceptance(is_whole=False), -1
+    judged = []
+    for piece in pieces:
+        if MESSAGES not in piece.tables:
+            judged.append(piece)
+            continue
+        if piece.entries.start != stop:
+            file = before.get(piece.entries.start)
+            note = file_notes(file).acceptance if file else b""
+            is_whole = piece.entries.start == 0 and log.is_judged_whole
+            state = Acceptance.decode(note) if note else Acceptance(is_whole=is_whole)
+        stop = piece.entries.stop
+        refused: list[Run] = []
+        for batch in log.batches(piece.entries, batch_bytes=BATCH_BYTES, checksums=False):
+            refused += state.judge(batch, message_batch(batch, COLUMNS))
+        judged.append(piece._replace(judged=Judged(refused, state.encode())))
+    return judged
 
 
 def run_replay(
     session: Any,
-    path: str,
     out: str,
     run: str,
     pieces: list[Piece],
     on_progress: Callable[[int], None],
-) -> tuple[int, int]:
-    """Run the tasks. Returns the number of entries read, and of messages among them.
+) -> dict[str | None, tuple[int, int]]:
+    """Run the tasks. Returns how many entries of each group were read, and messages among them.
 
     Args:
         session: a Spark session.
-        path: the folder of the log.
         out: the output folder, absolute; on a cluster, a folder that all machines share.
         run: the replay's name, from `table_folder.replay_run`.
         pieces: from `plan_replay`.
         on_progress: called now and then with the number of entries done so far.
     """
     if not pieces:
-        return 0, 0
+        return {}
     tasks = session.range(0, len(pieces), 1, len(pieces))
-    results = tasks.mapInArrow(partial(_write_pieces, path, out, run, pieces), _RESULT_COLUMNS)
+    results = tasks.mapInArrow(partial(_write_pieces, out, run, pieces), _RESULT_COLUMNS)
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(results.collect)
         try:
@@ -153,37 +176,40 @@ def run_replay(
         except BaseException:
             session.sparkContext.cancelAllJobs()
             raise
-    read = sum(row["last"] - row["first"] + 1 for row in job.result())
-    on_progress(read)
-    return read, sum(row["messages"] for row in job.result())
+    found: dict[str | None, tuple[int, int]] = {}
+    for row in job.result():
+        piece = pieces[row["number"]]
+        entries, messages = found.get(piece.group, (0, 0))
+        found[piece.group] = entries + len(piece.entries), messages + row["messages"]
+    on_progress(sum(entries for entries, _ in found.values()))
+    return found
 
 
 def is_published(out: str, piece: Piece) -> bool:
     """Whether all files of a piece exist."""
-    return all(os.path.exists(file_path(out, table, piece.entries)) for table in piece.tables)
+    return all(
+        os.path.exists(file_path(out, table, piece.entries, piece.group)) for table in piece.tables
+    )
 
 
 def _write_pieces(
-    path: str, out: str, run: str, pieces: list[Piece], batches: Iterator[pa.RecordBatch]
+    out: str, run: str, pieces: list[Piece], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
     """One task: `batches` hold the numbers of its pieces."""
     for batch in batches:
         for number in batch.column(0).to_pylist():
             piece = pieces[number]
-            messages = write_piece(open_log(path), out, run, piece)
-            ends = piece.entries
-            yield pa.RecordBatch.from_arrays(
-                [pa.array([ends.start]), pa.array([ends.stop - 1]), pa.array([messages])],
-                schema=_RESULT,
-            )
+            messages = write_piece(piece.origin.open(), out, run, piece)
+            columns = [pa.array([number], pa.int64()), pa.array([messages], pa.int64())]
+            yield pa.RecordBatch.from_arrays(columns, schema=_RESULT)
 
 
-def write_piece(log: LogFolder, out: str, run: str, piece: Piece) -> int:
+def write_piece(log: ReadableLog, out: str, run: str, piece: Piece) -> int:
     """Read a range and publish its files. Returns the number of messages in it."""
     messages = 0
-    with RangeFiles(out, run, piece.entries, piece.tables) as files:
+    with RangeFiles(out, run, piece.entries, piece.tables, piece.group) as files:
         notes = FileNotes(log.group, -1, 0)
-        for batch in read_range(log, piece.entries):
+        for batch in log.batches(piece.entries, batch_bytes=BATCH_BYTES, checksums=True):
             if ENTRIES in piece.tables:
                 files.write(ENTRIES, batch)
             if MESSAGES in piece.tables:

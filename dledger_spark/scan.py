@@ -7,9 +7,9 @@ one-line error. Reading from the page cache is many times faster than the steps 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -96,45 +96,6 @@ def beginning(log: LogFolder, entries: range) -> Acceptance | None:
     return Acceptance(is_whole=entries.start == 0 and log.unchecked_through < 0)
 
 
-class Judged(NamedTuple):
-    """A range whose records have been judged.
-
-    Attributes:
-        refused: the records in it that the brokers have refused.
-        after: the state behind it, see `Acceptance.encode`; empty if records are not judged.
-    """
-
-    refused: list[Run]
-    after: bytes
-
-
-def judge(
-    log: LogFolder, pieces: Sequence[range], begin: Callable[[range], Acceptance | None]
-) -> Iterator[Judged]:
-    """Judge the records of several ranges, in ascending order, for tasks that read one range each.
-
-    Args:
-        log: the log.
-        pieces: the ranges.
-        begin: the state at the first entry of a range, if the range before is not among them.
-
-    Raises:
-        DledgerSparkError: as `arrow_batches`. The tasks check the sums, not this function.
-    """
-    acceptance, stop = None, -1
-    for piece in pieces:
-        if piece.start != stop:
-            acceptance = begin(piece)
-        stop = piece.stop
-        if acceptance is None:
-            yield Judged([], b"")
-            continue
-        refused: list[Run] = []
-        for batch in read_range(log, piece, checksums=False):
-            refused += acceptance.judge(batch, message_batch(batch, COLUMNS))
-        yield Judged(refused, acceptance.encode())
-
-
 def accepted_messages(
     entries: pa.RecordBatch, refused: Sequence[Run], names: Sequence[str]
 ) -> pa.RecordBatch:
@@ -160,7 +121,7 @@ def read_range(
 ) -> Iterator[pa.RecordBatch]:
     """`arrow_batches` of a range that `readable` returned, here or in another process.
 
-    It does not judge the records again: `refused` comes from `judge`.
+    It does not judge the records again: `refused` comes from `Acceptance.judge`.
     """
     names = check_columns(table, columns)
     if not 0 < batch_bytes <= MAX_BATCH_BYTES:

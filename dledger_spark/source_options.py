@@ -6,6 +6,7 @@ The names are those of Spark's source for Kafka where the meaning is the same.
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -20,11 +21,12 @@ EARLIEST: Final = -2
 _WORDS: Final = {"earliest": EARLIEST, "latest": LATEST}
 
 OPTIONS: Final = (
-    *("path", "bootstrap", "group", "table", "subscribe", "from", "to"),
+    *("path", "bootstrap", "group", "tlsCert", "tlsKey", "tlsCa", "maxBytesPerSecond"),
+    *("table", "subscribe", "from", "to"),
     *("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"),
     *("maxOffsetsPerTrigger", "maxBytesPerTrigger"),
     *("partitionBytes", "minPartitions"),
-    *("checksums", "includeProperties", "failOnDataLoss", "pushFilters"),
+    *("checksums", "includeProperties", "decompress", "failOnDataLoss", "pushFilters"),
 )
 _NAMES: Final = {name.lower(): name for name in OPTIONS}
 _LIMITS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
@@ -37,6 +39,9 @@ _HIGHEST: Final = 2**63 - 1
 MAX_TOPICS: Final = 10_000
 # A group has less than twenty members.
 MAX_ADDRESSES: Final = 64
+# More groups than a cluster has; each is asked for its state before a query begins.
+MAX_GROUPS: Final = 256
+_OF_NETWORK: Final = ("group", "tlsCert", "tlsKey", "tlsCa", "maxBytesPerSecond")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,13 +64,36 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
+class GroupMembers:
+    """Where members of a group listen.
+
+    Attributes:
+        group: its name.
+        addresses: "host:port" or "name=host:port" of some members.
+    """
+
+    group: str
+    addresses: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TlsFiles:
+    """Files in PEM format, see docs/security.md."""
+
+    certificate: str
+    key: str
+    authorities: str
+
+
+@dataclass(frozen=True, slots=True)
 class SourceOptions:
     """The options of one query.
 
     Attributes:
         path: see `log_set.open_logs`; "" if the log is read over the network.
-        bootstrap: addresses of members, "host:port" each; none if the log is read from a folder.
-        group: the group of these members; "" likewise.
+        members: the groups that are read over the network; none if logs are read from a folder.
+        tls: certificates for these groups; None: they do not speak TLS.
+        max_bytes_per_second: what a task reads of them at most; None: no limit.
         table: "entries" or "messages".
         topics: only messages of these; None for all.
         first: the first entry, as `log_range.resolve_range` takes it.
@@ -78,13 +106,15 @@ class SourceOptions:
         min_partitions: likewise.
         checksums: whether the sums of entries are checked.
         include_properties: whether the table of messages has the column "properties".
+        decompress: whether bodies of messages are inflated.
         fail_on_data_loss: whether entries that are gone are an error.
         push_filters: whether filters of the query narrow what is read.
     """
 
     path: str
-    bootstrap: tuple[str, ...]
-    group: str
+    members: tuple[GroupMembers, ...]
+    tls: TlsFiles | None
+    max_bytes_per_second: int | None
     table: str
     topics: frozenset[str] | None
     first: str | None
@@ -97,6 +127,7 @@ class SourceOptions:
     min_partitions: int
     checksums: bool
     include_properties: bool
+    decompress: bool
     fail_on_data_loss: bool
     push_filters: bool
 
@@ -121,7 +152,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         given = [name for name in names if name in texts]
         if len(given) > 1:
             raise OptionInvalid(given[1], texts[given[1]], f"{given[0]} is given as well; use one")
-    bootstrap = _bootstrap(texts)
+    members = _members(texts)
     table = _table(texts)
     starting = _place(texts, "startingOffsets", "startingTimestamp")
     if streaming and "from" in texts:
@@ -132,8 +163,9 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
     _refuse_word(ending, texts, EARLIEST, "a batch that ends there is empty")
     return SourceOptions(
         path=texts.get("path", ""),
-        bootstrap=bootstrap,
-        group=texts.get("group", ""),
+        members=members,
+        tls=_tls(texts),
+        max_bytes_per_second=_limit(texts, "maxBytesPerSecond"),
         table=table,
         topics=_topics(texts, table),
         first=texts.get("from"),
@@ -146,6 +178,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         min_partitions=_limit(texts, "minPartitions") or DEFAULT_MIN_PARTITIONS,
         checksums=_flag(texts, "checksums", default=True),
         include_properties=_flag(texts, "includeProperties", default=True),
+        decompress=_decompress(texts, table),
         fail_on_data_loss=_flag(texts, "failOnDataLoss", default=True),
         push_filters=_flag(texts, "pushFilters", default=False),
     )
@@ -174,20 +207,61 @@ def _refuse_word(place: Place | None, texts: Mapping[str, str], word: int, probl
         raise OptionInvalid(place.option, texts[place.option], problem)
 
 
-def _bootstrap(texts: Mapping[str, str]) -> tuple[str, ...]:
-    """The addresses of members; checks that the other options of a network fit them."""
+def _members(texts: Mapping[str, str]) -> tuple[GroupMembers, ...]:
+    """The groups to read over the network; checks that the other options of a network fit them."""
     text = texts.get("bootstrap")
     if text is None:
-        _refuse(texts, ("group",), "it belongs to bootstrap; filter by the column instead")
+        _refuse(texts, _OF_NETWORK, "it belongs to bootstrap; a folder is read without it")
         return ()
     _refuse(texts, ("path",), "bootstrap is given as well; use one")
+    if text.startswith("{"):
+        _refuse(texts, ("group",), "bootstrap names the groups already")
+        found = [GroupMembers(group, _addresses(list_)) for group, list_ in _json_members(text)]
+    elif "group" not in texts:
+        raise OptionInvalid("bootstrap", text, 'name the group as well, as option "group"')
+    else:
+        addresses = _addresses(text)
+        names = [name.strip() for name in texts["group"].split(",")]
+        found = [GroupMembers(name, addresses) for name in names]
+    groups = [one.group for one in found]
+    if "" in groups or len(set(groups)) < len(groups) or not 1 <= len(groups) <= MAX_GROUPS:
+        expected = f"give 1 to {MAX_GROUPS} names of groups with commas between them, each once"
+        raise OptionInvalid("group", texts.get("group", text), expected)
+    return tuple(found)
+
+
+def _json_members(text: str) -> list[tuple[str, str]]:
+    try:
+        content: Any = json.loads(text)
+    except (ValueError, RecursionError):
+        content = None
+    if not isinstance(content, dict) or not all(isinstance(one, str) for one in content.values()):
+        expected = 'give host:port,... or JSON by group: {"broker-a": "host:port,..."}'
+        raise OptionInvalid("bootstrap", text, expected)
+    return list(content.items())
+
+
+def _addresses(text: str) -> tuple[str, ...]:
     addresses = tuple(address.strip() for address in text.split(","))
     if "" in addresses or len(addresses) > MAX_ADDRESSES:
         expected = f"give host:port of 1 to {MAX_ADDRESSES} members with commas between them"
         raise OptionInvalid("bootstrap", text, expected)
-    if "group" not in texts:
-        raise OptionInvalid("bootstrap", text, 'name the group as well, as option "group"')
     return addresses
+
+
+def _tls(texts: Mapping[str, str]) -> TlsFiles | None:
+    given = {name: texts.get(name) for name in ("tlsCert", "tlsKey", "tlsCa")}
+    if not any(given.values()):
+        return None
+    for name, path in given.items():
+        if path is None:
+            expected = (
+                "TLS takes a certificate, its key and authorities: give tlsCert, tlsKey, tlsCa"
+            )
+            raise OptionInvalid(name, "", expected)
+    # Spark's tasks run in folders of their own.
+    certificate, key, authorities = (os.path.abspath(path) for path in given.values() if path)
+    return TlsFiles(certificate, key, authorities)
 
 
 def _table(texts: Mapping[str, str]) -> str:
@@ -208,6 +282,13 @@ def _topics(texts: Mapping[str, str], table: str) -> frozenset[str] | None:
         expected = f"give 1 to {MAX_TOPICS} names of topics with commas between them"
         raise OptionInvalid("subscribe", text, expected)
     return topics
+
+
+def _decompress(texts: Mapping[str, str], table: str) -> bool:
+    decompress = _flag(texts, "decompress", default=False)
+    if decompress and table != MESSAGES:
+        raise OptionInvalid("decompress", "true", "only messages are inflated; add table=messages")
+    return decompress
 
 
 def _place(texts: Mapping[str, str], offsets: str, timestamp: str) -> Place | None:

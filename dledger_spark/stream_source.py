@@ -21,6 +21,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from dledger_spark.errors import DataLost, LogBehind, LogFolderInvalid, LogReplaced
+from dledger_spark.named_logs import open_all
 from dledger_spark.readable_log import ReadableLog
 from dledger_spark.record_judge import RecordJudge
 from dledger_spark.source_options import SourceOptions
@@ -28,7 +29,6 @@ from dledger_spark.source_plan import (
     beginning_of,
     check_place,
     next_of,
-    open_all,
     plan,
     read_piece,
 )
@@ -66,7 +66,10 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_place(logs, self._options.starting)
         return encode_offset(
             {
-                _group_of(log): _offset_at(log, beginning_of(log, self._options.starting))
+                _group_of(log): _offset_at(
+                    log,
+                    beginning_of(log, self._options.starting, self._options.fail_on_data_loss),
+                )
                 for log in logs
             }
         )

@@ -1,9 +1,10 @@
 """The folder that a replay writes: one Parquet file for each range of entries and each table.
 
-    OUT/entries/00000000000000000000-00000000000000099999.parquet
-    OUT/messages/00000000000000000000-00000000000000099999.parquet
+    OUT/entries/00000000000000000000-00000000000000099999.broker-a.parquet
+    OUT/messages/00000000000000000000-00000000000000099999.broker-a.parquet
 
-A file's name says which entries it covers, both ends included, and files of a table never overlap.
+A file's name says which entries of which group it covers, both ends included, and files of a table
+never overlap. (A log of Java's does not name its group, and nor do its files.)
 A file is written under a name that readers skip, synced, and renamed when it is complete. So the
 names alone show which entries are done, and a replay that was killed writes the missing files.
 
@@ -22,6 +23,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
+from urllib.parse import quote, unquote
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -38,7 +40,7 @@ LAST_CHAIN: Final = b"dledger.last_chain_crc"
 ACCEPTANCE: Final = b"dledger.acceptance"
 _SUFFIX: Final = ".parquet"
 _UNFINISHED: Final = ".unfinished"
-_NAME: Final = re.compile(r"(\d{20})-(\d{20})\.parquet")
+_NAME: Final = re.compile(r"(\d{20})-(\d{20})(?:\.(.+))?\.parquet")
 _RUN: Final = "_run"
 _DRIVER_LOCK: Final = "_driver.lock"
 _PUBLISH_LOCK: Final = "_publish.lock"
@@ -46,10 +48,11 @@ _RUN_NAME_BYTES: Final = 16
 
 
 class Published(NamedTuple):
-    """One file of a table."""
+    """One file of a table: the entries of a group that it covers. None: a log of Java's."""
 
     path: str
     entries: range
+    group: str | None = None
 
 
 class FileNotes(NamedTuple):
@@ -102,7 +105,7 @@ def replay_run(out: str) -> Iterator[str]:
 
 
 def published(out: str, table: str) -> list[Published]:
-    """The files of a table, in the order of their entries.
+    """The files of a table, by group, in the order of their entries.
 
     Raises:
         OutputInvalid: two of them overlap.
@@ -112,17 +115,24 @@ def published(out: str, table: str) -> list[Published]:
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
         match = _NAME.fullmatch(name)
         if match:
-            found.append(Published(f"{folder}/{name}", range(int(match[1]), int(match[2]) + 1)))
-    found.sort(key=lambda file: file.entries.start)
+            group = None if match[3] is None else unquote(match[3])
+            entries = range(int(match[1]), int(match[2]) + 1)
+            found.append(Published(f"{folder}/{name}", entries, group))
+    found.sort(key=lambda file: (file.group or "", file.entries.start))
     for before, file in pairwise(found):
-        if file.entries.start < before.entries.stop:
+        if file.group == before.group and file.entries.start < before.entries.stop:
             problem = f"covers entries that {before.path} covers: remove one, or the whole output"
             raise OutputInvalid(file.path, problem)
     return found
 
 
+def published_of(out: str, table: str, group: str | None) -> list[Published]:
+    """The files of a table that cover entries of one group, in their order."""
+    return [file for file in published(out, table) if file.group == group]
+
+
 def missing(files: list[Published], entries: range) -> list[range]:
-    """The parts of `entries` that no file covers."""
+    """The parts of `entries` that no file of a group covers."""
     gaps = []
     start = entries.start
     for file in files:
@@ -134,9 +144,10 @@ def missing(files: list[Published], entries: range) -> list[range]:
     return gaps
 
 
-def file_path(out: str, table: str, entries: range) -> str:
-    """The path of the file that covers a range."""
-    return f"{out}/{table}/{entries.start:020d}-{entries.stop - 1:020d}{_SUFFIX}"
+def file_path(out: str, table: str, entries: range, group: str | None) -> str:
+    """The path of the file that covers a range of a group's log."""
+    of_group = "" if group is None else f".{quote(group, safe='')}"
+    return f"{out}/{table}/{entries.start:020d}-{entries.stop - 1:020d}{of_group}{_SUFFIX}"
 
 
 def file_notes(file: Published) -> FileNotes:
@@ -210,12 +221,15 @@ class RangeFiles:
         run: the name of the replay, from `replay_run`.
         entries: the range.
         tables: which tables get a file.
+        group: the group of the log.
     """
 
-    def __init__(self, out: str, run: str, entries: range, tables: tuple[str, ...]) -> None:
+    def __init__(
+        self, out: str, run: str, entries: range, tables: tuple[str, ...], group: str | None
+    ) -> None:
         self._out = out
         self._run = run
-        self._names = {table: file_path(out, table, entries) for table in tables}
+        self._names = {table: file_path(out, table, entries, group) for table in tables}
         # Each attempt at a task has names of its own.
         mark = f".{entries.start}-{os.getpid()}-{os.urandom(4).hex()}{_UNFINISHED}"
         self._unfinished = {table: f"{out}/{table}/{mark}" for table in tables}

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dledger_spark.log_options import Command, given_logs, hint_unrecorded, log_options
 from dledger_spark.rows import print_rows
-from dledger_spark.terminal import Command, one_line_errors, progress, session_options
+from dledger_spark.terminal import one_line_errors, progress, resumable, session_options
 
 if TYPE_CHECKING:
     from dledger_spark.tables.engine import Engine
@@ -28,34 +29,34 @@ def engine_option(help_text: str) -> Callable[[Command], Command]:
     )
 
 
+def memory_option(command: Command) -> Command:
+    """--memory, for the commands that compute with DuckDB."""
+    return click.option(
+        "--memory",
+        "memory_mib",
+        type=click.IntRange(min=256),
+        default=2048,
+        show_default=True,
+        metavar="MIB",
+        help="DuckDB's memory; what does not fit goes to the temporary folder (TMPDIR).",
+    )(command)
+
+
 @click.command()
-@click.option(
-    "--path",
-    "paths",
-    required=True,
-    multiple=True,
-    metavar="DIR",
-    help="Folder of a node's log, or above the logs of several groups. May be given again.",
-)
+@log_options(ranges=False, many=True)
 @click.option("--out", required=True, metavar="OUT", help="Folder for the tables.")
 @engine_option("What computes the tables that follow from the facts.")
+@memory_option
 @click.option(
     "--facts-only", is_flag=True, help="Leave the tables that follow from the facts as they are."
-)
-@click.option(
-    "--fail-on-data-loss/--no-fail-on-data-loss",
-    default=True,
-    show_default=True,
-    help="End with an error when entries are lost, or go on without them.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 @session_options
 def tables(
-    paths: tuple[str, ...],
     out: str,
     engine: str,
+    memory_mib: int,
     facts_only: bool,
-    fail_on_data_loss: bool,
     as_json: bool,
     cores: int | None,
     java: str,
@@ -66,24 +67,32 @@ def tables(
     row exactly once, however often this command is killed. Tables that follow from them (traffic,
     consumer_lag, latency, transactions and others) are then made anew. All are Delta tables.
     """
-    from dledger_spark.folder_log import open_folders  # noqa: PLC0415
     from dledger_spark.tables.refresh import refresh  # noqa: PLC0415
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
     from dledger_spark.tables.update import next_index, update_tables  # noqa: PLC0415
 
-    logs = [log for path in paths for log in open_folders(path)]
+    named = given_logs()
     home = TableHome(out)
+    logs = named.open()
+    hint_unrecorded(logs)
     rows: dict[str, int] = {}
     through: dict[str, int] = {}
     added = 0
-    with home.held():
+
+    def kept() -> str:
+        return f"{home.path} keeps what was committed to it: the same command goes on behind that"
+
+    with home.held(), resumable(kept):
         for log in logs:
             there = next_index(home, log.group)
             first = log.first_index if there is None else there
             total = max((-1 if log.committed is None else log.committed) + 1 - first, 0)
             with progress(total, "reading the log") as on_progress:
                 updated = update_tables(
-                    home, log, fail_on_data_loss=fail_on_data_loss, on_progress=on_progress
+                    home,
+                    log,
+                    fail_on_data_loss=named.fail_on_data_loss,
+                    on_progress=on_progress,
                 )
             added += len(updated.entries)
             through[log.group or ""] = updated.entries.stop - 1
@@ -93,7 +102,7 @@ def tables(
         if not facts_only:
             with (
                 progress(None, "computing tables") as on_progress,
-                opened(home, engine, cores, java, derived=False) as over,
+                opened(home, engine, memory_mib, cores, java, derived=False) as over,
             ):
                 made = refresh(home, over, through, lambda _table: on_progress(0))
     if as_json:
@@ -107,7 +116,13 @@ def tables(
 
 @contextmanager
 def opened(
-    home: TableHome, engine: str, cores: int | None, java: str, *, derived: bool
+    home: TableHome,
+    engine: str,
+    memory_mib: int,
+    cores: int | None,
+    java: str,
+    *,
+    derived: bool,
 ) -> Iterator[Engine]:
     """The engine of that name, over the tables of a folder, for as long as the block runs."""
     from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
@@ -116,11 +131,11 @@ def opened(
     if engine == "duckdb":
         from dledger_spark.tables.duckdb_engine import duckdb_engine  # noqa: PLC0415
 
-        with duckdb_engine(found) as made:
+        with duckdb_engine(found, memory_mib) as made:
             yield made
         return
     from dledger_spark.session import local_session  # noqa: PLC0415
     from dledger_spark.tables.spark_engine import SparkEngine  # noqa: PLC0415
 
     with local_session(cores=cores, java=java) as session, one_line_errors():
-        yield SparkEngine(session, found)
+        yield SparkEngine(session, found, home.spill_path)

@@ -1,21 +1,29 @@
-"""Counts the messages of each topic in a log with Spark, with a task for each part of the log."""
+"""Counts the messages of each topic in logs with Spark, with a task for each part of a log."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Final, NamedTuple
 
-_COLUMNS: Final = "topic string, queue int, body_size int, store_time timestamp"
+from dledger_spark.log_range import END
+
+# Often enough for a progress bar, and cheap beside the work.
+_PROGRESS_SECONDS: Final = 0.5
+_COLUMNS: Final = "raft_group string, topic string, queue int, body_size int, store_time timestamp"
 _TIME: Final = "yyyy-MM-dd''T''HH:mm:ss.SSS''Z''"
 _QUERY: Final = f"""
-    SELECT topic,
+    SELECT raft_group,
+           topic,
            count(DISTINCT queue),
            count(*),
            sum(body_size),
            date_format(min(store_time), '{_TIME}'),
            date_format(max(store_time), '{_TIME}')
     FROM {{messages}}
-    GROUP BY topic
-    ORDER BY topic
+    GROUP BY raft_group, topic
+    ORDER BY raft_group, topic
 """
 
 
@@ -23,6 +31,7 @@ class TopicCount(NamedTuple):
     """One topic's share of a log.
 
     Attributes:
+        raft_group: the group of the log; None for a log of Java's.
         topic: its name.
         queues: number of its message queues that have messages.
         messages: number of messages.
@@ -32,6 +41,7 @@ class TopicCount(NamedTuple):
         last_stored: the same of the latest message.
     """
 
+    raft_group: str | None
     topic: str
     queues: int
     messages: int
@@ -42,20 +52,41 @@ class TopicCount(NamedTuple):
 
 def count_topics(
     session: Any,
-    path: str,
-    first: int,
-    last: int | str,
+    source: Mapping[str, str],
+    ranges: Mapping[str | None, range],
     *,
-    checksums: bool = True,
-    fail_on_data_loss: bool = True,
+    uncommitted: bool = False,
+    on_progress: Callable[[int], None] = lambda _done: None,
 ) -> list[TopicCount]:
-    """The topics among the entries first..last ("end": all, committed or not), by name."""
-    messages = (
-        session.read.format("dledger")
-        .schema(_COLUMNS)
-        .options(table="messages", checksums=str(checksums).lower())
-        .options(failOnDataLoss=str(fail_on_data_loss).lower())
-        .options(**{"from": str(first), "to": str(last)})
-        .load(path)
-    )
-    return [TopicCount(*row) for row in session.sql(_QUERY, messages=messages).collect()]
+    """The topics among entries of logs, by group and name.
+
+    Args:
+        session: a Spark session.
+        source: options of the source "dledger" that name the logs.
+        ranges: the entries to count, by group.
+        uncommitted: whether the range of the one log goes on behind what is committed.
+        on_progress: called now and then with the number of tasks done so far.
+    """
+    frame = session.read.format("dledger").schema(_COLUMNS).options(table="messages", **source)
+    if len(ranges) == 1:  # also of a log of Java's, which has no name for JSON
+        [entries] = ranges.values()
+        end = END if uncommitted else str(entries.stop - 1)
+        frame = frame.options(**{"from": str(entries.start), "to": end})
+    elif uncommitted:
+        frame = frame.options(to=END)
+    else:
+        starts = {group: entries.start for group, entries in ranges.items()}
+        stops = {group: entries.stop for group, entries in ranges.items()}
+        frame = frame.options(startingOffsets=json.dumps(starts), endingOffsets=json.dumps(stops))
+    query = session.sql(_QUERY, messages=frame.load())
+    status = session.sparkContext.statusTracker()
+    with ThreadPoolExecutor(1) as pool:
+        job = pool.submit(query.collect)
+        try:
+            while not wait([job], _PROGRESS_SECONDS).done:
+                stages = map(status.getStageInfo, status.getActiveStageIds())
+                on_progress(sum(stage.numCompletedTasks for stage in stages if stage is not None))
+        except BaseException:
+            session.sparkContext.cancelAllJobs()
+            raise
+    return [TopicCount(*row) for row in job.result()]

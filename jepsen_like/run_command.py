@@ -18,12 +18,13 @@ from rich.table import Table
 from rich.text import Text
 
 from dledger.commands.exit_codes import single_errors
+from jepsen_like.chaos.brokers.cpp.installed import CppClientMissing, find_cpp_client
 from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
 from jepsen_like.chaos.gaps import GapRow
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.nemeses.users_nemesis import NemesisUnusable, find_nemeses
-from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, RunPlan
+from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, CLIENT_DEFAULT, CPP_CLIENT, RunPlan
 from jepsen_like.chaos.run import Progress, Run
 from jepsen_like.chaos.service import ServiceUnusable
 from jepsen_like.chaos.services import find_service
@@ -121,6 +122,13 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
     help="Runs a member of another system, in the place of dledger: see docs/other-systems.md.",
 )
 @click.option(
+    "--client",
+    default=CLIENT_DEFAULT,
+    show_default=True,
+    type=click.Choice([CLIENT_DEFAULT, CPP_CLIENT]),
+    help="What sends and consumes: cpp is RocketMQ's client of C++, with the workload messages.",
+)
+@click.option(
     "--check-limit-seconds",
     default=120.0,
     show_default=True,
@@ -140,6 +148,7 @@ def run(
     network: str,
     dirty: str | None,
     system: str | None,
+    client: str,
     check_limit_seconds: float,
 ) -> None:
     """Break a group of real processes on purpose, and check what clients saw.
@@ -167,11 +176,18 @@ def run(
         raise click.UsageError("--system goes with a workload of the library, and without --dirty")
     if system is not None and not _is_there(system):
         raise click.UsageError(f"there is no module {system}")
+    if client == CPP_CLIENT:
+        if name != "messages":
+            raise click.UsageError("--client cpp goes with --workload messages")
+        try:
+            find_cpp_client()
+        except CppClientMissing as error:
+            raise click.UsageError(str(error)) from error
     folder = out or Path(f"chaos-{name.replace(':', '-')}-{seed}")
     if folder.exists() and any(folder.iterdir()):
         raise click.UsageError(f"{folder} is not empty: name another folder with --out")
     folder.mkdir(parents=True, exist_ok=True)
-    plan = RunPlan(name, nemeses, nodes, time_s, seed, lease, rate, network, dirty, system)
+    plan = RunPlan(name, nemeses, nodes, time_s, seed, lease, rate, network, dirty, system, client)
     command = again(plan, "--workload" if workload else "--service")
     click.echo(f"{command}\nfiles in {folder}", err=True)
     drawing = _Drawing()

@@ -77,11 +77,17 @@ class EndProcessor:
         return None
 
     def _check(self, half: Half, group: str, queue_offset: int, position: int) -> None:
-        if (half.group, half.queue_offset) != (group, queue_offset):
+        # These begin with RocketMQ's words, by which a client tells them from other failures.
+        if half.group != group:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR,
-                f"the transaction at {position} is of group {half.group:.80}, with the offset "
-                f"{half.queue_offset}",
+                f"the producer group wrong: the transaction at {position} is of {half.group:.80}",
+            )
+        if half.queue_offset != queue_offset:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_ERROR,
+                f"the transaction state table offset wrong: that of the transaction at {position} "
+                f"is {half.queue_offset}",
             )
         if self._ends.is_under_way(position):
             raise RequestRefused(

@@ -71,8 +71,15 @@ class EntryHandler:
     def enter_term(self) -> None:
         """Forget what the last leader verified: the next leader's log is only known to share the
         committed entries.
+
+        A member that restarts finds itself in the term that it was in. Entries of that term come
+        from its leader, which drops none of them, so a log that ends with one agrees with the
+        leader's to its end (log matching, Raft section 5.3). The leader need not know of the
+        restart: its next heartbeat tells this member what is committed.
         """
         self.verified = self._state.committed
+        if self._view.last_term == self._state.term:
+            self.verified = self._view.last_index
         self.ack_due = False
 
     def handle(self, push: PushRequest) -> PushResponse | None:

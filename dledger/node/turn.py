@@ -194,10 +194,10 @@ class Turn:
         self._ended_syncs.append((work, error))
 
     def reject_submissions(self, error: DLedgerError) -> None:
-        """Answer the submissions that have not entered the log with `error`."""
+        """Answer each submission that has not entered the log with a copy of `error`."""
         self.queued_entries = self.queued_bytes = 0
         for _, _, done in _taken(self._submissions):
-            done(error)
+            done(error.again())
 
     # --- a turn -------------------------------------------------------------------------------
 

@@ -25,9 +25,11 @@ class StoreHealth:
         self.closed = False
 
     def check(self) -> None:
-        """Raise the failure that ended the store, or InvariantBroken once it is closed."""
+        """Raise an error of its own after the failure that ended the store, or InvariantBroken once
+        it is closed.
+        """
         if self.failure is not None:
-            raise self.failure
+            raise self.failure.again() from self.failure
         if self.closed:
             raise InvariantBroken("the store is closed")
 

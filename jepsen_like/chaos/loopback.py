@@ -14,9 +14,9 @@ class Loopback:
 
     def __init__(self, hosts: Sequence[str], left_out: Sequence[str] = ()) -> None:
         self.left_out = left_out
-        ports = iter(free_ports(2 * len(hosts)))
+        addresses = iter(f"127.0.0.1:{port}" for port in free_ports(3 * len(hosts)))
         self._addresses = {
-            host: (f"127.0.0.1:{next(ports)}", f"127.0.0.1:{next(ports)}") for host in hosts
+            host: (next(addresses), next(addresses), next(addresses)) for host in hosts
         }
 
     def peer_address(self, source: str, target: str) -> str:
@@ -27,9 +27,13 @@ class Loopback:
         """See Wiring."""
         return self._addresses[target][1]
 
+    def group_address(self, target: str) -> str:
+        """See Wiring."""
+        return self._addresses[target][2]
+
     def listens(self, host: str) -> tuple[str, str]:
         """See Wiring."""
-        return self._addresses[host]
+        return self._addresses[host][:2]
 
     def command(self, host: str, argv: Sequence[str]) -> list[str]:
         """See Wiring."""

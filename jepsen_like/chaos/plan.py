@@ -8,6 +8,7 @@ from dataclasses import dataclass
 NODES_DEFAULT = 3
 TIME_S_DEFAULT = 60.0
 CALLS_A_SECOND_DEFAULT = 20.0
+CLIENT_DEFAULT, CPP_CLIENT = "python", "cpp"
 
 
 @dataclass(frozen=True)
@@ -23,6 +24,8 @@ class RunPlan:
         network: `auto`, `namespaces` or `none`.
         seeded_bug: a mistake to make on purpose.
         system: a module that runs a member of another system, or None.
+        client: what sends and consumes in a workload of brokers: `python` is `dledger_mq`, `cpp`
+            RocketMQ's client of C++.
     """
 
     service: str
@@ -35,3 +38,4 @@ class RunPlan:
     network: str = "auto"
     seeded_bug: str | None = None
     system: str | None = None
+    client: str = CLIENT_DEFAULT

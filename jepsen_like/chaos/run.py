@@ -151,7 +151,8 @@ class Run:
     def _made_stage(self) -> Stage:
         plan = self._plan
         if plan.service in EXPLANATIONS:
-            return BrokerStage(plan, self._folder, self._names, self._begin_ns)
+            spares = self._spares
+            return BrokerStage(plan, self._folder, self._names, spares, self._begin_ns)
         service = find_service(plan.service)
         return LibraryStage(plan, service, self._folder, self._names, self._begin_ns)
 

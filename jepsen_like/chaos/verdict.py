@@ -16,7 +16,7 @@ import dledger
 from jepsen_like.chaos.doubts import Doubts, doubts_of
 from jepsen_like.chaos.gaps import GapRow, gap_rows, windows_of
 from jepsen_like.chaos.nemeses.schedule import Fault
-from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, RunPlan
+from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, CLIENT_DEFAULT, RunPlan
 from jepsen_like.chaos.run import Run, RunResult
 from jepsen_like.chaos.whole_file import write_whole
 from jepsen_like.check_files import Checked, Plan, check_file
@@ -132,6 +132,8 @@ def again(plan: RunPlan, service_option: str) -> str:
         words += ["--network", plan.network]
     if plan.system is not None:
         words += ["--system", plan.system]
+    if plan.client != CLIENT_DEFAULT:
+        words += ["--client", plan.client]
     return shlex.join(words)
 
 

@@ -7,6 +7,7 @@ from typing import Protocol
 
 CLIENTS_HOST = "clients"
 NAMESERVER_HOST = "names"
+BALANCER_HOST = "balancer"
 
 
 class Wiring(Protocol):
@@ -25,6 +26,9 @@ class Wiring(Protocol):
 
     def port_address(self, target: str) -> str:
         """host:port at which clients reach the port of a member."""
+
+    def group_address(self, target: str) -> str:
+        """host:port at which a member takes clients of the whole group."""
 
     def listens(self, host: str) -> tuple[str, str]:
         """host:port where a member listens for members, and for clients."""

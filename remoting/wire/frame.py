@@ -99,7 +99,7 @@ class FrameDecoder:
             FrameError: the data holds no good frame before a bad one, or an earlier call found one.
         """
         if self.error is not None:
-            raise self.error
+            raise self.error.with_traceback(None)
         commands: list[Command] = []
         try:
             if self._held == 0:

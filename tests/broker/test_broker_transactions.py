@@ -264,26 +264,31 @@ async def test_a_producer_that_does_not_know_is_answered_and_asked_later(tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("more", "code"),
+    ("more", "code", "remark"),
     [
-        ({"producerGroup": "Q"}, ResponseCode.SYSTEM_ERROR),
-        ({"tranStateTableOffset": 5}, ResponseCode.SYSTEM_ERROR),
-        ({"commitLogOffset": 5}, ResponseCode.SYSTEM_ERROR),
-        ({"commitLogOffset": -1}, ResponseCode.SYSTEM_ERROR),
-        ({"commitLogOffset": 1 << 70}, None),
-        ({"commitLogOffset": "x"}, None),
-        ({"tranStateTableOffset": "9" * 5000}, None),
-        ({"commitOrRollback": 4}, ResponseCode.INVALID_PARAMETER),
-        ({"commitOrRollback": -8}, ResponseCode.INVALID_PARAMETER),
+        ({"producerGroup": "Q"}, ResponseCode.SYSTEM_ERROR, "the producer group wrong"),
+        (
+            {"tranStateTableOffset": 5},
+            ResponseCode.SYSTEM_ERROR,
+            "the transaction state table offset wrong",
+        ),
+        ({"commitLogOffset": 5}, ResponseCode.SYSTEM_ERROR, "find prepared transaction message"),
+        ({"commitLogOffset": -1}, ResponseCode.SYSTEM_ERROR, "find prepared transaction message"),
+        ({"commitLogOffset": 1 << 70}, None, ""),
+        ({"commitLogOffset": "x"}, None, ""),
+        ({"tranStateTableOffset": "9" * 5000}, None, ""),
+        ({"commitOrRollback": 4}, ResponseCode.INVALID_PARAMETER, ""),
+        ({"commitOrRollback": -8}, ResponseCode.INVALID_PARAMETER, ""),
     ],
 )
 async def test_an_end_of_something_else_is_refused_and_ends_nothing(
-    tmp_path: Path, more: dict[str, Any], code: int | None
+    tmp_path: Path, more: dict[str, Any], code: int | None, remark: str
 ) -> None:
     async with transacting(tmp_path) as one:
         half = await one.half()
         answer = await one.end(half, COMMIT, **more)
         assert answer.code == (answer.code if code is None else code) != 0
+        assert (answer.remark or "").startswith(remark)
         assert len(one.transactions.halves) == 1
         assert (await one.end(half, COMMIT)).code == 0
 

@@ -24,6 +24,7 @@ from broker.topics.commands import DeleteTopic, PutTopic
 from broker.topics.names import FIRST_TOPICS as BROKERS_FIRST_TOPICS
 from dledger.entry import HEADER_BYTES, Entry
 from dledger_spark.acceptance import COLUMNS, FIRST_TOPICS, Acceptance, without
+from dledger_spark.folder_log import FolderLog
 from dledger_spark.log_folder import open_log
 from dledger_spark.message_columns import message_batch
 from dledger_spark.replay import plan_replay, write_piece
@@ -260,7 +261,7 @@ def test_a_replay_in_steps_judges_as_one_at_a_stroke(
     file_bytes: int, write_log: LogWriter, tmp_path: Path
 ) -> None:
     folder, out = write_log(deleted_on_the_way().bodies), str(tmp_path / "out")
-    log = open_log(str(folder))
+    log = FolderLog(open_log(str(folder)))
     counted = 0
     for end in (3, 7, 9, 15):
         with replay_run(out) as run:

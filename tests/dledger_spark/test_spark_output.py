@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from dledger.entry import Body
 from dledger_spark.errors import LogDamaged, OutputFailed, OutputInvalid, RunReplaced
+from dledger_spark.folder_log import FolderLog
 from dledger_spark.log_folder import open_log
-from dledger_spark.log_range import resolve_range
 from dledger_spark.replay import Piece, is_published, plan_replay, write_piece
 from dledger_spark.table_folder import Published, missing, published, replay_run
 from remoting.message.record import MessageRecord
@@ -42,9 +42,9 @@ def replay(
     folder: Path, out: Path, last: str | None = None, stop_after: int | None = None
 ) -> list[Piece]:
     """A replay without Spark; `stop_after` pieces it is as good as killed."""
-    log = open_log(str(folder))
+    log = FolderLog(open_log(str(folder)))
     with replay_run(str(out)) as run:
-        pieces = plan_replay(log, resolve_range(log, None, last), str(out), FILE_BYTES).pieces
+        pieces = plan_replay(log, log.resolve(None, last), str(out), FILE_BYTES).pieces
         for piece in pieces[:stop_after]:
             write_piece(log, str(out), run, piece)
     return pieces
@@ -154,7 +154,7 @@ def test_files_left_unfinished_are_removed(write_log: LogWriter, tmp_path: Path)
 
 def test_a_worker_of_a_killed_replay_cannot_publish(write_log: LogWriter, tmp_path: Path) -> None:
     folder, out = write_log(bodies(10)), str(tmp_path / "out")
-    log = open_log(str(folder))
+    log = FolderLog(open_log(str(folder)))
     with replay_run(out) as old:
         pieces = plan_replay(log, range(10), out, FILE_BYTES).pieces
     with replay_run(out) as new:

@@ -15,8 +15,8 @@ from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
 from dledger_spark.errors import DataLost, OutputInvalid
+from dledger_spark.folder_log import FolderLog
 from dledger_spark.log_folder import open_log
-from dledger_spark.log_range import resolve_range
 from dledger_spark.replay import Plan, plan_replay, write_piece
 from dledger_spark.table_folder import published, replay_run
 
@@ -35,11 +35,11 @@ def replay(
     fail_on_data_loss: bool = True,
 ) -> Plan:
     """A replay without Spark."""
-    log = open_log(str(folder))
+    log = FolderLog(open_log(str(folder)))
     with replay_run(str(out)) as run:
         plan = plan_replay(
             log,
-            resolve_range(log, first, last),
+            log.resolve(first, last),
             str(out),
             file_bytes,
             goes_on=first is None,
@@ -91,14 +91,23 @@ def test_a_node_that_lags_behind_has_nothing_to_add(write_log: LogWriter, tmp_pa
     assert replay(behind, out) == Plan([], 20, [])
 
 
-def test_two_groups_with_equal_entries_do_not_share_an_output(
-    write_log: LogWriter, tmp_path: Path
-) -> None:
+def test_groups_have_files_of_their_own_in_an_output(write_log: LogWriter, tmp_path: Path) -> None:
     out = tmp_path / "out"
     replay(write_log(numbers(50)), out)
-    other = write_log(numbers(60), base=tmp_path / "other", group="h")
-    with pytest.raises(OutputInvalid, match=r"holds group 'g', and .* is a log of group 'h'"):
-        replay(other, out)
+    other = write_log(numbers(60), base=tmp_path / "other", group="h 1")
+    replay(other, out)
+    assert replay(other, out).pieces == []
+    found = published(str(out), "entries")
+    assert [(file.group, len(file.entries)) for file in found] == [("g", 50), ("h 1", 60)]
+    assert Path(found[1].path).name == f"{0:020d}-{59:020d}.h%201.parquet"
+    rows = pq.read_table(out / "entries").group_by("raft_group").aggregate([("index", "max")])
+    assert sorted(map(tuple, zip(*rows.to_pydict().values(), strict=True))) == [
+        ("g", 49),
+        ("h 1", 59),
+    ]
+    Path(found[1].path).rename(found[1].path.replace("h%201", "g").replace("59.", "49."))
+    with pytest.raises(OutputInvalid, match=r"has a name of group 'g', and holds group 'h 1'"):
+        replay(write_log(numbers(70)), out)
 
 
 def test_a_range_that_the_output_lacks_may_not_come_from_another_log(

@@ -6,6 +6,7 @@ other members of runs do. It ends when its standard input does.
 
 from __future__ import annotations
 
+import ipaddress
 import json
 import logging
 import os
@@ -26,7 +27,7 @@ from dledger import DLedgerError, SnapshotPolicy, collect_seldom
 from dledger.commands.exit_codes import single_errors
 from dledger.commands.log_lines import TEXT, set_up_logging
 from jepsen_like.chaos.members.control import Control, lines_of
-from remoting.net.address import parse_address
+from remoting.net.address import Address, parse_address
 from remoting.wire.errors import RemotingError
 
 # Small, so that brokers that are killed in a run of a minute go on from snapshots.
@@ -43,6 +44,9 @@ async def serve(settings: dict[str, Any]) -> None:
         peers=settings["peers"],
         joining=settings["joining"],
         listen=parse_address(settings["listen"]),
+        listen_group=_address_or_none(settings["listen_group"]),
+        advertise=_address_or_none(settings["advertise"]),
+        relays_from=(_network_of(settings["listen_peers"]),),
         listen_peers=parse_address(settings["listen_peers"]),
         nameservers=(settings["nameserver"],),
         directory=Path(settings["directory"]),
@@ -62,6 +66,16 @@ async def serve(settings: dict[str, Any]) -> None:
         async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
             control = Control(broker.node, lambda: None, lambda: None, _tell)
             await control.run(lines_of(orders), nursery.cancel_scope)
+
+
+def _address_or_none(text: str | None) -> Address | None:
+    return None if text is None else parse_address(text)
+
+
+def _network_of(listen_peers: str) -> ipaddress.IPv4Network:
+    """Where all members of the run are, those that are to come among them."""
+    host = parse_address(listen_peers).host
+    return ipaddress.IPv4Network(f"{host}/24", strict=False)
 
 
 async def _end_on_signal(broker: Broker, scope: trio.CancelScope) -> None:

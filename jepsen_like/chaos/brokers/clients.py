@@ -19,12 +19,15 @@ from typing import Any
 
 import trio
 
+from dledger.commands.exit_codes import single_errors
 from dledger_mq import Admin
 from dledger_mq.errors import MessagingError
 from jepsen_like.chaos.brokers.begun import Begun, begun_of
 from jepsen_like.chaos.brokers.catalogue import BROKER_WORKLOADS
+from jepsen_like.chaos.brokers.cpp.messages import CppMessages
+from jepsen_like.chaos.brokers.cpp.process import CppEnded
 from jepsen_like.chaos.brokers.notes import Notes
-from jepsen_like.chaos.brokers.workload import Messages, Turn, listener_of
+from jepsen_like.chaos.brokers.workload import Messages, Turn
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.members.control import lines_of
 from jepsen_like.history.operation import EventType
@@ -103,9 +106,8 @@ class Traffic:
     async def _consume(self, process: int) -> None:
         """Belong to the group, and leave it now and then until the sends end."""
         chance = Chance(self._settings["seed"], f"consumer {process}")
-        listener = listener_of(process, self._notes, self._workload.key_of)
         while True:
-            async with self._workload.consumer(listener):
+            async with self._workload.consumer(process):
                 with trio.move_on_after(chance.uniform(SHORTEST_STAY_S, LONGEST_STAY_S)):
                     await self._ends.wait()
                 if self._ends.is_set() or self._workload.stays:
@@ -160,17 +162,30 @@ async def run_traffic(settings: dict[str, Any]) -> None:
         operations = list(writer.operations)
         recorder = Recorder(writer, lambda: _now_ns(settings))
         notes = Notes(recorder, settings["step"])
-        workload = BROKER_WORKLOADS[settings["workload"]](notes, [settings["nameserver"]])
+        workload = _workload(settings, notes)
         notes.go_on(begun)
         workload.go_on(operations)
         async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
             await Traffic(settings, workload, notes, begun).run(lines_of(orders))
 
 
+def _workload(settings: dict[str, Any], notes: Notes) -> Messages:
+    nameservers = [settings["nameserver"]]
+    if settings["client"] == "cpp":
+        return CppMessages(notes, nameservers, Path(settings["home"]))
+    return BROKER_WORKLOADS[settings["workload"]](notes, nameservers)
+
+
 def main() -> None:
-    """Run the clients of a run with brokers."""
+    """Run the clients of a run with brokers. The run tells the last line of what they log."""
     logging.basicConfig(level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s")
-    trio.run(run_traffic, json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    settings = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    try:
+        trio.run(run_traffic, settings)
+    except* CppEnded as group:
+        for error in single_errors(group):
+            logging.critical("%s", error)
+        sys.exit(1)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, NamedTuple
 
-from dledger_mq import Admin, Client, Listener, MessageQueue, requests
+from dledger_mq import Admin, Client, MessageQueue, requests
 from dledger_mq.calls import call_master
 from dledger_mq.errors import MessagingError
 from jepsen_like.chaos.brokers.notes import Notes
@@ -128,7 +128,7 @@ class QueueLocks(Messages):
         except (MessagingError, RemotingError):
             return None
 
-    def consumer(self, listener: Listener) -> AbstractAsyncContextManager[Any]:
+    def consumer(self, process: int) -> AbstractAsyncContextManager[Any]:
         """See Messages. Nobody consumes."""
         return nullcontext()
 

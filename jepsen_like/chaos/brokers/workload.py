@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, ClassVar, NamedTuple
 
@@ -91,16 +91,24 @@ class Messages:
             self._notes.expect(key, turn.number)
         return outcome, process
 
-    def consumer(self, listener: Listener) -> AbstractAsyncContextManager[Any]:
-        """A consumer that is not open yet."""
+    def consumer(self, process: int) -> AbstractAsyncContextManager[Any]:
+        """A consumer that is not open yet, and notes what it receives as this process."""
         return PushConsumer(
             GROUP,
             TOPIC,
-            listener,
+            self._listener(process),
             nameservers=self._nameservers,
             consume_from=ConsumeFrom.FIRST,
             **self.consumer_options,
         )
+
+    def _listener(self, process: int) -> Listener:
+        async def listen(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
+            for message in messages:
+                self._notes.receive(process, self.key_of(message), [int(message.body)])
+            return ConsumeResult.SUCCESS
+
+        return listen
 
     def key_of(self, message: ReceivedMessage) -> Value:
         """The key under which the history has a message."""
@@ -183,7 +191,7 @@ class Offsets(Messages):
                 return []
         return self._queues
 
-    def consumer(self, listener: Listener) -> AbstractAsyncContextManager[Any]:
+    def consumer(self, process: int) -> AbstractAsyncContextManager[Any]:
         """See Messages. No consumer takes part."""
         return nullcontext()
 
@@ -208,9 +216,15 @@ class Popped(Messages):
     # What a consumer that left had comes again after its invisible time.
     longest_wait_s = 60.0
 
-    def consumer(self, listener: Listener) -> AbstractAsyncContextManager[Any]:
+    def consumer(self, process: int) -> AbstractAsyncContextManager[Any]:
         """See Messages."""
-        return PopConsumer(GROUP, TOPIC, listener, nameservers=self._nameservers, from_first=True)
+        return PopConsumer(
+            GROUP,
+            TOPIC,
+            self._listener(process),
+            nameservers=self._nameservers,
+            from_first=True,
+        )
 
 
 KEYS_A_PRODUCER = 3
@@ -313,14 +327,3 @@ class Transactional(Messages):
 def body_of(turn: Turn) -> bytes:
     """A message's body: its number."""
     return str(turn.number).encode()
-
-
-def listener_of(process: int, notes: Notes, key_of: Callable[[ReceivedMessage], Value]) -> Listener:
-    """What notes deliveries of a consumer."""
-
-    async def listen(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
-        for message in messages:
-            notes.receive(process, key_of(message), [int(message.body)])
-        return ConsumeResult.SUCCESS
-
-    return listen

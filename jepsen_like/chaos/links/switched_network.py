@@ -22,7 +22,7 @@ ORDER_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 10.0
 # The counts of 16 hosts have some 15 KiB.
 ANSWER_BYTES_MAX = 1_048_576
-PEER_PORT, CLIENT_PORT = 20911, 20912
+PEER_PORT, CLIENT_PORT, GROUP_PORT = 20911, 20912, 20913
 
 
 class SwitchedNetwork:
@@ -44,6 +44,10 @@ class SwitchedNetwork:
     def port_address(self, target: str) -> str:
         """See Wiring."""
         return f"{self._addresses[target]}:{CLIENT_PORT}"
+
+    def group_address(self, target: str) -> str:
+        """See Wiring."""
+        return f"{self._addresses[target]}:{GROUP_PORT}"
 
     def listens(self, host: str) -> tuple[str, str]:
         """See Wiring."""

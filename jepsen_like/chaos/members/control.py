@@ -7,7 +7,7 @@ its answer; a line with `status` comes several times a second.
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
 import trio
@@ -111,7 +111,7 @@ class Control:
         self._tell(json.dumps(fields))
 
 
-async def lines_of(stream: trio.abc.ReceiveStream) -> AsyncIterator[str]:
+async def lines_of(stream: trio.abc.ReceiveStream) -> AsyncGenerator[str, None]:
     """The lines that arrive on a stream. A line that was cut off by its end is left out."""
     rest = b""
     while piece := await stream.receive_some(64 * 1024):

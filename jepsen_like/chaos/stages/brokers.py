@@ -8,8 +8,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from jepsen_like.chaos.nemeses.catalogue import CLOCK_STEP_MS
-from jepsen_like.chaos.plan import RunPlan
-from jepsen_like.chaos.wiring import CLIENTS_HOST, NAMESERVER_HOST, Wiring
+from jepsen_like.chaos.plan import CPP_CLIENT, RunPlan
+from jepsen_like.chaos.wiring import BALANCER_HOST, CLIENTS_HOST, NAMESERVER_HOST, Wiring
 
 CONSUMERS, PRODUCERS = 2, 4
 # What `jepsen-like list` says of each workload with brokers, and the model of its history.
@@ -60,23 +60,43 @@ def settings_of(plan: RunPlan) -> dict[str, int]:
 
 
 class BrokerStage:
-    """See Stage."""
+    """See Stage.
+
+    Clients of C++ reach the group at one address, a balancer's: they look for another leader every
+    30 s, and would be without one for most of a run.
+
+    Args:
+        plan: the run.
+        folder: of the run.
+        names: the members that the group begins with.
+        spares: those that may come to it.
+        begin_ns: the reading of the monotonic clock that the history calls 0.
+    """
 
     group = "broker-a"
     has_invariant = False
     can_join = True
     clients_come_back = True
-    hosts: Sequence[str] = (NAMESERVER_HOST,)
     # The last process of a step looks at what there is in the end.
     readers, writers, step = CONSUMERS, PRODUCERS, CONSUMERS + PRODUCERS + 1
 
-    def __init__(self, plan: RunPlan, folder: Path, names: Sequence[str], begin_ns: int) -> None:
+    def __init__(
+        self,
+        plan: RunPlan,
+        folder: Path,
+        names: Sequence[str],
+        spares: Sequence[str],
+        begin_ns: int,
+    ) -> None:
         self._plan = plan
         self._folder = folder
         self._names = names
+        self._spares = spares
+        self._has_balancer = plan.client == CPP_CLIENT
         self._begin_ns = begin_ns
         self.model_name: str | None = MODELS[plan.service]
         self.allowed: tuple[str, ...] = ALLOWED[plan.service]
+        self.hosts: Sequence[str] = (NAMESERVER_HOST, *[BALANCER_HOST] * self._has_balancer)
 
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
         """See Stage."""
@@ -89,6 +109,8 @@ class BrokerStage:
             "joining": joining,
             "listen": listen,
             "listen_peers": listen_peers,
+            "listen_group": wiring.group_address(name) if self._has_balancer else None,
+            "advertise": wiring.port_address(BALANCER_HOST) if self._has_balancer else None,
             "nameserver": wiring.port_address(NAMESERVER_HOST),
             "directory": str(self._folder / "data" / name),
             "seeded_bug": self._plan.seeded_bug,
@@ -100,6 +122,9 @@ class BrokerStage:
     def client_command(self, wiring: Wiring) -> list[str]:
         """See Stage."""
         plan = self._plan
+        home = self._folder / "home"
+        if plan.client == CPP_CLIENT:
+            home.mkdir()
         settings = {
             "seed": plan.seed,
             "nameserver": wiring.port_address(NAMESERVER_HOST),
@@ -110,6 +135,8 @@ class BrokerStage:
             "begin_ns": self._begin_ns,
             "history": str(self._folder / "history.jsonl"),
             "workload": plan.service,
+            "client": plan.client,
+            "home": str(home),
             "header": {
                 "workload": plan.service,
                 "model": self.model_name,
@@ -126,4 +153,10 @@ class BrokerStage:
         """See Stage."""
         _, listen = wiring.listens(NAMESERVER_HOST)
         command = [sys.executable, "-m", "nameserver", "--listen", listen, "--exit-with-stdin"]
-        return {"name-server": wiring.command(NAMESERVER_HOST, command)}
+        commands = {"name-server": wiring.command(NAMESERVER_HOST, command)}
+        if self._has_balancer:
+            _, listen = wiring.listens(BALANCER_HOST)
+            members = [wiring.group_address(name) for name in (*self._names, *self._spares)]
+            command = [sys.executable, "-m", "jepsen_like.chaos.brokers.balancer", listen, *members]
+            commands["balancer"] = wiring.command(BALANCER_HOST, command)
+        return commands

@@ -217,9 +217,9 @@ class ScenarioGroup:
         member.record = member.record._replace(committed=committed)
         member.record_written = member.record_written._replace(committed=committed)
 
-    def stop(self, member: ScenarioMember, *, written_survives: bool) -> None:
+    def stop(self, member: ScenarioMember, *, written_survives: bool, noticed: bool = True) -> None:
         """The end of a process; without `written_survives`, of its machine's power. Its connections
-        break, and the others are told.
+        break, and the others are told, unless the network has no connections.
         """
         _ = member.up
         if written_survives:
@@ -232,16 +232,16 @@ class ScenarioGroup:
         for read in self.reads.values():
             if read.member == member.name and read.index is None:
                 read.lost = True
-        for other in self.running:
+        for other in self.running if noticed else ():
             self.call(other, lambda core: core.unreachable(member.name, self.now))
 
-    def restart(self, member: ScenarioMember) -> None:
+    def restart(self, member: ScenarioMember, *, noticed: bool = True) -> None:
         """Start again with what the disk holds."""
         if member.core is not None:
             raise Impossible(f"{member.name} is running")
         self._start(member)
         self.turn(member)
-        for other in self.running:
+        for other in self.running if noticed else ():
             self.call(other, lambda core: core.reachable(member.name, self.now))
 
     def lose(self, member: ScenarioMember, last_index: int) -> None:

@@ -255,12 +255,19 @@ class Scenario:
             self.group.stop(member, written_survives=False)
 
     def _kill(self, rest: str) -> None:
-        for member in self._several(rest):
-            self.group.stop(member, written_survives=True)
+        names, noticed = self._noticed(rest)
+        for member in self._several(names):
+            self.group.stop(member, written_survives=True, noticed=noticed)
 
     def _restart(self, rest: str) -> None:
-        for name in rest.split():
-            self.group.restart(self.group.member(name))
+        names, noticed = self._noticed(rest)
+        for name in names.split():
+            self.group.restart(self.group.member(name), noticed=noticed)
+
+    def _noticed(self, rest: str) -> tuple[str, bool]:
+        """The names, and whether the others learn it."""
+        names = rest.removesuffix(" unnoticed")
+        return names, names == rest
 
     def _lose(self, rest: str) -> None:
         name, index = matched(rest, r"(\w+) after (\d+|none)", "lose NAME after INDEX")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import threading
+import traceback
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,26 @@ def test_a_failed_write_ends_the_store_and_keeps_what_was_synced(
     assert [entry.body for entry in decode_entries(again.read(0, 3, 1 << 20))] == bodies(4)
     assert again.hard_state[:2] == (1, "n0")
     again.close()
+
+
+def test_each_call_after_a_failure_raises_an_error_of_its_own(tmp_path: Path) -> None:
+    disk = FailingDisk()
+    store = open_one(disk, tmp_path)
+    disk.fail("write")
+    with pytest.raises(DiskFailed) as failed:
+        store.append(1, Magic.NORMAL, bodies(1))
+    frames = len(list(traceback.walk_tb(failed.value.__traceback__)))
+    later = []
+    for _ in range(3):
+        with pytest.raises(DiskFailed) as again:
+            store.save_committed()
+        later.append(again.value)
+        assert vars(again.value) == vars(failed.value)
+        assert str(again.value) == str(failed.value)
+        assert again.value.__cause__ is failed.value
+    assert len({id(error) for error in (failed.value, *later)}) == 4
+    assert len(list(traceback.walk_tb(failed.value.__traceback__))) == frames
+    store.close()
 
 
 @pytest.mark.parametrize("after", [0, 1, 2])

@@ -54,6 +54,7 @@ def test_a_system_that_cannot_be_run_is_refused_in_a_line(
         RunPlan("set", (), seed=9, network="none", calls_a_second=2.5),
         RunPlan("register", ("kill",), seeded_bug="stale-read"),
         RunPlan("append", ("kill",), system=MEMBER),
+        RunPlan("messages", ("kill",), client="cpp"),
     ],
 )
 def test_the_command_of_a_run_makes_the_same_plan(plan: RunPlan) -> None:
@@ -71,6 +72,7 @@ def test_the_command_of_a_run_makes_the_same_plan(plan: RunPlan) -> None:
         told["network"],
         told["dirty"],
         told["system"],
+        told["client"],
     )
 
 

@@ -1,0 +1,210 @@
+"""The options that name the logs of a command, and what they name."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+import click
+
+if TYPE_CHECKING:
+    from dledger_spark.readable_log import ReadableLog
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_TLS: Final = (
+    ("--tls-cert", "tlsCert", "With --bootstrap: certificate to show; see docs/security.md."),
+    ("--tls-key", "tlsKey", "Its key."),
+    ("--tls-ca", "tlsCa", "Certificates of the authorities that are believed."),
+)
+_META: Final = "dledger_spark.logs."
+_HOW: Final = "give --path, or --bootstrap and --group"
+
+
+@dataclass(frozen=True, slots=True)
+class NamedLogs:
+    """What the options of a command name.
+
+    Attributes:
+        sources: the options of the data source "dledger" for each path, or for the network.
+        first: of --from.
+        last: of --to.
+        fail_on_data_loss: of --fail-on-data-loss.
+    """
+
+    sources: tuple[dict[str, str], ...]
+    first: str | None
+    last: str | None
+    fail_on_data_loss: bool
+
+    def open(self) -> list[ReadableLog]:
+        """Open the log of each group.
+
+        Raises:
+            DledgerSparkError: a folder holds no log, or a group does not answer.
+        """
+        from dledger_spark.named_logs import open_all  # noqa: PLC0415
+        from dledger_spark.source_options import read_options  # noqa: PLC0415
+
+        return [log for source in self.sources for log in open_all(read_options(source))]
+
+    def ranges(self) -> list[tuple[ReadableLog, range]]:
+        """Each log with the entries that --from and --to name, and a hint if there are more.
+
+        Raises:
+            DledgerSparkError: as `open`, or the log does not have these entries.
+        """
+        from dledger_spark.errors import OptionInvalid  # noqa: PLC0415
+        from dledger_spark.log_range import END, begin_kept  # noqa: PLC0415
+
+        logs = self.open()
+        for option, value in (("from", self.first), ("to", self.last)):
+            if value and value.lower() != END and len(logs) > 1:
+                groups = ", ".join(repr(log.group) for log in logs)
+                problem = f"an index is one group's, and there are {groups}: name one of them"
+                raise OptionInvalid(option, value, problem)
+        found = []
+        for log in logs:
+            first = begin_kept(
+                log.first_index, self.first, fail_on_data_loss=self.fail_on_data_loss
+            )
+            if first != self.first:
+                gone = f"entries {self.first}..{log.first_index - 1}"
+                click.echo(f"{gone} are lost, and left out", err=True)
+            found.append((log, log.resolve(first, self.last)))
+        if self.last is None:
+            hint_unrecorded(logs)
+        return found
+
+
+def hint_unrecorded(logs: Sequence[ReadableLog]) -> None:
+    """Say once if folders hold entries behind those that are recorded as committed."""
+    behind = {log.name: log.unrecorded for log in logs}
+    names = [name for name, count in behind.items() if count]
+    if not names:
+        return
+    where = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
+    click.echo(
+        f"left out, because not recorded as committed yet: {sum(behind.values())} at the end of "
+        f"{where}; a running node records this once a second, and --bootstrap asks the group "
+        "itself",
+        err=True,
+    )
+
+
+def log_options(
+    *, ranges: bool = True, many: bool = False, data_loss: bool = True
+) -> Callable[[Command], Command]:
+    """--path, or --bootstrap with --group and TLS; `given_logs` returns what they name.
+
+    Args:
+        ranges: whether the command takes --from and --to.
+        many: whether --path may be given several times.
+        data_loss: whether the command takes --fail-on-data-loss.
+    """
+    options = [
+        _kept(
+            "--path",
+            multiple=many,
+            metavar="DIR",
+            help="Folder of a node's log, or a folder above those of several nodes or groups. "
+            "Nodes may be running in it." + (" May be given again." if many else ""),
+        ),
+        _kept(
+            "--bootstrap",
+            multiple=True,
+            metavar="HOST:PORT,...",
+            help="Instead of --path: members of a running group, which is read over the network. "
+            "With TLS name them: n0=HOST:PORT,...",
+        ),
+        _kept(
+            "--group",
+            multiple=True,
+            metavar="NAME",
+            help="With --bootstrap: the name of the group. For several groups give both options "
+            "again, or only --group if the same members have them all.",
+        ),
+        *(
+            _kept(
+                name,
+                type=click.Path(dir_okay=False),
+                envvar="DLEDGER_" + name.removeprefix("--").replace("-", "_").upper(),
+                show_envvar=True,
+                help=text,
+            )
+            for name, _, text in _TLS
+        ),
+        _kept(
+            "--max-bytes-per-second",
+            type=click.IntRange(min=1),
+            help="With --bootstrap: what each task reads of the members at most.",
+        ),
+    ]
+    if ranges:
+        options += [
+            _kept("--from", metavar="INDEX", help="First entry [default: first kept]"),
+            _kept(
+                "--to",
+                metavar="INDEX",
+                help="Last entry. By default the last one that is recorded as committed; "
+                "'end' takes all entries, committed or not.",
+            ),
+        ]
+    if data_loss:
+        options.append(
+            _kept(
+                "--fail-on-data-loss/--no-fail-on-data-loss",
+                default=True,
+                show_default=True,
+                help="End with an error when entries are lost (a file of the log is missing, or "
+                "retention was faster than the command), or go on without them.",
+            )
+        )
+
+    def add(command: Command) -> Command:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return add
+
+
+def _kept(name: str, **attributes: Any) -> Callable[[Command], Command]:
+    """An option that is kept in the context, so that no command has to pass on ten arguments."""
+
+    def keep(context: click.Context, _option: click.Parameter, value: Any) -> None:
+        context.meta[_META + name.partition("/")[0]] = value
+
+    return click.option(name, expose_value=False, callback=keep, **attributes)
+
+
+def given_logs() -> NamedLogs:
+    """What the options of this command name. Raises click.UsageError if they do not fit."""
+    meta = click.get_current_context().meta
+    given = {name.removeprefix(_META): meta[name] for name in meta if name.startswith(_META)}
+    paths = given["--path"] or ()
+    paths = (paths,) if isinstance(paths, str) else paths
+    bootstrap, groups = given["--bootstrap"], given["--group"]
+    if bool(paths) == bool(bootstrap) or bool(bootstrap) != bool(groups):
+        raise click.UsageError(_HOW)
+    network = {source: str(given[name]) for name, source, _ in _TLS if given[name] is not None}
+    if (limit := given["--max-bytes-per-second"]) is not None:
+        network["maxBytesPerSecond"] = str(limit)
+    loses = given.get("--fail-on-data-loss", True)
+    common = {} if loses else {"failOnDataLoss": "false"}
+    if paths:
+        # An option of the environment that belongs to a network does not spoil a folder.
+        sources = [{"path": path, **common} for path in paths]
+    else:
+        sources = [{**_of_network(bootstrap, groups), **network, **common}]
+    return NamedLogs(tuple(sources), given.get("--from"), given.get("--to"), loses)
+
+
+def _of_network(bootstrap: Sequence[str], groups: Sequence[str]) -> dict[str, str]:
+    if len(bootstrap) == 1:
+        return {"bootstrap": bootstrap[0], "group": ",".join(groups)}
+    if len(bootstrap) != len(groups) or len(set(groups)) < len(groups):
+        raise click.UsageError("give --group once for each --bootstrap, each group once")
+    return {"bootstrap": json.dumps(dict(zip(groups, bootstrap, strict=True)))}

@@ -1,0 +1,1 @@
+"""RocketMQ's client of C++ as producers and consumers of a run."""

@@ -1,0 +1,125 @@
+"""One client of C++ in a process of its own, so that its crash is seen and harms nobody else.
+
+`python -m jepsen_like.chaos.brokers.cpp produce|consume NAME_SERVER TOPIC GROUP`. It is told lines
+of JSON on its standard input and tells others on its output; docs/chaos.md says what its outcomes
+mean. It ends at once when its input does.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any, Final, Literal
+
+from rocketmq import client as cpp  # type: ignore[import-not-found,unused-ignore]
+from rocketmq import exceptions  # type: ignore[import-not-found,unused-ignore]
+
+SEND_TIMEOUT_MS: Final = 3_000
+START_PAUSE_S: Final = 0.5
+# What callbacks of the library answer.
+CONSUMED, AGAIN = 0, 1
+
+# The library shows all that goes wrong with a send by one error, whatever the broker said.
+_BEFORE_SENDING: Final = (exceptions.NullPointerException, exceptions.MallocFailed)
+_NOT_YET: Final = (exceptions.ProducerStartFailed, exceptions.PushConsumerStartFailed)
+
+Tell = Callable[..., None]
+Outcome = Literal["ok", "fail", "unknown"]
+
+
+def produce(nameserver: str, topic: str, group: str, tell: Tell) -> None:
+    """Send each body that is told, and tell what became of it."""
+    producer = cpp.Producer(group, timeout=SEND_TIMEOUT_MS)
+    producer.set_namesrv_addr(nameserver)
+    _start(producer)
+    tell(ready=True)
+    for said in _told():
+        outcome, error = _send(producer, topic, said["send"])
+        tell(outcome=outcome, error=error)
+
+
+def _send(producer: Any, topic: str, body: str) -> tuple[Outcome, str]:
+    try:
+        message = cpp.Message(topic)
+        message.set_keys(body)
+        message.set_body(body)
+        status = producer.send_sync(message).status
+    except _BEFORE_SENDING as error:
+        return "fail", f"{type(error).__name__}: {error}"
+    except exceptions.RocketMQException as error:
+        return "unknown", f"{type(error).__name__}: {error}"
+    # The others say that the message is stored, and perhaps on too few disks.
+    return ("ok", "") if status is cpp.SendStatus.OK else ("unknown", status.name)
+
+
+def consume(nameserver: str, topic: str, group: str, tell: Tell) -> None:
+    """Tell each message, and have it consumed once it is noted; leave the group when told to."""
+    consumer = cpp.PushConsumer(group)
+    consumer.set_namesrv_addr(nameserver)
+    leaves = threading.Event()
+    noted: queue.SimpleQueue[bool] = queue.SimpleQueue()
+    one_by_one = threading.Lock()
+
+    def on_message(_: object, handle: object) -> int:
+        # `subscribe` of the package asks for a repeat by raising in a callback of C, whose result
+        # is then undefined: the status is returned here.
+        with one_by_one:
+            tell(took=cpp.RecvMessage(handle).body.decode())
+            return CONSUMED if noted.get() else AGAIN
+
+    def hear() -> None:
+        for said in _told():
+            if said.get("leave"):
+                leaves.set()
+            else:
+                noted.put(said["noted"])
+        os._exit(0)
+
+    cpp.dll.Subscribe(consumer._handle, topic.encode(), b"*")
+    consumer._register_callback(on_message)
+    threading.Thread(target=hear, daemon=True).start()
+    tell(ready=True)  # before the first message
+    _start(consumer)
+    leaves.wait()
+    consumer.shutdown()
+
+
+def _start(client: Any) -> None:
+    """Start it, again and again while it cannot be: a name server may be away."""
+    while True:
+        try:
+            client.start()
+            return
+        except _NOT_YET as error:
+            print(f"cannot start yet: {error}", file=sys.stderr, flush=True)
+            time.sleep(START_PAUSE_S)
+
+
+def _told() -> Iterator[dict[str, Any]]:
+    for line in sys.stdin:
+        yield json.loads(line)
+
+
+def main() -> None:
+    """Run one client."""
+    role, nameserver, topic, group = sys.argv[1:]
+    # The library prints to standard output as it likes: that goes to standard error.
+    output = os.fdopen(os.dup(sys.stdout.fileno()), "w", encoding="utf-8")
+    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
+
+    def tell(**fields: object) -> None:
+        output.write(json.dumps(fields) + "\n")
+        output.flush()
+
+    {"produce": produce, "consume": consume}[role](nameserver, topic, group, tell)
+    # Its destructors wait for threads that may wait for a broker.
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    main()
