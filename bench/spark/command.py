@@ -72,6 +72,13 @@ class Row(NamedTuple):
     help="Keep the log and the tables there, and use a log that is there already.",
 )
 @click.option(
+    "--rate",
+    type=click.IntRange(min=0),
+    default=DEFAULT_RATE,
+    show_default=True,
+    help="Entries a second in a running group that streams read; 0: no streams.",
+)
+@click.option(
     "--peak-memory",
     is_flag=True,
     help="Measure instead how much memory the commands take over such a log at most.",
@@ -85,21 +92,14 @@ class Row(NamedTuple):
     metavar="MIB",
     help="With --peak-memory: that of DuckDB.",
 )
-@click.option(
-    "--rate",
-    type=click.IntRange(min=0),
-    default=DEFAULT_RATE,
-    show_default=True,
-    help="Entries a second in a running group that streams read; 0: no streams.",
-)
 @json_option("figure")
 def spark(
     messages: int,
     rounds: int,
     folder: Path | None,
+    rate: int,
     peak_memory: bool,
     memory_mib: int,
-    rate: int,
     kept: Path | None,
 ) -> None:
     """Read a log of a broker in Spark, and the same rows from Parquet, in the same session.
@@ -119,17 +119,19 @@ def spark(
             _print_peaks(log, home, memory_mib, kept)
             return
         rows = list(_measured(home, log, rounds, console))
-        if rate:
-            try:
-                streams = list(_streams(home, rate, console))
-            except RunFailed as error:
-                raise click.ClickException(str(error)) from None
+        _print_rows(rows)
+        failure = None
+        try:
+            streams += _streams(home, rate, console) if rate else ()
+        except RunFailed as error:
+            failure = click.ClickException(f"streams: {error}")
     if kept is not None:
         figures: list[dict[str, object]] = [{**row._asdict(), "ratio": row.ratio} for row in rows]
         figures += [row._asdict() for row in streams]
         kept.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    _print_rows(rows)
     _print_streams(streams)
+    if failure is not None:
+        raise failure
 
 
 def _print_rows(rows: list[Row]) -> None:

@@ -18,7 +18,7 @@ from bench.place import Place, make_place
 from bench.spark.paced_member import GROUP, LEADS, TIME_BYTES
 
 # No machine takes longer to elect a leader, or to answer behind the end of a phase.
-PATIENCE_S: Final = 60.0
+PATIENCE_S: Final = 120.0
 WARM_UP_S: Final = 5.0
 # Spark's first batches take seconds, and what gathers meanwhile makes the next ones large.
 SETTLING_BATCHES: Final = 5
