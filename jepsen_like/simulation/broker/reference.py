@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 
@@ -102,10 +102,19 @@ class Reference:
 
     def _compare(self, index: int) -> None:
         """Check that the broker's fold means what the model says."""
+        for what, folded, meant in self._views():
+            if folded != meant:
+                raise InvariantViolated(
+                    "the fold means what the log says",
+                    f"{what} after entry {index}: {folded!r:.300}, should be {meant!r:.300}",
+                )
+
+    def _views(self) -> list[tuple[str, object, object]]:
+        """What there is: its name, as the broker folds it, and as the model does."""
         state, model = self.state, self.model
         messages, locks, place = state[MESSAGES], state[LOCKS], state[LEADER_PLACE]
         topics, offsets, redriven = state[TOPICS], state[OFFSETS], state[REDRIVEN]
-        views: list[tuple[str, object, object]] = [
+        return [
             (
                 "topics",
                 {name: topic_members(config) for name, config in topics.configs.items()},
@@ -167,14 +176,7 @@ class Reference:
                 "dead letters that were delivered once more",
                 (
                     redriven.redriven_letters,
-                    {
-                        key: {
-                            at
-                            for run in zip(runs.begins, runs.ends, strict=True)
-                            for at in range(*run)
-                        }
-                        for key, runs in redriven.runs.items()
-                    },
+                    {key: _numbers(runs.begins, runs.ends) for key, runs in redriven.runs.items()},
                 ),
                 (
                     model.redriven,
@@ -182,9 +184,7 @@ class Reference:
                 ),
             ),
         ]
-        for what, folded, meant in views:
-            if folded != meant:
-                raise InvariantViolated(
-                    "the fold means what the log says",
-                    f"{what} after entry {index}: {folded!r:.300}, should be {meant!r:.300}",
-                )
+
+
+def _numbers(begins: Iterable[int], ends: Iterable[int]) -> set[int]:
+    return {number for run in zip(begins, ends, strict=True) for number in range(*run)}
