@@ -64,4 +64,5 @@ def _check_parts(parts: tuple[PositionedBody, ...]) -> None:
         if not issubclass(kind_of_part, PositionedBody):
             name = kind_of_part.__name__
             raise BodyInvalid(f"a part is a PositionedBody, not {name}: give PositionedBody(...)")
-    _check({PositionedBody}, parts, positioned=True)
+    if set(map(type, chain.from_iterable(parts))) != {bytes}:
+        _check({PositionedBody}, parts, positioned=True)

@@ -42,14 +42,16 @@ def chain_sums(headers: npt.NDArray[Any], previous: Sums) -> Sums:
         headers: structured or plain rows of 48 bytes.
         previous: for each row, the chain sum of the entry before.
     """
-    octets = headers.view(np.uint8).reshape(len(headers), -1)
+    octets = np.ascontiguousarray(headers.view(np.uint8).reshape(len(headers), -1).T)
     begin = (~previous).astype("<u4").view(np.uint8).reshape(len(headers), 4)
     total = np.zeros(len(headers), np.uint32)
     for place, at in enumerate(_SUMMED):
-        column = octets[:, at]
+        column = octets[at]
         if place < 4:
             column = column ^ begin[:, place]
-        total ^= _TABLES[place][column]
+        # Most places hold one value throughout: comparing is cheaper than looking it up.
+        same = len(column) and (column == column[0]).all()
+        total ^= _TABLES[place][column[0] if same else column]
     sums = ~total
     sums[sums == 0] = 1  # zero means "not set"
     return sums

@@ -143,7 +143,10 @@ def replay(
     for one in told:
         of = f" of {one['raft_group']}" if len(told) > 1 else ""
         if one["last"] < one["first"]:
-            click.echo(f"no entry is committed in {one['log']}: nothing to replay")
+            where = f"from {one['first']} on in {one['log']}" if named.first else one["log"]
+            click.echo(
+                f"no entry is committed {'' if named.first else 'in '}{where}: nothing to replay"
+            )
             continue
         click.echo(
             f"entries {one['first']}..{one['last']}{of} are in {out}: "
@@ -218,15 +221,22 @@ def count(as_json: bool, cores: int | None, java: str) -> None:
 )
 @click.option("--topic", help="Only messages of this topic.")
 @click.option(
+    "--decompress",
+    is_flag=True,
+    help="Messages with their bodies inflated. One that cannot be is left out, and the column "
+    "body_problem tells why.",
+)
+@click.option(
     "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Rows at most."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print all columns, a JSON object a line.")
-def show(table: str, topic: str | None, limit: int, as_json: bool) -> None:
+def show(table: str, topic: str | None, decompress: bool, limit: int, as_json: bool) -> None:
     """Print the first entries or messages of a range. Does not start Spark."""
+    from dledger_spark.inflated_bodies import BODY_PROBLEM  # noqa: PLC0415
     from dledger_spark.preview import first_rows  # noqa: PLC0415
 
     named = given_logs()
-    table = "messages" if topic is not None else table
+    table = "messages" if topic is not None or decompress else table
     ranges = named.ranges()
     names = (*(("raft_group",) if len(ranges) > 1 else ()), *_SHOWN[table])
     rows = first_rows(
@@ -236,7 +246,10 @@ def show(table: str, topic: str | None, limit: int, as_json: bool) -> None:
         limit=limit,
         columns=None if as_json else names,
         fail_on_data_loss=named.fail_on_data_loss,
+        decompress=decompress,
     )
+    if decompress:
+        names = (*names, BODY_PROBLEM)
     if as_json:
         for row in rows:
             click.echo(json_line(row))

@@ -16,6 +16,18 @@ class LogFolderInvalid(DledgerSparkError):
         super().__init__(f"{path}: {problem}")
 
 
+class FolderNotShared(DledgerSparkError):
+    """A task does not see the folder that its driver has planned with."""
+
+    def __init__(self, path: str, host: str) -> None:
+        self.path = path
+        self.host = host
+        super().__init__(
+            f"{path} is not on {host}, where a task is to read it: share the folder with all "
+            "executors under the same path, or name bootstrap and group to read over the network"
+        )
+
+
 class CommittedUnknown(DledgerSparkError):
     """The folder does not record the commit index, and the caller gave no end."""
 
@@ -173,12 +185,37 @@ class JavaMissing(DledgerSparkError):
         )
 
 
+class SparkFailed(DledgerSparkError):
+    """Spark did not begin."""
+
+    def __init__(self, java: str, reason: str) -> None:
+        self.java = java
+        self.reason = reason
+        super().__init__(
+            f"Spark did not begin with {java} ({reason:.300}): choose another Java with JAVA_HOME "
+            "or --java, and see that this machine has memory and a temporary folder (TMPDIR)"
+        )
+
+
 class PackageMissing(DledgerSparkError):
     """A package of the extra is not installed."""
 
-    def __init__(self, package: str) -> None:
+    def __init__(self, package: str, extra: str = "spark") -> None:
         self.package = package
-        super().__init__(f"{package} is not installed: run `pip install 'dledger[spark]'`")
+        super().__init__(f"{package} is not installed: run `pip install 'dledger[{extra}]'`")
+
+
+class SparkTooOld(DledgerSparkError):
+    """The pyspark that is installed lacks what is asked for."""
+
+    def __init__(self, what: str, least: str, found: str) -> None:
+        self.what = what
+        self.least = least
+        self.found = found
+        super().__init__(
+            f"{what} needs pyspark {least} or later, and {found} is installed: run "
+            f"`pip install 'pyspark>={least}'` (batches need 4.0, streams 4.2)"
+        )
 
 
 class TablesInvalid(DledgerSparkError):

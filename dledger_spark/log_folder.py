@@ -16,7 +16,7 @@ from dledger.store.hard_state_file import FILE_BYTES, FILE_NAME, StoreRecord, ne
 from dledger.store.segment import start_of
 from dledger_spark.entry_columns import BLANK_BYTES, HEADER_BYTES, MAX_ENTRY_BYTES
 from dledger_spark.errors import LogDamaged, LogFolderInvalid, SegmentGone
-from dledger_spark.local_path import local_path
+from dledger_spark.local_path import local_path, require_folder
 
 NODE_PREFIX: Final = "dledger-"
 _BLANK: Final = struct.Struct(">ii")
@@ -189,9 +189,7 @@ class OpenFile:
 
 
 def _node_folder(path: str) -> str:
-    if not os.path.isdir(path):
-        problem = "is a file" if os.path.exists(path) else "does not exist"
-        raise LogFolderInvalid(path, f"{problem}: point at the folder of a node's log")
+    require_folder(path, "point at the folder of a node's log")
     if os.path.isdir(f"{path}/data"):
         return path
     found = sorted(

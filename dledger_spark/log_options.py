@@ -57,7 +57,7 @@ class NamedLogs:
             DledgerSparkError: as `open`, or the log does not have these entries.
         """
         from dledger_spark.errors import OptionInvalid  # noqa: PLC0415
-        from dledger_spark.log_range import END  # noqa: PLC0415
+        from dledger_spark.log_range import END, begin_kept  # noqa: PLC0415
 
         logs = self.open()
         for option, value in (("from", self.first), ("to", self.last)):
@@ -65,7 +65,15 @@ class NamedLogs:
                 groups = ", ".join(repr(log.group) for log in logs)
                 problem = f"an index is one group's, and there are {groups}: name one of them"
                 raise OptionInvalid(option, value, problem)
-        found = [(log, log.resolve(self.first, self.last)) for log in logs]
+        found = []
+        for log in logs:
+            first = begin_kept(
+                log.first_index, self.first, fail_on_data_loss=self.fail_on_data_loss
+            )
+            if first != self.first:
+                gone = f"entries {self.first}..{log.first_index - 1}"
+                click.echo(f"{gone} are lost, and left out", err=True)
+            found.append((log, log.resolve(first, self.last)))
         if self.last is None:
             hint_unrecorded(logs)
         return found

@@ -13,11 +13,14 @@ from dledger_spark.errors import CommittedUnknown, DataLost, OptionInvalid, Rang
 from dledger_spark.log_folder import LogFolder, Segment
 
 END: Final = "end"  # as an option: all entries, committed or not
+START_THERE: Final = "start there, or use failOnDataLoss=false (--no-fail-on-data-loss)"
 
 # A task costs about 0.1 s of one core before its first row, so pieces that are made smaller only to
 # use more cores stay above the first limit. The second is the size of Spark's own file pieces.
 MIN_PIECE_BYTES: Final = 16 * 1024 * 1024
 MAX_PIECE_BYTES: Final = 128 * 1024 * 1024
+# Spark's driver keeps some kilobytes for each task. Pieces become larger instead.
+MAX_PIECES: Final = 100_000
 
 
 def resolve_range(log: LogFolder, first: str | int | None, last: str | int | None) -> range:
@@ -50,7 +53,7 @@ def resolve_range(log: LogFolder, first: str | int | None, last: str | int | Non
     if begin > end:
         return range(begin, begin)
     if begin < log.first_index:
-        problem = f"the first entry kept is {log.first_index}; start there"
+        problem = f"the first entry kept is {log.first_index}; {START_THERE}"
         raise RangeUnavailable(log.path, begin, end, problem)
     return range(begin, end + 1)
 
@@ -143,7 +146,7 @@ def share_out(
     Args:
         log: the log.
         entries: the range to divide.
-        piece_bytes: a piece holds about this much at most.
+        piece_bytes: a piece holds about this much at most, unless that makes over MAX_PIECES.
         min_pieces: a hint; it never makes pieces smaller than MIN_PIECE_BYTES.
     """
     if not entries:
@@ -159,7 +162,7 @@ def share_out(
             amounts.append(amounts[-1] + _amount(log, segment, first, last))
     total = amounts[-1]
     size = max(1, min(piece_bytes, max(MIN_PIECE_BYTES, total // max(min_pieces, 1))))
-    count = min(max(1, round(total / size)), len(entries))
+    count = min(max(1, round(total / size)), len(entries), MAX_PIECES)
     cuts = np.interp(np.linspace(0, total, count + 1), amounts, indexes)
     borders = np.unique(np.rint(cuts).astype(np.int64)).tolist()
     return [range(first, stop) for first, stop in pairwise(borders)]
@@ -172,6 +175,22 @@ def _amount(log: LogFolder, segment: Segment, first: int, last: int) -> int:
     if begin is None or end is None or end[-1] <= begin[0]:
         return segment.size
     return int(end[-1] - begin[0])
+
+
+def begin_kept(
+    first_index: int, first: str | int | None, *, fail_on_data_loss: bool
+) -> str | int | None:
+    """Where to begin, if entries from `first` on may be gone.
+
+    Args:
+        first_index: the first entry kept.
+        first: see `resolve_range`.
+        fail_on_data_loss: whether it is an error if they are; otherwise it begins with the first
+            entry kept.
+    """
+    if fail_on_data_loss or first in (None, "") or index_option("from", first) >= first_index:
+        return first
+    return first_index
 
 
 def index_option(option: str, value: str | int | None) -> int:

@@ -14,7 +14,7 @@ from typing import Final
 
 from dledger.store.hard_state_file import StoreRecord
 from dledger_spark.errors import LogFolderInvalid
-from dledger_spark.local_path import local_path
+from dledger_spark.local_path import local_path, require_folder
 from dledger_spark.log_folder import NODE_PREFIX, LogFolder, open_log, read_record
 
 # DIR/<group>/<node>/dledger-<id>: the folders that hold nodes are at most so far below a path.
@@ -87,9 +87,7 @@ def _rank(record: StoreRecord | None) -> tuple[int, int]:
 
 def _node_folders(path: str) -> list[str]:
     """The folders of nodes at or below `path`, in the order of their names."""
-    if not os.path.isdir(path):
-        problem = "is a file" if os.path.exists(path) else "does not exist"
-        raise LogFolderInvalid(path, f"{problem}: point at the folder of a node, or above it")
+    require_folder(path, "point at the folder of a node, or above it")
     if _holds_log(path):
         return [path]
     level = [path]

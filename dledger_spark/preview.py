@@ -9,6 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from dledger_spark.acceptance import COLUMNS, Acceptance, without
+from dledger_spark.inflated_bodies import COLUMNS as INFLATED
+from dledger_spark.inflated_bodies import inflated
 from dledger_spark.message_columns import message_batch
 from dledger_spark.readable_log import ReadableLog
 from dledger_spark.scan import check_columns
@@ -26,6 +28,7 @@ def first_rows(
     topic: str | None = None,
     columns: Sequence[str] | None = None,
     fail_on_data_loss: bool = True,
+    decompress: bool = False,
 ) -> list[dict[str, Any]]:
     """At most `limit` rows of ranges, one range after the other, as dicts.
 
@@ -36,13 +39,18 @@ def first_rows(
         topic: only messages of this topic.
         columns: names of the columns; by default all.
         fail_on_data_loss: see `ReadableLog.parts`.
+        decompress: whether bodies are inflated; rows then have a last column "body_problem".
     """
     names = check_columns(table, columns)
+    if decompress:
+        names = list(dict.fromkeys((*names, *INFLATED)))
     rows: list[dict[str, Any]] = []
     for log, entries in ranges:
         for part in log.parts(entries, fail_on_data_loss=fail_on_data_loss):
             for batch in _batches(log, part, table, names, topic):
-                rows += batch.slice(0, limit - len(rows)).to_pylist()
+                first = batch.slice(0, limit - len(rows))
+                for piece in inflated(first) if decompress else (first,):
+                    rows += piece.to_pylist()
                 if len(rows) >= limit:
                     return rows
     return rows

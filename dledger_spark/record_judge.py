@@ -2,17 +2,38 @@
 
 from __future__ import annotations
 
+from typing import Final, NamedTuple
+
 from dledger_spark.acceptance import COLUMNS, Acceptance, Run
 from dledger_spark.message_columns import message_batch
-from dledger_spark.readable_log import ReadableLog
+from dledger_spark.readable_log import Origin, ReadableLog
 from dledger_spark.scan import BATCH_BYTES
+from dledger_spark.stream_offset import NO_CHAIN, UNKNOWN
+
+# Spark plans the queries of a session in one process, as long as they are less than a minute apart.
+# So many judged ranges are remembered there for later queries, of 128 MiB each by default.
+MAX_REMEMBERED: Final = 256
+MAX_REMEMBERED_RUNS: Final = 1024  # of refused records in a range; there are hardly ever any
+MAX_REMEMBERED_BYTES: Final = 64 * 1024  # of the state behind a range; a queue takes about 10
+
+
+class _Judged(NamedTuple):
+    """A range, where judging began, and the chain sum that covers the log up to the range's end."""
+
+    origin: Origin
+    begin: int
+    entries: range
+    chain: int
+
+
+_remembered: dict[_Judged, tuple[list[Run], bytes]] = {}
 
 
 class RecordJudge:
     """Finds the records that the brokers have refused (see `acceptance`).
 
     It remembers the state behind the last range of each group, so the next range needs no other
-    entries.
+    entries. What it finds is also remembered for other queries of this process.
 
     Args:
         fail_on_data_loss: whether a missing file before a range is an error; otherwise topics count
@@ -39,9 +60,17 @@ class RecordJudge:
         """
         if log.group is None:
             return []  # a log of Java's: its topics are not in it
-        state = self._state_before(log, log.group, begin, entries.start)
-        refused = _judge(log, entries, state)
-        self._states[log.group] = entries.stop, state.encode()
+        end = log.mark(entries.stop - 1) or UNKNOWN
+        judged = _Judged(log.origin, begin, entries, end.chain)
+        known = _remembered.get(judged)
+        if known is None:
+            state = self._state_before(log, log.group, begin, entries.start)
+            known = _judge(log, entries, state), state.encode()
+            # Where lost entries are passed over, they may come back.
+            if end.chain != NO_CHAIN and self._fail_on_data_loss:
+                _remember(judged, *known)
+        refused, content = known
+        self._states[log.group] = entries.stop, content
         return refused
 
     def _state_before(self, log: ReadableLog, group: str, begin: int, index: int) -> Acceptance:
@@ -56,6 +85,13 @@ class RecordJudge:
             _judge(log, part, state)
             at = part.stop
         return state if at == index else Acceptance(is_whole=False)
+
+
+def _remember(judged: _Judged, refused: list[Run], state: bytes) -> None:
+    if len(refused) <= MAX_REMEMBERED_RUNS and len(state) <= MAX_REMEMBERED_BYTES:
+        if len(_remembered) >= MAX_REMEMBERED:
+            del _remembered[next(iter(_remembered))]
+        _remembered[judged] = refused, state
 
 
 def _judge(log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:

@@ -255,7 +255,8 @@ class _SegmentReader:
         starts = positions - base
         batch = entry_batch(content, starts, base, self._index, self._term, self._log.group)
         if self._checksums:
-            check_sums(content, starts, self._index, self._log.unchecked_through, self.chain)
+            unchecked = self._log.unchecked_through
+            check_sums(content, starts, batch.column("body"), self._index, unchecked, self.chain)
         self._index += len(batch)
         self._pos = base + size
         self._term = batch.column("term")[-1].as_py()

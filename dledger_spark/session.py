@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, Final
 
-from dledger_spark.errors import PackageMissing
-from dledger_spark.java import find_java, make_java_home
+from dledger_spark.errors import PackageMissing, SparkFailed
+from dledger_spark.java import Java, find_java, make_java_home
 from dledger_spark.scratch_folder import scratch_folder
 
 # Spark's default of 200 costs seconds a query on a laptop; jobs here group by a few topics.
@@ -60,10 +60,15 @@ def local_session(
     Raises:
         JavaMissing: no Java 17 or later was found.
         PackageMissing: pyspark is not installed.
+        SparkFailed: Spark did not begin with this Java.
+        SparkTooOld: pyspark is older than 4.0.
     """
     try:
         from pyspark.sql import SparkSession  # noqa: PLC0415  # heavy, and optional
 
+        from dledger_spark.spark_version import FOR_BATCHES, require_spark  # noqa: PLC0415
+
+        require_spark(FOR_BATCHES, "this package")
         from dledger_spark.source import DledgerDataSource  # noqa: PLC0415  # needs pyspark
     except ModuleNotFoundError as missing:
         raise PackageMissing(missing.name or "pyspark") from None
@@ -77,7 +82,7 @@ def local_session(
             builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName(name)
             for key, value in _settings(folder).items():
                 builder = builder.config(key, value)
-            session = builder.getOrCreate()
+            session = _begun(builder, found)
             ctrl_c.take()
             try:
                 session.sparkContext.setLogLevel("ERROR")
@@ -95,6 +100,20 @@ def local_session(
                 raise
             else:
                 _stop(session)
+
+
+def _begun(builder: Any, java: Java) -> Any:
+    """The session, once Java has begun. Raises SparkFailed."""
+    from py4j.protocol import Py4JError  # noqa: PLC0415  # it is loaded by now
+    from pyspark.errors import PySparkException  # noqa: PLC0415
+
+    try:
+        return builder.getOrCreate()
+    except (PySparkException, Py4JError) as error:
+        told = [line.strip() for line in str(error).splitlines() if line.strip()]
+        # Py4J's first line names its call; Java's error stands behind ": ".
+        reason = next((line[2:] for line in told if line.startswith(": ")), *told[:1])
+        raise SparkFailed(f"Java {java.version} at {java.executable}", reason) from None
 
 
 @contextmanager

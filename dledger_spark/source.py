@@ -11,23 +11,28 @@ needs, so a query that needs few should name them: `.schema("topic string, offse
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import pyarrow as pa
-from pyspark.sql.datasource import DataSource, DataSourceReader, Filter, InputPartition
+from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
-from pyspark.sql.types import StructType
+from pyspark.sql.types import StringType, StructType
 
 from dledger_spark.errors import OptionInvalid
+from dledger_spark.inflated_bodies import BODY_PROBLEM
 from dledger_spark.named_logs import open_all
-from dledger_spark.pushed_filters import take_filters
 from dledger_spark.record_judge import RecordJudge
 from dledger_spark.scan import check_columns
 from dledger_spark.schema import SCHEMAS
 from dledger_spark.source_options import SourceOptions, read_options
 from dledger_spark.source_plan import batch_entries, plan, read_piece
-from dledger_spark.stream_source import DledgerStreamReader
+from dledger_spark.spark_version import FOR_FILTERS, FOR_STREAMS, require_spark
 from dledger_spark.wanted import Wanted
+
+if TYPE_CHECKING:  # what earlier versions of pyspark than these readers need does not have
+    from pyspark.sql.datasource import Filter
+
+    from dledger_spark.stream_source import DledgerStreamReader
 
 NAME: Final = "dledger"
 _PROPERTIES: Final = "properties"
@@ -52,11 +57,20 @@ class DledgerDataSource(DataSource):
     def reader(self, schema: StructType) -> DledgerReader:
         """A reader of the columns in `schema`."""
         options = read_options(self.options, streaming=False)
+        if options.push_filters:
+            require_spark(FOR_FILTERS, "pushFilters")
         make = FilteringReader if options.push_filters else DledgerReader
         return make(options, _columns(schema, options))
 
     def streamReader(self, schema: StructType) -> DledgerStreamReader:  # noqa: N802  # Spark names it
-        """A reader of a stream of the columns in `schema`."""
+        """A reader of a stream of the columns in `schema`.
+
+        Raises:
+            SparkTooOld: pyspark is older than 4.2.
+        """
+        require_spark(FOR_STREAMS, "a stream")
+        from dledger_spark.stream_source import DledgerStreamReader  # noqa: PLC0415
+
         options = read_options(self.options, streaming=True)
         return DledgerStreamReader(options, _columns(schema, options))
 
@@ -93,12 +107,16 @@ class FilteringReader(DledgerReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark names it
         """Take filters over indexes, groups, topics and store times; return the others."""
+        from dledger_spark.pushed_filters import take_filters  # noqa: PLC0415
+
         self._wanted, left = take_filters(self._wanted, filters, self._options.table)
         return left
 
 
 def _schema(options: SourceOptions) -> StructType:
     schema = from_arrow_schema(SCHEMAS[options.table])
+    if options.decompress:
+        schema = schema.add(BODY_PROBLEM, StringType())
     if not options.include_properties:
         return StructType([field for field in schema.fields if field.name != _PROPERTIES])
     return schema
@@ -106,7 +124,9 @@ def _schema(options: SourceOptions) -> StructType:
 
 def _columns(schema: StructType, options: SourceOptions) -> list[str]:
     """The columns of a schema, which may have some of the table's columns in any order."""
-    names = check_columns(options.table, schema.names)
+    made = {BODY_PROBLEM} if options.decompress else set()
+    check_columns(options.table, [name for name in schema.names if name not in made])
+    names = list(schema.names)
     known = {field.name: field.dataType for field in _schema(options).fields}
     for field in schema.fields:
         if field.name not in known:

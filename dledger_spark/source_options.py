@@ -26,7 +26,7 @@ OPTIONS: Final = (
     *("startingOffsets", "startingTimestamp", "endingOffsets", "endingTimestamp"),
     *("maxOffsetsPerTrigger", "maxBytesPerTrigger"),
     *("partitionBytes", "minPartitions"),
-    *("checksums", "includeProperties", "failOnDataLoss", "pushFilters"),
+    *("checksums", "includeProperties", "decompress", "failOnDataLoss", "pushFilters"),
 )
 _NAMES: Final = {name.lower(): name for name in OPTIONS}
 _LIMITS: Final = ("maxOffsetsPerTrigger", "maxBytesPerTrigger")
@@ -106,6 +106,7 @@ class SourceOptions:
         min_partitions: likewise.
         checksums: whether the sums of entries are checked.
         include_properties: whether the table of messages has the column "properties".
+        decompress: whether bodies of messages are inflated.
         fail_on_data_loss: whether entries that are gone are an error.
         push_filters: whether filters of the query narrow what is read.
     """
@@ -126,6 +127,7 @@ class SourceOptions:
     min_partitions: int
     checksums: bool
     include_properties: bool
+    decompress: bool
     fail_on_data_loss: bool
     push_filters: bool
 
@@ -176,6 +178,7 @@ def read_options(options: Mapping[str, str], *, streaming: bool | None = None) -
         min_partitions=_limit(texts, "minPartitions") or DEFAULT_MIN_PARTITIONS,
         checksums=_flag(texts, "checksums", default=True),
         include_properties=_flag(texts, "includeProperties", default=True),
+        decompress=_decompress(texts, table),
         fail_on_data_loss=_flag(texts, "failOnDataLoss", default=True),
         push_filters=_flag(texts, "pushFilters", default=False),
     )
@@ -279,6 +282,13 @@ def _topics(texts: Mapping[str, str], table: str) -> frozenset[str] | None:
         expected = f"give 1 to {MAX_TOPICS} names of topics with commas between them"
         raise OptionInvalid("subscribe", text, expected)
     return topics
+
+
+def _decompress(texts: Mapping[str, str], table: str) -> bool:
+    decompress = _flag(texts, "decompress", default=False)
+    if decompress and table != MESSAGES:
+        raise OptionInvalid("decompress", "true", "only messages are inflated; add table=messages")
+    return decompress
 
 
 def _place(texts: Mapping[str, str], offsets: str, timestamp: str) -> Place | None:

@@ -15,7 +15,8 @@ from pyspark.sql.datasource import InputPartition
 
 from dledger_spark.acceptance import Run
 from dledger_spark.errors import CommittedUnknown, OptionInvalid, RangeUnavailable
-from dledger_spark.log_range import END
+from dledger_spark.inflated_bodies import BODY_PROBLEM, COLUMNS, inflated
+from dledger_spark.log_range import END, begin_kept
 from dledger_spark.message_columns import message_batch
 from dledger_spark.readable_log import Origin, ReadableLog
 from dledger_spark.record_judge import RecordJudge
@@ -61,7 +62,8 @@ def batch_entries(
             continue
         first: str | int | None = options.first
         if options.starting is not None:
-            first = _index_of(log, options.starting, EARLIEST)
+            first = beginning_of(log, options.starting, options.fail_on_data_loss)
+        first = begin_kept(log.first_index, first, fail_on_data_loss=options.fail_on_data_loss)
         if options.ending is None:
             entries = log.resolve(first, options.last)
         elif stop := _index_of(log, options.ending, LATEST):
@@ -71,9 +73,11 @@ def batch_entries(
         yield log, entries, _narrowed(log, entries, options, wanted)
 
 
-def beginning_of(log: ReadableLog, place: Place | None) -> int:
-    """Where a stream begins: an index from `first_index` to behind the last."""
-    return log.first_index if place is None else _index_of(log, place, EARLIEST)
+def beginning_of(log: ReadableLog, place: Place | None, fail_on_data_loss: bool) -> int:
+    """Where a query begins: an index from `first_index` to behind the last."""
+    if place is None:
+        return log.first_index
+    return _index_of(log, place, EARLIEST, kept_only=not fail_on_data_loss)
 
 
 def next_of(log: ReadableLog) -> int:
@@ -138,6 +142,23 @@ def read_piece(
     if not isinstance(piece, EntryRange):
         return
     _keep_modules()
+    if options.decompress and not {"body", BODY_PROBLEM}.isdisjoint(columns):
+        stored = [name for name in columns if name != BODY_PROBLEM]
+        names = list(dict.fromkeys((*stored, *COLUMNS)))
+        for batch in _stored(piece, options, names, topics):
+            for part in inflated(batch):
+                yield part.select(columns)
+    else:
+        yield from _stored(piece, options, columns, topics)
+
+
+def _stored(
+    piece: EntryRange,
+    options: SourceOptions,
+    columns: Sequence[str],
+    topics: frozenset[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task with bodies as they are stored."""
     log: ReadableLog = piece.origin.open()
     batches = log.batches(
         range(piece.first, piece.last + 1), batch_bytes=BATCH_BYTES, checksums=options.checksums
@@ -175,7 +196,8 @@ def _of_topics(
     return messages.filter(pc.is_in(messages.column("topic"), wanted)).select(columns)
 
 
-def _index_of(log: ReadableLog, place: Place, default: int) -> int:
+def _index_of(log: ReadableLog, place: Place, default: int, *, kept_only: bool = False) -> int:
+    """The index that a place means; `kept_only`: what is not kept any more is passed over."""
     if place.time_ms is not None:
         stop = next_of(log)
         kept = range(min(log.first_index, stop), stop)
@@ -186,11 +208,15 @@ def _index_of(log: ReadableLog, place: Place, default: int) -> int:
         return log.first_index
     if index == LATEST:
         return next_of(log)
+    if kept_only and index < log.first_index:
+        return log.first_index
     if index < log.first_index or index > next_of(log):
         problem = (
             f"{place.option} must be {log.first_index} (the first entry kept) to {next_of(log)} "
             "(behind the last committed one)"
         )
+        if index < log.first_index:
+            problem += ", or failOnDataLoss=false to begin with the first one kept"
         raise RangeUnavailable(log.name, index, index, problem)
     return index
 

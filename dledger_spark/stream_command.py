@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from typing import Any, Final
+
 import click
 
 from dledger_spark.log_options import given_logs, log_options
+from dledger_spark.tables_command import memory_option
 from dledger_spark.terminal import one_line_errors, progress, resumable, session_options
+
+MAX_SECONDS: Final = 86_400.0
+
+
+class _Seconds(click.FloatRange):
+    """A range of numbers, none of which is "nan"."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The number that a user typed."""
+        number = super().convert(value, param, ctx)
+        if math.isnan(number):
+            self.fail(f"{value!r} is no number of seconds", param, ctx)
+        return number
 
 
 @click.command()
@@ -14,7 +31,7 @@ from dledger_spark.terminal import one_line_errors, progress, resumable, session
 @click.option(
     "--every",
     "every_s",
-    type=click.FloatRange(min=0),
+    type=_Seconds(0, MAX_SECONDS),
     default=1.0,
     show_default=True,
     metavar="SECONDS",
@@ -23,18 +40,20 @@ from dledger_spark.terminal import one_line_errors, progress, resumable, session
 @click.option(
     "--refresh",
     "refresh_s",
-    type=click.FloatRange(min=0),
+    type=_Seconds(0, MAX_SECONDS),
     default=60.0,
     show_default=True,
     metavar="SECONDS",
     help="How often the tables that follow from the facts are made anew.",
 )
+@memory_option
 @click.option("--once", is_flag=True, help="Add what there is, and end.")
 @session_options
 def stream(
     out: str,
     every_s: float,
     refresh_s: float,
+    memory_mib: int,
     once: bool,
     cores: int | None,
     java: str,
@@ -46,9 +65,11 @@ def stream(
     [source] = given_logs().sources
 
     from dledger_spark.session import local_session  # noqa: PLC0415
+    from dledger_spark.spark_version import FOR_STREAMS, require_spark  # noqa: PLC0415
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
     from dledger_spark.tables.table_stream import TableStream  # noqa: PLC0415
 
+    require_spark(FOR_STREAMS, "a stream")
     home = TableHome(out)
     total = 0
 
@@ -68,7 +89,7 @@ def stream(
             total += added
             on_progress(total)
 
-        tables = TableStream(home, source, refresh_s, on_batch)
+        tables = TableStream(home, source, refresh_s, on_batch, memory_mib)
         query = tables.start(session, every_s=None if once else every_s)
         try:
             query.awaitTermination()

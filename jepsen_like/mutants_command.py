@@ -12,6 +12,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
+from jepsen_like.mutants.as_diff import diff_of
 from jepsen_like.mutants.chaos_trial import TrialFailed, chaos_trial
 from jepsen_like.mutants.mutant import AREAS, SERVICES, Fate, Mutant, Trial, all_mutants
 from jepsen_like.mutants.simulated_trial import simulated_trial
@@ -35,6 +36,7 @@ Examples:
   jepsen-like mutants
   jepsen-like mutants --area brokers --jobs 1
   jepsen-like mutants --only vote-not-durable --only stale-read
+  jepsen-like mutants --show vote-not-durable
 """
 
 
@@ -42,6 +44,13 @@ def _list_them(context: click.Context, _: click.Parameter, wanted: bool) -> None
     if wanted:
         for mutant in all_mutants():
             click.echo(f"{mutant.area:<9} {mutant.name}: {mutant.what}")
+        context.exit()
+
+
+def _show_one(context: click.Context, _: click.Parameter, name: str | None) -> None:
+    if name is not None:
+        (mutant,) = _chosen((name,), ())
+        click.echo(f"{mutant.name} ({mutant.area}): {mutant.what}\n\n{diff_of(mutant)}", nl=False)
         context.exit()
 
 
@@ -71,6 +80,14 @@ def _list_them(context: click.Context, _: click.Parameter, wanted: bool) -> None
     expose_value=False,
     callback=_list_them,
     help="Say which mistakes there are.",
+)
+@click.option(
+    "--show",
+    metavar="NAME",
+    is_eager=True,
+    expose_value=False,
+    callback=_show_one,
+    help="Show the source of a mistake beside that of the product, as a diff.",
 )
 def mutants(
     only: tuple[str, ...],

@@ -16,12 +16,16 @@ from typing import Any, Final, NamedTuple
 import click
 from rich.console import Console
 
+from bench.one_run import RunFailed
 from bench.options import json_option
 from bench.process_figures import tree_processor_seconds
 from bench.spark.message_log import write_message_log
+from bench.spark.stream_lag import StreamRow, stream_rows
 
 DEFAULT_MESSAGES: Final = 600_000
 DEFAULT_ROUNDS: Final = 3
+DEFAULT_RATE: Final = 20_000
+STREAM_S: Final = 10.0
 
 
 class Took(NamedTuple):
@@ -44,6 +48,11 @@ class Row(NamedTuple):
         """How many times as long the log took, by the clock."""
         return None if self.parquet is None else self.log.clock_s / self.parquet.clock_s
 
+    @property
+    def processor_ratio(self) -> float | None:
+        """How many times as much of the processors the log took."""
+        return None if self.parquet is None else self.log.processor_s / self.parquet.processor_s
+
 
 @click.command()
 @click.option(
@@ -62,12 +71,42 @@ class Row(NamedTuple):
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the log and the tables there, and use a log that is there already.",
 )
+@click.option(
+    "--rate",
+    type=click.IntRange(min=0),
+    default=DEFAULT_RATE,
+    show_default=True,
+    help="Entries a second in a running group that streams read; 0: no streams.",
+)
+@click.option(
+    "--peak-memory",
+    is_flag=True,
+    help="Measure instead how much memory the commands take over such a log at most.",
+)
+@click.option(
+    "--memory",
+    "memory_mib",
+    type=click.IntRange(min=256),
+    default=2048,
+    show_default=True,
+    metavar="MIB",
+    help="With --peak-memory: that of DuckDB.",
+)
 @json_option("figure")
-def spark(messages: int, rounds: int, folder: Path | None, kept: Path | None) -> None:
+def spark(
+    messages: int,
+    rounds: int,
+    folder: Path | None,
+    rate: int,
+    peak_memory: bool,
+    memory_mib: int,
+    kept: Path | None,
+) -> None:
     """Read a log of a broker in Spark, and the same rows from Parquet, in the same session.
 
     Sinks are Spark's "noop". Both are in the page cache. Take the ratios.
     """
+    streams: list[StreamRow] = []
     console = Console(stderr=True)
     with _folder(folder) as home:
         log = home / "log"
@@ -76,18 +115,74 @@ def spark(messages: int, rounds: int, folder: Path | None, kept: Path | None) ->
                 write_message_log(
                     log, messages, lambda done: status.update(f"writing the log: {done} entries")
                 )
+        if peak_memory:
+            _print_peaks(log, home, memory_mib, kept)
+            return
         rows = list(_measured(home, log, rounds, console))
+        _print_rows(rows)
+        failure = None
+        try:
+            streams += _streams(home, rate, console) if rate else ()
+        except RunFailed as error:
+            failure = click.ClickException(f"streams: {error}")
     if kept is not None:
-        figures = [{**row._asdict(), "ratio": row.ratio} for row in rows]
+        figures: list[dict[str, object]] = [{**row._asdict(), "ratio": row.ratio} for row in rows]
+        figures += [row._asdict() for row in streams]
         kept.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
-    click.echo("what\tcores\tlog s\tlog CPU s\tParquet s\tParquet CPU s\tratio")
+    _print_streams(streams)
+    if failure is not None:
+        raise failure
+
+
+def _print_rows(rows: list[Row]) -> None:
+    names = ("log s", "log CPU s", "Parquet s", "Parquet CPU s", "ratio", "CPU ratio", "x 1 core")
+    click.echo("\t".join(("what", "cores", *names)))
+    one_core = {row.what: row.log.clock_s for row in rows if row.cores == 1}
     for row in rows:
-        parquet = ("-", "-", "-")
+        words = [row.what, str(row.cores), *_seconds(row.log)]
+        words += ["-"] * 4 if row.parquet is None else _seconds(row.parquet)
         if row.parquet is not None:
-            there = row.parquet
-            parquet = (f"{there.clock_s:.2f}", f"{there.processor_s:.2f}", f"{row.ratio:.1f}")
-        ours = (f"{row.log.clock_s:.2f}", f"{row.log.processor_s:.2f}")
-        click.echo("\t".join((row.what, str(row.cores), *ours, *parquet)))
+            words += [f"{row.ratio:.1f}", f"{row.processor_ratio:.1f}"]
+        before_s = one_core.get(row.what)
+        is_more = before_s is not None and row.cores > 1
+        words.append(f"{before_s / row.log.clock_s:.1f}" if before_s and is_more else "-")
+        click.echo("\t".join(words))
+
+
+def _seconds(took: Took) -> list[str]:
+    return [f"{took.clock_s:.2f}", f"{took.processor_s:.2f}"]
+
+
+def _print_streams(rows: list[StreamRow]) -> None:
+    if rows:
+        names = ("sends/s alone", "beside it", "median ms alone", "beside it", "lag s", "oldest s")
+        click.echo("\t".join(("stream of", *names)))
+    for row in rows:
+        sends = (f"{row.alone_per_s:.0f}", f"{row.with_per_s:.0f}")
+        medians = (f"{row.alone_ms:.1f}", f"{row.with_ms:.1f}")
+        lags = (f"{row.lag_s:.2f}", f"{row.oldest_s:.2f}")
+        click.echo("\t".join((row.source, *sends, *medians, *lags)))
+
+
+def _streams(home: Path, rate: int, console: Console) -> Iterator[StreamRow]:
+    from dledger_spark.session import local_session  # noqa: PLC0415  # needs the extra
+
+    console.print("streams", style="dim")
+    with local_session() as session:
+        yield from stream_rows(session, home, rate, STREAM_S)
+
+
+def _print_peaks(log: Path, home: Path, memory_mib: int, kept: Path | None) -> None:
+    from bench.spark.peak_memory import peaks  # noqa: PLC0415  # needs the extra
+
+    found = peaks(log, home, memory_mib)
+    if kept is not None:
+        figures = [one._asdict() for one in found]
+        kept.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    click.echo("what\ts\tCPU s\tMiB of the largest process")
+    for one in found:
+        sizes = ", ".join(f"{name} {mib}" for name, mib in sorted(one.mib.items()))
+        click.echo(f"{one.what}\t{one.clock_s:.0f}\t{one.processor_s:.0f}\t{sizes}")
 
 
 @contextmanager

@@ -1,6 +1,7 @@
 """What folding a run of entries did, besides changing the state."""
 
 from dataclasses import dataclass, field
+from itertools import islice
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,19 +17,33 @@ class Arrivals:
 
     Attributes:
         first_offset: of the first of them.
-        units: where they lie, as in consume queues.
-        sources: the body of an entry that has each of them, and from where to where in it.
-        tags_codes: the hashes of their tags.
+        places: where each record lies in the log.
+        sizes: the bytes of each record.
+        codes: the hash of the tags of each, 0 without tags.
+        bodies: (the body of an entry, where it lies in the log, how many of the records it has).
     """
 
     first_offset: int
-    units: list[bytes] = field(default_factory=list)
-    sources: list[tuple[bytes, int, int]] = field(default_factory=list)
-    tags_codes: set[int] = field(default_factory=set)
+    places: list[int] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    codes: list[int] = field(default_factory=list)
+    bodies: list[tuple[bytes, int, int]] = field(default_factory=list)
+
+    def add(self, behind: "Arrivals") -> None:
+        """Add messages that came behind these."""
+        self.places += behind.places
+        self.sizes += behind.sizes
+        self.codes += behind.codes
+        self.bodies += behind.bodies
 
     def records(self) -> list[bytes]:
         """The messages, as the log has them: copies of what most members never look at."""
-        return [body[begin:end] for body, begin, end in self.sources]
+        spans = zip(self.places, self.sizes, strict=True)
+        return [
+            body[place - position : place - position + size]
+            for body, position, count in self.bodies
+            for place, size in islice(spans, count)
+        ]
 
 
 @dataclass(slots=True)

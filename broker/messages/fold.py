@@ -4,7 +4,7 @@ from broker.formats.state import FORMATS
 from broker.log.entry import RUNS_VERSION
 from broker.log.folded import Arrivals, EntryRefused, Folded
 from broker.log.state import BrokerState
-from broker.messages.record_facts import UNIT, read_record_facts
+from broker.messages.record_facts import read_record_facts
 from broker.messages.record_run import holds_several, read_run
 from broker.messages.state import MESSAGES
 from broker.topics.state import TOPICS
@@ -53,9 +53,10 @@ class RecordFold:
         arrivals = self._arrivals.get(key)
         if arrivals is None:
             arrivals = self._arrivals[key] = Arrivals(offset)
-        arrivals.units.append(UNIT.pack(place, size, tags_code))
-        arrivals.sources.append((body, 0, size))
-        arrivals.tags_codes.add(tags_code)
+        arrivals.places.append(place)
+        arrivals.sizes.append(size)
+        arrivals.codes.append(tags_code)
+        arrivals.bodies.append((body, place, 1))
         return None
 
     def _fold_several(self, entry: Entry) -> EntryRefused | None:
@@ -75,16 +76,14 @@ class RecordFold:
         for before, store_timestamp in run.times:
             self._pass_time(entry.index, store_timestamp, messages.messages + before)
         for key, arrived in run.arrivals.items():
-            count = len(arrived.units)
+            count = len(arrived.places)
             messages.messages += count
             self._ends(key[0])[key[1]] = arrived.first_offset + count
             known = self._arrivals.get(key)
             if known is None:
                 self._arrivals[key] = arrived
             else:
-                known.units += arrived.units
-                known.sources += arrived.sources
-                known.tags_codes |= arrived.tags_codes
+                known.add(arrived)
         return None
 
     def _queue_end(self, topic: str, queue_id: int) -> int | None:

@@ -3,6 +3,7 @@
 import struct
 from typing import Final, NamedTuple
 
+from broker.log.folded import Arrivals
 from remoting.message.record import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
 from remoting.message.tags import tags_code
 
@@ -11,7 +12,8 @@ STORE_TIMESTAMP_AT: Final = 56
 SMALLEST_RECORD_BYTES: Final = 91
 
 # One message in a consume queue: physical offset, size, hash of the tag.
-UNIT: Final = struct.Struct(">qiq")
+_UNIT_FORMAT: Final = "qiq"
+UNIT: Final = struct.Struct(">" + _UNIT_FORMAT)
 
 # Size, magic, queue, queue offset, place, system flag, store timestamp, body length.
 FIXED_FACTS: Final = struct.Struct(">iI4xi4xqqi16xq20xi")
@@ -59,6 +61,13 @@ def read_record_facts(body: bytes) -> RecordFacts | None:
     code = code_of(body, tags_at, properties_at, size) if tags_at >= 0 else 0
     facts = topic, queue_id, queue_offset, place, size, code, stored_ms
     return tuple.__new__(RecordFacts, facts)  # a third of the time of RecordFacts(...)
+
+
+def units_of(arrivals: Arrivals) -> bytes:
+    """The units of messages, as consume queues have them."""
+    values = [0] * (3 * len(arrivals.places))
+    values[::3], values[1::3], values[2::3] = arrivals.places, arrivals.sizes, arrivals.codes
+    return struct.pack(">" + len(arrivals.places) * _UNIT_FORMAT, *values)
 
 
 def record_size(body: bytes) -> int:

@@ -2,6 +2,7 @@
 
 import struct
 from dataclasses import dataclass, field
+from typing import Final
 
 from broker.log.entry import is_record
 from broker.log.folded import Arrivals
@@ -10,11 +11,13 @@ from broker.messages.record_facts import (
     FIXED_FACTS,
     PROPERTIES_LENGTH,
     TAGS_NAME,
-    UNIT,
     V6_FLAGS,
     code_of,
 )
 from remoting.message.record import MESSAGE_MAGIC
+
+# No record can have it, as its field has 32 bits.
+_NO_QUEUE: Final = -1 << 32
 
 
 @dataclass(slots=True)
@@ -37,7 +40,7 @@ def holds_several(body: bytes, first_bytes: int) -> bool:
 
 
 def read_run(body: bytes, position: int) -> RecordRun | str:
-    """Read the records that a body consists of, in one pass: each costs a member 1.5 us.
+    """Read the records that a body consists of, in one pass: each costs a member a microsecond.
 
     Args:
         body: of the entry.
@@ -49,46 +52,48 @@ def read_run(body: bytes, position: int) -> RecordRun | str:
     """
     run = RecordRun()
     arrivals = run.arrivals
-    unpack, pack_unit = FIXED_FACTS.unpack_from, UNIT.pack
-    properties_length_at = PROPERTIES_LENGTH.unpack_from
+    unpack, properties_length_at = FIXED_FACTS.unpack_from, PROPERTIES_LENGTH.unpack_from
+    find, stands = body.find, body.startswith
     at, count, newest = 0, 0, -1
-    topic_run, queue, next_offset = b"", -1, 0  # of the record before
+    topic_run, queue, next_offset, began = b"", _NO_QUEUE, 0, 0  # of the record before
     arrived = Arrivals(0)
+    places, sizes, codes = arrived.places, arrived.sizes, arrived.codes
     length = len(body)
     try:
         while at < length:
             size, magic, queue_id, offset, place, flag, stored_ms, body_length = unpack(body, at)
             topic_at = at + BODY_AT + body_length
-            topic_end = topic_at + 1 + body[topic_at]
-            (properties_length,) = properties_length_at(body, topic_end)
-            properties_at = topic_end + 2
+            if queue_id != queue or not stands(topic_run, topic_at):
+                topic_run, queue = body[topic_at : topic_at + 1 + body[topic_at]], queue_id
+                arrived.bodies.append((body, position, count - began))
+                began = count
+                key = (topic_run[1:].decode(), queue_id)
+                if queue_id < 0:
+                    return "records that cannot be read"
+                found = arrivals.get(key)
+                if found is None:
+                    found = arrivals[key] = Arrivals(offset)
+                arrived = found
+                places, sizes, codes = arrived.places, arrived.sizes, arrived.codes
+                next_offset = found.first_offset + len(places)
+            properties_at = topic_at + len(topic_run) + 2
+            (properties_length,) = properties_length_at(body, properties_at - 2)
             end = at + size
             if (
                 magic != MESSAGE_MAGIC
                 or body_length < 0
-                or queue_id < 0
                 or flag & V6_FLAGS
                 or end > length
                 or properties_at + properties_length != end
             ):
                 return "records that cannot be read"
-            topic = body[topic_at + 1 : topic_end]
-            if queue_id != queue or topic != topic_run:
-                topic_run, queue = topic, queue_id
-                key = (topic.decode(), queue_id)
-                found = arrivals.get(key)
-                if found is None:
-                    found = arrivals[key] = Arrivals(offset)
-                arrived = found
-                next_offset = found.first_offset + len(found.units)
             if offset != next_offset or place != position + at:
                 return f"record {offset} of {key[0]}/{queue_id} at {place} is out of its place"
             next_offset += 1
-            tags_at = body.find(TAGS_NAME, properties_at, end)
-            code = 0 if tags_at < 0 else code_of(body, tags_at, properties_at, end)
-            arrived.units.append(pack_unit(place, size, code))
-            arrived.sources.append((body, at, end))
-            arrived.tags_codes.add(code)
+            tags_at = find(TAGS_NAME, properties_at, end)
+            places.append(place)
+            sizes.append(size)
+            codes.append(0 if tags_at < 0 else code_of(body, tags_at, properties_at, end))
             if stored_ms > newest:
                 run.times.append((count, stored_ms))
                 newest = stored_ms
@@ -96,4 +101,5 @@ def read_run(body: bytes, position: int) -> RecordRun | str:
             at = end
     except (struct.error, IndexError, UnicodeDecodeError):
         return "records that cannot be read"
+    arrived.bodies.append((body, position, count - began))
     return run

@@ -148,7 +148,7 @@ class PullProcessor:
             )
         woken: list[_Woken] = [(held, None) for held in moved]
         for (topic, queue_id), arrivals in folded.arrivals.items():
-            found = self._held.take_arrived(topic, queue_id, arrivals.tags_codes)
+            found = self._held.take_arrived(topic, queue_id, set(arrivals.codes))
             woken += [(held, arrivals) for held in found if not self._waits_on(held)]
         for topic in folded.deleted_topics:
             gone = self._held.take_matching(lambda held, topic=topic: held.request.topic == topic)  # type: ignore[misc]

@@ -5,6 +5,7 @@ its acknowledgement and its result. So messages that come together share one.
 """
 
 from collections.abc import Sequence
+from itertools import accumulate, repeat
 from typing import Final, TypeAlias
 
 from broker.errors import RequestRefused
@@ -44,10 +45,21 @@ class EntryPacking:
         Raises:
             RequestRefused (13): a record is larger than any entry may be; none was added.
         """
-        sizes = [record.placed_bytes for record in records]
+        if len(records) == 1:
+            sizes = [records[0].placed_bytes]
+        else:
+            sizes = PositionedParts(tuple(records)).lengths()
         self._check(max(sizes))
-        if self._last_bytes + sum(sizes) > self._packed_bytes:
+        together = sum(sizes)
+        if self._last_bytes + together > self._packed_bytes:
             self.close()
+        entry, begin = len(self.bodies), self._last_bytes
+        if begin + together <= self._max_body_bytes:
+            self._last += records
+            self._last_bytes += together
+            if len(sizes) == 1:
+                return [(entry, begin)]
+            return list(zip(repeat(entry), accumulate(sizes[:-1], initial=begin), strict=False))
         spots: list[Spot] = []
         for record, size in zip(records, sizes, strict=True):
             if self._last_bytes + size > self._max_body_bytes:

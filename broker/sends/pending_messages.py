@@ -1,5 +1,6 @@
 """Messages on their way into the log: those of a client's request, and those the broker makes."""
 
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
@@ -10,6 +11,7 @@ from broker.serving.origin import Origin
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.host import ipv4_host
 from remoting.message.record import MessageRecord
+from remoting.message.record_batch import RecordBatch, Records
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
@@ -38,7 +40,7 @@ class PendingMessages(Protocol):
 
     topic: str
     queue_id: int
-    records: Sequence[MessageRecord]
+    records: Records
     size: int
     first_offset: int
     attach: Attach | None
@@ -91,7 +93,7 @@ class PendingSend:
         command: Command,
         topic: str,
         queue_id: int,
-        records: Sequence[MessageRecord],
+        records: Records,
         id_prefix: str,
     ) -> None:
         self.origin = origin
@@ -108,15 +110,15 @@ class PendingSend:
         self.size = len(command.body) + _OTHER_BYTES * len(records)
         peer = origin.peer
         host, port = ipv4_host(peer.host), peer.port
-        for record in records:
+        for record in (records.shared,) if isinstance(records, RecordBatch) else records:
             record.born_host, record.born_port = host, port
 
     def stored(self, positions: Sequence[int], replies: Replies) -> None:
         """Tell the client where its messages are."""
         prefix = self._id_prefix
-        ids = [f"{prefix}{position:016X}" for position in positions]
+        ends = struct.pack(f">{len(positions)}q", *positions).hex(",", 8).upper()
         fields = {
-            "msgId": ",".join(ids),
+            "msgId": prefix + ends.replace(",", "," + prefix),
             "queueId": str(self._asked_queue_id),
             "queueOffset": str(self.first_offset),
             "MSG_REGION": REGION,
@@ -151,7 +153,7 @@ class MadeMessages:
         self,
         topic: str,
         queue_id: int,
-        records: Sequence[MessageRecord],
+        records: Records,
         done: Callable[[RequestRefused | None], None],
         attach: Attach | None = None,
     ) -> None:

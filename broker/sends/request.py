@@ -4,13 +4,15 @@ Source: RocketMQ's SendMessageProcessor. Properties are kept byte for byte; only
 and a missing MSG_REGION are added.
 """
 
+from collections.abc import Sequence
+from operator import add
 from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
 from broker.limits import MAX_BATCH_MESSAGES
-from broker.topics.names import SEND_FORBIDDEN, check_topic_name
+from broker.topics.names import RETRY_PREFIX, SEND_FORBIDDEN, check_topic_name
 from dledger import MAX_BODY_BYTES
-from remoting.message.batch import decode_batch_body
+from remoting.message.batch import batch_parts
 from remoting.message.properties import (
     MAX_PROPERTIES_BYTES,
     MESSAGE_REGION,
@@ -25,6 +27,7 @@ from remoting.message.record import (
     TRANSACTION_MASK,
     MessageRecord,
 )
+from remoting.message.record_batch import RecordBatch, Records
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 
@@ -43,6 +46,7 @@ REGION: Final = "DefaultRegion"
 _REGION_PAIR: Final = encode_properties({MESSAGE_REGION: REGION})
 _REGION_NAME: Final = _REGION_PAIR.partition(b"\x01")[0] + b"\x01"
 _SEPARATOR: Final = b"\x02"
+_SEPARATED_REGION: Final = _SEPARATOR + _REGION_PAIR
 
 
 class _Names(NamedTuple):
@@ -89,6 +93,7 @@ class SendRequest(NamedTuple):
         reconsume_times: how often the message failed before; for a retry topic.
         max_reconsume_times: the client's limit of that, or None.
         records: the messages; queue, queue offset, store time and hosts are still to be set.
+            Several messages for a topic that is not a retry topic are a `RecordBatch`.
     """
 
     topic: str
@@ -97,7 +102,7 @@ class SendRequest(NamedTuple):
     default_queues: int
     reconsume_times: int
     max_reconsume_times: int | None
-    records: list[MessageRecord]
+    records: Records
 
 
 def read_send_request(command: Command) -> SendRequest:
@@ -123,26 +128,21 @@ def read_send_request(command: Command) -> SendRequest:
     reconsume_times = integer(names.reconsume_times, 0)
     flag, born = integer(names.flag), integer(names.born)
     max_reconsume = integer(names.max_reconsume_times, -1)
-    is_batch = command.code == RequestCode.SEND_BATCH_MESSAGE or command.boolean(names.batch)
-    if is_batch:
-        records = _batch_records(topic, command.body, system_flag, born, reconsume_times)
+    record = MessageRecord(
+        topic,
+        command.body,
+        properties,
+        flag=flag,
+        system_flag=system_flag,
+        born_timestamp=born,
+        reconsume_times=reconsume_times,
+    )
+    records: Records = [record]
+    if command.code == RequestCode.SEND_BATCH_MESSAGE or command.boolean(names.batch):
+        records = _batch(record)
     else:
-        records = [
-            MessageRecord(
-                topic,
-                command.body,
-                properties,
-                flag=flag,
-                system_flag=system_flag,
-                born_timestamp=born,
-                reconsume_times=reconsume_times,
-            )
-        ]
-    for record in records:
-        if _HANDLE_MARK in record.properties:
-            record.properties = edit_properties(record.properties, {}, (POP_CHECKPOINT,))
-        record.properties = _with_region(record.properties)
-        _check_record(record)
+        record.properties = _prepared(properties)
+        _check_size(len(record.properties), len(record.body), topic)
     return SendRequest(
         topic,
         integer(names.queue_id),
@@ -154,28 +154,41 @@ def read_send_request(command: Command) -> SendRequest:
     )
 
 
-def _batch_records(
-    topic: str, body: bytes, system_flag: int, born: int, reconsume_times: int
-) -> list[MessageRecord]:
+def _batch(envelope: MessageRecord) -> Records:
     """The messages of a batch. The envelope's own properties are of no message."""
-    messages = decode_batch_body(body)
-    if not 1 <= len(messages) <= MAX_BATCH_MESSAGES:
+    parts = batch_parts(envelope.body)
+    if not 1 <= len(parts) <= MAX_BATCH_MESSAGES:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
-            f"a batch of {len(messages)} messages: send 1 to {MAX_BATCH_MESSAGES}",
+            f"a batch of {len(parts)} messages: send 1 to {MAX_BATCH_MESSAGES}",
         )
+    bodies, runs, flags = zip(*parts, strict=True)
+    properties = _prepared_all(runs)
+    lengths = list(map(len, properties))
+    topic = envelope.topic
+    _check_size(max(lengths), 0, topic)
+    _check_size(0, max(map(add, lengths, map(len, bodies))), topic)
+    batch = RecordBatch(envelope, bodies, properties, flags)
+    # What changes records one by one gets them one by one.
+    return list(batch) if len(parts) == 1 or topic.startswith(RETRY_PREFIX) else batch
+
+
+def _prepared_all(runs: Sequence[bytes]) -> list[bytes]:
+    """As `_prepared`, of many."""
+    together = b"".join(runs)
+    if _HANDLE_MARK in together or _REGION_NAME in together:
+        return list(map(_prepared, runs))
     return [
-        MessageRecord(
-            topic,
-            message.body,
-            message.properties,
-            flag=message.flag,
-            system_flag=system_flag,
-            born_timestamp=born,
-            reconsume_times=reconsume_times,
-        )
-        for message in messages
+        run + (_SEPARATED_REGION if run and not run.endswith(_SEPARATOR) else _REGION_PAIR)
+        for run in runs
     ]
+
+
+def _prepared(properties: bytes) -> bytes:
+    """The properties as they are stored, but for a key of the message's own."""
+    if _HANDLE_MARK in properties:
+        properties = edit_properties(properties, {}, (POP_CHECKPOINT,))
+    return _with_region(properties)
 
 
 def _with_region(properties: bytes) -> bytes:
@@ -183,19 +196,18 @@ def _with_region(properties: bytes) -> bytes:
     if _REGION_NAME in properties:
         return properties
     if properties and not properties.endswith(_SEPARATOR):
-        properties += _SEPARATOR  # Java 4.9 clients leave out the last one
+        return properties + _SEPARATED_REGION  # Java 4.9 clients leave out the last one
     return properties + _REGION_PAIR
 
 
-def _check_record(record: MessageRecord) -> None:
-    """Raises RequestRefused when a message cannot be stored."""
-    properties = record.properties
-    if len(properties) > MAX_PROPERTIES_BYTES:
+def _check_size(properties_bytes: int, body_bytes: int, topic: str) -> None:
+    """Raises RequestRefused when a message of so many bytes cannot be stored."""
+    if properties_bytes > MAX_PROPERTIES_BYTES:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
-            f"properties of {len(properties)} bytes: at most {MAX_PROPERTIES_BYTES}",
+            f"properties of {properties_bytes} bytes: at most {MAX_PROPERTIES_BYTES}",
         )
-    size = _RECORD_OVERHEAD_BYTES + len(record.body) + len(record.topic) + len(properties)
+    size = _RECORD_OVERHEAD_BYTES + body_bytes + len(topic) + properties_bytes
     if size > MAX_BODY_BYTES:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,

@@ -10,7 +10,7 @@ state again.
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from itertools import starmap
+from itertools import repeat, starmap
 from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
@@ -32,7 +32,8 @@ from dledger import HEADER_BYTES, Appended, Body, DLedgerError, LogFull, Positio
 from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import unique_message_key
 from remoting.message.properties import UNIQUE_KEY, edit_properties
-from remoting.message.record import encode_parts_of_all
+from remoting.message.record import MessageRecord, encode_parts_of_all
+from remoting.message.record_batch import RecordBatch
 from remoting.net.address import Address
 from remoting.wire.codes import ResponseCode
 
@@ -269,16 +270,30 @@ class Sends:
 
         Raises MessageMalformed.
         """
-        for record in send.records:
-            if _UNIQUE_KEY_MARK not in record.properties:
-                record.properties = self._with_unique_key(record.properties, now_ms)
+        records = send.records
+        one_by_one: Sequence[MessageRecord]
+        if isinstance(records, RecordBatch):
+            records.properties = [
+                run if _UNIQUE_KEY_MARK in run else self._with_unique_key(run, now_ms)
+                for run in records.properties
+            ]
+            one_by_one = (records.shared,)
+        else:
+            for record in records:
+                if _UNIQUE_KEY_MARK not in record.properties:
+                    record.properties = self._with_unique_key(record.properties, now_ms)
+            one_by_one = records
+        for record in one_by_one:
             record.topic = send.topic
             record.queue_id = send.queue_id
             record.queue_offset = offset
             record.store_timestamp = now_ms
             record.store_host, record.store_port = self._host, self._port
             offset += 1
-        return list(starmap(PositionedBody, encode_parts_of_all(send.records)))
+        if isinstance(records, RecordBatch):
+            # A third of the time of PositionedBody(...).
+            return list(map(tuple.__new__, repeat(PositionedBody), records.encode_parts()))
+        return list(starmap(PositionedBody, encode_parts_of_all(records)))
 
     def _with_unique_key(self, properties: bytes, now_ms: int) -> bytes:
         """The properties with a key to find the message by, as RocketMQ's broker adds it."""

@@ -10,6 +10,7 @@ from broker.errors import RequestRefused
 from broker.sends.pending_messages import PendingSend
 from broker.serving.parts import Shared
 from remoting.message.properties import decode_properties
+from remoting.message.record_batch import RecordBatch
 from remoting.wire.codes import ResponseCode
 
 
@@ -52,10 +53,16 @@ class SpecialSends:
         if len(records) == 1:
             if self._may_ask(records[0].properties):
                 self._treat(send, decode_properties(records[0].properties))
-        elif self._may_ask(b"\x02".join([record.properties for record in records])):
-            for record in records:
-                if self._may_ask(record.properties):
-                    self._treat(send, decode_properties(record.properties))
+            return
+        runs = (
+            records.properties
+            if isinstance(records, RecordBatch)
+            else [record.properties for record in records]
+        )
+        if self._may_ask(b"\x02".join(runs)):
+            for run in runs:
+                if self._may_ask(run):
+                    self._treat(send, decode_properties(run))
 
     def _may_ask(self, properties: bytes) -> bool:
         """Whether one of the names stands in a run of properties. Most messages have none."""

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.log.folded import Arrivals
+from broker.messages.record_facts import units_of
 from broker.store.consume_queue import UNITS_PER_FILE, WRITE_UNITS, ConsumeQueue
 from broker.store.consume_queue_disk import OS_DISK, ConsumeQueueDisk
 from broker.store.damaged_queues import DamagedQueues
@@ -139,7 +140,7 @@ class ConsumeQueues:
             queue = self._queues.get(key)
             if queue is None:
                 queue = self._queues[key] = self._new(key)
-            if queue.append(b"".join(arrived.units)):
+            if queue.append(units_of(arrived)):
                 self._unwritten[key] = queue
                 if len(self._unwritten) > MAX_UNWRITTEN_QUEUES:
                     oldest = next(iter(self._unwritten))

@@ -128,13 +128,15 @@ class MessageReader:
         units = self._queues.read(topic, queue_id, offset, scanned)
         if condition is None:
             places, sizes, next_offset = choose(units, offset, max_messages, codes)
-            records = read_records(self._log.read_bytes, places, sizes)
+            count = len(places)
+            pieces = read_records(self._log.read_bytes, places, sizes)
         else:
-            records, next_offset = self._met(units, offset, max_messages, codes, condition)
-        if not records:
+            pieces, next_offset = self._met(units, offset, max_messages, codes, condition)
+            count = len(pieces)
+        if not count:
             return ReadResult(Found.FILTERED, b"", 0, next_offset, begin, end)
-        read = records[0] if len(records) == 1 else b"".join(records)
-        return ReadResult(Found.MESSAGES, bytes(read), len(records), next_offset, begin, end)
+        read = pieces[0] if len(pieces) == 1 else b"".join(pieces)
+        return ReadResult(Found.MESSAGES, bytes(read), count, next_offset, begin, end)
 
     def arrived(
         self,
@@ -148,8 +150,8 @@ class MessageReader:
 
         None: it has to be read, because not all of what came is wanted, or it is too much.
         """
-        first, count = arrivals.first_offset, len(arrivals.units)
-        if not 0 < count <= max_messages or not (codes is None or arrivals.tags_codes <= codes):
+        first, count = arrivals.first_offset, len(arrivals.places)
+        if not 0 < count <= max_messages or not (codes is None or codes >= set(arrivals.codes)):
             return None
         begin, end = self.begin(topic, queue_id), self._queues.end(topic, queue_id)
         messages = b"".join(arrivals.records())

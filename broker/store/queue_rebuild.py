@@ -14,7 +14,7 @@ from typing import Final
 from broker.errors import CommandMalformed
 from broker.log.entry import EntryKind, kind_of
 from broker.log.fold import fold
-from broker.log.folded import Folded
+from broker.log.folded import Arrivals, Folded
 from broker.log.registry import Registry
 from broker.log.state import BrokerState
 from broker.messages.record_facts import UNIT, read_record_facts
@@ -96,7 +96,7 @@ class QueueRebuild:
             if key in self._to_mend.queues:
                 found = self._found.setdefault(key, _Found(0))
                 room = self._ends[key] - found.next_offset  # what comes behind is in the queue
-                found.add(arrived.units[:room])
+                found.add(_units(arrived)[:room])
                 if len(found.units) >= _GATHERED:
                     self._flush(key, found)
 
@@ -109,7 +109,7 @@ class QueueRebuild:
             run = read_run(body, entry.body_pos)
             if isinstance(run, RecordRun):
                 for (topic, queue_id), arrived in run.arrivals.items():
-                    for offset, unit in enumerate(arrived.units, arrived.first_offset):
+                    for offset, unit in enumerate(_units(arrived), arrived.first_offset):
                         self._take_unit(topic, queue_id, offset, unit)
         elif facts.physical_offset == entry.body_pos:
             unit = UNIT.pack(facts.physical_offset, facts.size, facts.tags_code)
@@ -155,6 +155,10 @@ class QueueRebuild:
             first = found.next_offset - len(found.units)
             self._to_mend.put_back(key, first, b"".join(found.units))
             found.units.clear()
+
+
+def _units(arrived: Arrivals) -> list[bytes]:
+    return list(map(UNIT.pack, arrived.places, arrived.sizes, arrived.codes))
 
 
 class _Found:

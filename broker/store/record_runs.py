@@ -4,6 +4,7 @@ A read of one record costs as much as ten kilobytes more in a read that is made 
 """
 
 from collections.abc import Callable, Sequence
+from itertools import compress
 from operator import add, sub
 from typing import Final
 
@@ -21,9 +22,10 @@ _COPIED_BYTES: Final = 4 * 1024
 def read_records(
     read_bytes: Callable[[int, int], bytes], places: Sequence[int], sizes: Sequence[int]
 ) -> list[bytes | memoryview]:
-    """The records at these positions, each with its size.
+    """The records at these positions, each with its size: joined, they are one behind the other.
 
-    The memory of a run may be kept as long as one of its records is: join them soon.
+    Those that lie next to each other in the log, as the messages of a batch do, are one piece. The
+    memory of a run may be kept as long as one of its pieces is: join them soon.
 
     Args:
         read_bytes: reads so many bytes at a position of the log. Raises OutsideLog.
@@ -35,10 +37,11 @@ def read_records(
     """
     if len(places) == 1:  # as most answers to pulls that waited
         return [read_bytes(places[0], sizes[0])]
-    records: list[bytes | memoryview] = []
+    pieces: list[bytes | memoryview] = []
     ends = list(map(add, places, sizes))
+    gaps = list(map(sub, places[1:], ends))
     begin = 0
-    for end in _run_ends(places, ends):
+    for end in _run_ends(places, ends, gaps):
         first, last = places[begin], ends[end - 1]
         run = slice(begin, end)
         begin = end
@@ -48,25 +51,27 @@ def read_records(
             if run.stop - run.start == 1:
                 raise
             # The end of a segment lies within.
-            records += map(read_bytes, places[run], sizes[run])
+            pieces += map(read_bytes, places[run], sizes[run])
+            continue
+        between = gaps[run.start : run.stop - 1]
+        if not any(between):
+            pieces.append(read)
             continue
         count = run.stop - run.start
-        if count == 1:
-            records.append(read)
-            continue
         memory = read if len(read) <= count * _COPIED_BYTES else memoryview(read)
-        records += [
+        begins = [first, *compress(places[run][1:], between)]
+        stops = [*compress(ends[run], between), last]
+        pieces += [
             memory[place - first : behind - first]
-            for place, behind in zip(places[run], ends[run], strict=True)
+            for place, behind in zip(begins, stops, strict=True)
         ]
-    return records
+    return pieces
 
 
-def _run_ends(places: Sequence[int], ends: Sequence[int]) -> list[int]:
-    """Where runs end, as indexes into `places`."""
+def _run_ends(places: Sequence[int], ends: Sequence[int], gaps: Sequence[int]) -> list[int]:
+    """Where runs end, as indexes into `places`; `gaps` are the bytes between the records."""
     if not places:
         return []
-    gaps = list(map(sub, places[1:], ends))
     if not gaps or (
         min(gaps) >= 0 and max(gaps) <= _MAX_GAP_BYTES and ends[-1] - places[0] <= _MAX_RUN_BYTES
     ):

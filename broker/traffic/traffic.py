@@ -119,8 +119,7 @@ class Traffic:
         of_users = False
         for key, arrived in folded.arrivals.items():
             put = second.put(key)
-            count = len(arrived.units)
-            size = sum([int.from_bytes(unit[8:12], "big") for unit in arrived.units])
+            count, size = len(arrived.sizes), sum(arrived.sizes)
             put.runs += 1
             put.messages += count
             put.size += size

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from jepsen_like.chaos.brokers.begun import DELIVERIES
 from jepsen_like.chaos.gaps import NS_A_S
 from jepsen_like.chaos.gaps import GapRow as Row
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.run import RunResult
+from jepsen_like.chaos.stages.brokers import EXPLANATIONS
 from jepsen_like.chaos.verdict import RunVerdict
 from jepsen_like.check_files import Checked as CheckedFile
 from jepsen_like.history.operation import Operation
@@ -47,6 +49,7 @@ def told_run(
         left_out=[*result.left_out, *skipped_of(result.events)],
         links=[Link(name, name) for name in ("run.json", "history.jsonl", "faults.jsonl")]
         + [Link("logs of the members", "members/")],
+        deliveries=DELIVERIES if plan.service in EXPLANATIONS else (),
     )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import NamedTuple
 
 from jepsen_like.checkers.quantiles import quantiles
@@ -17,7 +17,8 @@ class Bucket(NamedTuple):
         ok: operations that happened.
         failed: operations that certainly did not.
         unknown: operations of which it is not known; in the span in which their client gave up.
-        p50_ns: the median latency of those that happened; 0 if there are none.
+        timed: those that happened and take time.
+        p50_ns: the median latency of those that are timed; 0 if there are none.
         p99_ns: their 99th percentile.
     """
 
@@ -25,12 +26,17 @@ class Bucket(NamedTuple):
     ok: int
     failed: int
     unknown: int
+    timed: int
     p50_ns: int
     p99_ns: int
 
 
 def buckets(
-    operations: Sequence[Operation], begin_ns: int, end_ns: int, number: int
+    operations: Sequence[Operation],
+    begin_ns: int,
+    end_ns: int,
+    number: int,
+    deliveries: Collection[str] = (),
 ) -> tuple[list[Bucket], int]:
     """The spans from `begin_ns` to `end_ns`, and the length of each in nanoseconds.
 
@@ -39,16 +45,19 @@ def buckets(
         begin_ns: where the first span begins.
         end_ns: where the last one ends; after `begin_ns`.
         number: how many spans; fewer if they would be shorter than a nanosecond.
+        deliveries: functions that take no time.
     """
     span_ns = max(1, -(-(end_ns - begin_ns) // number))
     count = max(1, -(-(end_ns - begin_ns) // span_ns))
     latencies: list[list[int]] = [[] for _ in range(count)]
-    failed, unknown = [0] * count, [0] * count
+    ok, failed, unknown = [0] * count, [0] * count, [0] * count
     for operation in operations:
         ended_ns = operation.invoked_ns if operation.ended_ns is None else operation.ended_ns
         at = min(count - 1, max(0, (ended_ns - begin_ns) // span_ns))
         if operation.outcome is EventType.OK:
-            latencies[at].append(max(0, ended_ns - operation.invoked_ns))
+            ok[at] += 1
+            if operation.function not in deliveries:
+                latencies[at].append(max(0, ended_ns - operation.invoked_ns))
         elif operation.outcome is EventType.FAIL:
             failed[at] += 1
         else:
@@ -56,6 +65,6 @@ def buckets(
     made: list[Bucket] = []
     for at, there in enumerate(latencies):
         spread = quantiles(there)
-        begin = begin_ns + at * span_ns
-        made.append(Bucket(begin, len(there), failed[at], unknown[at], spread.p50, spread.p99))
+        begin, ended = begin_ns + at * span_ns, (ok[at], failed[at], unknown[at])
+        made.append(Bucket(begin, *ended, len(there), spread.p50, spread.p99))
     return made, span_ns

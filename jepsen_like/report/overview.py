@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from xml.etree.ElementTree import Element
 
 from jepsen_like.checkers.quantiles import seconds
@@ -22,8 +22,13 @@ AXIS = 24.0
 LATENCY_FLOOR_NS = 10_000.0
 
 
-def draw_overview(parent: Element, frame: Frame, operations: Sequence[Operation]) -> None:
-    """Draw it below `parent`."""
+def draw_overview(
+    parent: Element,
+    frame: Frame,
+    operations: Sequence[Operation],
+    deliveries: Collection[str] = (),
+) -> None:
+    """Draw it below `parent`. Deliveries are functions that take no time, and have no latency."""
     lanes = frame.names()
     height = 6 + len(lanes) * LANE + SPACE + LATENCY + SPACE + THROUGHPUT + AXIS
     svg = frame.picture(parent, height, "faults, latency and throughput over time")
@@ -34,7 +39,7 @@ def draw_overview(parent: Element, frame: Frame, operations: Sequence[Operation]
             frame.band(svg, fault, top + 2, LANE - 4, "lane")
         top += LANE
     top += SPACE
-    spans, span_ns = buckets(operations, frame.begin_ns, frame.end_ns, BUCKETS)
+    spans, span_ns = buckets(operations, frame.begin_ns, frame.end_ns, BUCKETS, deliveries)
     bottom = height - AXIS
     frame.bands(svg, top, bottom)
     frame.axis(svg, top, bottom)
@@ -45,13 +50,13 @@ def draw_overview(parent: Element, frame: Frame, operations: Sequence[Operation]
 def _latency(svg: Element, frame: Frame, spans: Sequence[Bucket], top: float) -> None:
     slowest = max([span.p99_ns for span in spans], default=0)
     high = max(10 * LATENCY_FLOOR_NS, slowest * 1.2)
-    low = min([span.p50_ns for span in spans if span.ok], default=LATENCY_FLOOR_NS)
+    low = min([span.p50_ns for span in spans if span.timed], default=LATENCY_FLOOR_NS)
     scale = LogScale(max(LATENCY_FLOOR_NS, low / 1.5), high, top + LATENCY, top + 20)
     frame.name(svg, "latency", top + 10, "heading")
     for tick in scale.ticks():
         _line(svg, frame, scale.at(tick), seconds(tick))
-    _steps(svg, frame, spans, lambda span: scale.at(span.p99_ns) if span.ok else None, "p99")
-    _steps(svg, frame, spans, lambda span: scale.at(span.p50_ns) if span.ok else None, "p50")
+    _steps(svg, frame, spans, lambda span: scale.at(span.p99_ns) if span.timed else None, "p99")
+    _steps(svg, frame, spans, lambda span: scale.at(span.p50_ns) if span.timed else None, "p50")
     _legend(svg, top + 9, (("p50", "median"), ("p99", "99th percentile")))
 
 

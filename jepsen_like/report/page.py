@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from xml.etree.ElementTree import Element
 
 from jepsen_like.checkers.quantiles import quantiles, seconds
@@ -43,7 +43,7 @@ def page(run: ToldRun) -> str:
     _problems(body, run, frame)
     if run.operations:
         child(body, "h2", "Faults, latency, throughput")
-        draw_overview(_picture(body), frame, run.operations)
+        draw_overview(_picture(body), frame, run.operations, run.deliveries)
         if len(run.faults) > BANDS_MAX:
             child(body, "p", f"The first {BANDS_MAX} of {len(run.faults)} faults are drawn.")
     _gaps(body, run)
@@ -51,7 +51,7 @@ def page(run: ToldRun) -> str:
     if run.operations:
         child(body, "h2", "Clients")
         draw_timeline(_picture(body), frame, run.operations)
-        _functions(body, run.operations)
+        _functions(body, run.operations, run.deliveries)
     _deaths(body, run, frame)
     _facts(body, run)
     return as_html(root)
@@ -77,7 +77,7 @@ def _verdict(body: Element, run: ToldRun) -> None:
     child(box, "strong", VERDICTS[run.outcome])
     child(box, "span", run.reason)
     child(body, "p", "Run it again:", class_="soft")
-    child(body, "pre", run.command)
+    _command(body, run.command)
     if run.links:
         line = child(body, "p", class_="soft")
         line.text = "Files: "
@@ -86,20 +86,34 @@ def _verdict(body: Element, run: ToldRun) -> None:
             one.tail = ", " if at + 1 < len(run.links) else ""
 
 
+def _command(body: Element, command: str) -> None:
+    """A command whose lines break between words alone: a browser breaks them at hyphens, too."""
+    line = child(body, "pre")
+    for word in command.split(" "):
+        one = child(line, "span", word, class_="whole")
+        one.tail = " "
+    line[-1].tail = None
+
+
 def _problems(body: Element, run: ToldRun, frame: Frame) -> None:
     drawn = 0
     for checked in run.checks:
         if checked.report.verdict is not Verdict.INVALID:
             continue
         child(body, "h2", f"What is wrong: {checked.model}")
-        for problem in checked.report.problems[:PROBLEMS_MAX]:
+        report = checked.report
+        counted = [one for one in report.problems if one.kind not in report.allowed]
+        for problem in counted[:PROBLEMS_MAX]:
             child(body, "p", f"{problem.kind}: {problem.how}")
             window = failing_window(problem, run.operations, run.faults, frame.zero_ns)
             if window is not None and drawn < WINDOWS_MAX:
                 draw_failing_window(_picture(body), window)
                 drawn += 1
-        if checked.report.text:
-            child(body, "pre", "\n".join(checked.report.text))
+        if report.allowed:
+            allowed = ", ".join(f"{report.counts[kind]:,} {kind}" for kind in report.allowed)
+            child(body, "p", f"Allowed, and not counted: {allowed}.", class_="soft")
+        if report.text:
+            child(body, "pre", "\n".join(report.text))
 
 
 def _checks(body: Element, checks: Sequence[Checked]) -> None:
@@ -123,12 +137,14 @@ def _gaps(body: Element, run: ToldRun) -> None:
     )
 
 
-def _functions(body: Element, operations: Sequence[Operation]) -> None:
+def _functions(body: Element, operations: Sequence[Operation], deliveries: Collection[str]) -> None:
     rows: list[list[str]] = []
     for function in sorted({one.function for one in operations}):
         there = [one for one in operations if one.function == function]
         latencies = [
-            one.ended_ns - one.invoked_ns for one in there if one.ok and one.ended_ns is not None
+            one.ended_ns - one.invoked_ns
+            for one in there
+            if one.ok and one.ended_ns is not None and function not in deliveries
         ]
         spread = quantiles(latencies)
         counts = [sum(one.outcome is type_ for one in there) for type_ in (*EventType,)[1:]]

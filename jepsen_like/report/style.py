@@ -27,6 +27,7 @@ a { color: var(--p50); }
 pre, code { font: 13px/1.45 ui-monospace, monospace; }
 pre { background: var(--panel); padding: 10px 12px; border-radius: 4px; overflow-x: auto;
   white-space: pre-wrap; overflow-wrap: anywhere; }
+.whole { display: inline-block; overflow-wrap: anywhere; }
 .picture, .table { overflow-x: auto; margin: 8px 0; }
 .picture svg { display: block; width: 100%; min-width: 760px; height: auto; }
 table { border-collapse: collapse; font-size: 14px; }

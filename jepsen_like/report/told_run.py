@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
@@ -96,6 +96,8 @@ class ToldRun:
         gaps: availability by fault.
         left_out: what could not be done on this machine, a line each.
         links: the files of the run.
+        deliveries: functions of operations that consumers are told of and do not call: they are
+            noted when they are there, and have no latency.
     """
 
     title: str
@@ -110,3 +112,4 @@ class ToldRun:
     gaps: Sequence[GapRow]
     left_out: Sequence[str]
     links: Sequence[Link]
+    deliveries: Collection[str] = ()

@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import repeat
 from typing import Final
 
 from remoting.message.compression import inflate_lz4, inflate_zlib, inflate_zstd
@@ -150,10 +151,7 @@ def encode_parts_of_all(records: Sequence[MessageRecord]) -> list[tuple[bytes, b
             body, properties = record.body, record.properties
             properties_length = len(properties)
             if properties_length > MAX_PROPERTIES_BYTES:
-                raise MessageMalformed(
-                    f"properties of {properties_length} bytes: at most {MAX_PROPERTIES_BYTES} are "
-                    "stored"
-                )
+                raise _properties_too_long(properties_length)
             body_length = len(body)
             head = _HEAD.pack(
                 others + body_length + properties_length,
@@ -168,6 +166,59 @@ def encode_parts_of_all(records: Sequence[MessageRecord]) -> list[tuple[bytes, b
     except struct.error:
         raise MessageMalformed("a number of the record does not fit its field") from None
     return parts
+
+
+def encode_parts_alike(
+    shared: MessageRecord,
+    bodies: Sequence[bytes],
+    properties: Sequence[bytes],
+    flags: Sequence[int],
+) -> list[tuple[bytes, bytes]]:
+    """As `encode_record_parts`, of records that differ in nothing else, column by column.
+
+    Args:
+        shared: all else; its queue offset is that of the first record, the others follow it.
+        bodies: of the records; at least one.
+        properties: of each.
+        flags: of each.
+
+    Raises:
+        MessageMalformed: as `encode_record_parts`.
+    """
+    common, topic = _common(shared), _topic(shared)
+    others = _HEAD.size + 8 + len(common) + 4 + len(topic) + 2
+    lengths, ends = list(map(len, bodies)), list(map(len, properties))
+    if (longest := max(ends)) > MAX_PROPERTIES_BYTES:
+        raise _properties_too_long(longest)
+    first = shared.queue_offset
+    try:
+        heads = map(
+            _HEAD.pack,
+            [others + length + end for length, end in zip(lengths, ends, strict=True)],
+            repeat(MESSAGE_MAGIC),
+            [body_sum & 0x7FFFFFFF for body_sum in map(zlib.crc32, bodies)],
+            repeat(shared.queue_id),
+            flags,
+            range(first, first + len(bodies)),
+        )
+        pieces = zip(
+            repeat(common),
+            map(_LENGTH.pack, lengths),
+            bodies,
+            repeat(topic),
+            map(_LENGTH16.pack, ends),
+            properties,
+            strict=False,
+        )
+        return list(zip(heads, map(b"".join, pieces), strict=True))
+    except struct.error:
+        raise MessageMalformed("a number of the record does not fit its field") from None
+
+
+def _properties_too_long(length: int) -> MessageMalformed:
+    return MessageMalformed(
+        f"properties of {length} bytes: at most {MAX_PROPERTIES_BYTES} are stored"
+    )
 
 
 def _are_alike(one: MessageRecord, other: MessageRecord) -> bool:

@@ -20,7 +20,8 @@ def unit(number: int) -> bytes:
 
 
 def arrivals(first: int, numbers: range) -> Arrivals:
-    return Arrivals(first, [unit(number) for number in numbers])
+    places, sizes = [number * 100 for number in numbers], [91 + number for number in numbers]
+    return Arrivals(first, places, sizes, [-number for number in numbers])
 
 
 def queues(folder: Path, max_open_files: int = 2) -> ConsumeQueues:

@@ -16,8 +16,9 @@ from broker.locks.commands import LockQueues
 from broker.locks.state import LOCKS
 from broker.log.entry import FORMAT_VERSION, RUNS_VERSION, encode_log_command
 from broker.log.fold import fold
-from broker.log.folded import EntryRefused, Folded
-from broker.messages.record_facts import UNIT, read_record_facts
+from broker.log.folded import Arrivals, EntryRefused, Folded
+from broker.messages.record_facts import UNIT, read_record_facts, units_of
+from broker.messages.record_run import read_run
 from broker.messages.state import MESSAGES
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.offsets.state import OFFSETS
@@ -141,6 +142,11 @@ def build(script: Sequence[tuple[str, str, int]]) -> Log:
     return log
 
 
+def units_in(arrivals: Arrivals) -> list[bytes]:
+    units = units_of(arrivals)
+    return [units[at : at + UNIT.size] for at in range(0, len(units), UNIT.size)]
+
+
 def queues_after(folds: Sequence[Folded]) -> dict[tuple[str, int], list[bytes]]:
     """What the consume queues hold after these runs."""
     queues: dict[tuple[str, int], list[bytes]] = {}
@@ -149,7 +155,7 @@ def queues_after(folds: Sequence[Folded]) -> dict[tuple[str, int], list[bytes]]:
             queues = {key: units for key, units in queues.items() if key[0] != topic}
         for key, arrived in folded.arrivals.items():
             assert arrived.first_offset == len(queues.get(key, []))
-            queues.setdefault(key, []).extend(arrived.units)
+            queues.setdefault(key, []).extend(units_in(arrived))
     return queues
 
 
@@ -190,8 +196,8 @@ def test_a_message_is_indexed_by_place_size_and_tag() -> None:
     folded = fold(state, log.entries)
     assert folded.results == [None, None]
     unit = UNIT.pack(entry.body_pos, len(entry.body), tags_code("TagA"))
-    assert folded.arrivals["A", 1].units == [unit]
-    assert folded.arrivals["A", 1].tags_codes == {tags_code("TagA")}
+    assert units_in(folded.arrivals["A", 1]) == [unit]
+    assert folded.arrivals["A", 1].codes == [tags_code("TagA")]
     assert state[MESSAGES].queue_end("A", 1) == 1
 
 
@@ -204,7 +210,7 @@ def test_each_message_of_an_entry_is_indexed_where_it_lies() -> None:
     entry = log.append_records(("A", 1, 1), ("B", 0, 0), ("A", 1, 2))
     folded = fold(state, log.entries)
     assert folded.results == [None] * 5
-    found = {key: arrived.units[-2:] for key, arrived in folded.arrivals.items()}
+    found = {key: units_in(arrived)[-2:] for key, arrived in folded.arrivals.items()}
     records = []
     for units in found.values():
         for unit in units:
@@ -268,6 +274,26 @@ def test_a_record_that_says_another_place_is_passed_over_with_its_neighbours() -
     log.append(first + log.record_at("A", 0, 1, len(first) + 1))
     assert isinstance(fold(state, log.entries).results[2], EntryRefused)
     assert state[MESSAGES].messages == 0
+
+
+@pytest.mark.parametrize("first", [0, -1])
+def test_an_entry_with_a_record_of_no_queue_is_passed_over(first: int) -> None:
+    log = Log()
+    begin = log.record_at("A", first, 0, 0)
+    assert read_run(begin + log.record_at("A", -1, 1, len(begin)), log.end + HEADER_BYTES) == (
+        "records that cannot be read"
+    )
+
+
+def test_topics_that_begin_alike_are_told_apart_in_one_entry() -> None:
+    log, state = Log(), empty_state()
+    for topic in ("A", "AB"):
+        with_topic(log, topic)
+    with_runs(log)
+    log.append_records(("A", 0, 0), ("AB", 0, 0), ("A", 0, 1), ("A", 0, 2), ("AB", 0, 1))
+    folded = fold(state, log.entries)
+    assert folded.results == [None] * 4
+    assert {key[0]: len(one.records()) for key, one in folded.arrivals.items()} == {"A": 3, "AB": 2}
 
 
 def test_a_log_of_an_earlier_format_has_no_entry_of_several_records() -> None:
@@ -355,7 +381,7 @@ def test_a_topic_made_again_begins_at_zero_and_has_no_old_offsets() -> None:
     log.append_record("A", 0, 0)
     folded = fold(state, log.entries)
     assert folded.deleted_topics == ["A"]
-    assert len(folded.arrivals["A", 0].units) == 1
+    assert len(folded.arrivals["A", 0].places) == 1
     assert state[OFFSETS].tables == {}
     assert state[TOPICS].topic_changes == 3
 

@@ -344,10 +344,15 @@ async def test_a_stored_message_names_its_region(tmp_path: Path, sent: str, stor
     """Java consumers of version 5 send no trace of a message without one."""
     async with served(tmp_path) as client:
         assert (await client.send("T", b"x", i=sent)).code == 0
-        batch = encode_batch_body([BatchMessage(b"y", sent.encode())])
-        assert (await client.ask(320, batch, **send_fields("T", m="true"))).code == 0
-        for message in await client.messages("T"):
+        one, other = BatchMessage(b"y", sent.encode()), BatchMessage(b"z")
+        for batch in ([one], [one, one], [one, other]):
+            body = encode_batch_body(batch)
+            assert (await client.ask(320, body, **send_fields("T", 0, m="true"))).code == 0
+        *messages, last = await client.messages("T")
+        assert [message.body for message in messages] == [b"x", b"y", b"y", b"y", b"y"]
+        for message in messages:
             assert message.properties.decode().startswith(stored)
+        assert last.properties.decode().startswith("MSG_REGION\x01DefaultRegion\x02")
 
 
 async def test_an_oneway_send_is_stored_and_not_answered(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import trio
 
 from broker.limits import MAX_PULL_BYTES, MAX_PULL_MESSAGES, BrokerLimits
 from broker.log.folded import Folded
-from broker.messages.record_facts import UNIT
+from broker.messages.record_facts import UNIT, units_of
 from broker.offsets.state import OFFSETS
 from broker.pulls.feature import HELD_PULLS
 from broker.server import Broker
@@ -340,7 +340,9 @@ async def test_messages_that_arrive_are_those_of_the_log(tmp_path: Path) -> None
 
         def applied(folded: Folded) -> None:
             for one in folded.arrivals.values():
-                arrived.extend(zip(one.units, one.records(), strict=True))
+                units = units_of(one)
+                found = [units[at : at + UNIT.size] for at in range(0, len(units), UNIT.size)]
+                arrived.extend(zip(found, one.records(), strict=True))
             then(folded)
 
         broker.machine.on_applied = applied

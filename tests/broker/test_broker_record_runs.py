@@ -16,6 +16,9 @@ from dledger import OutsideLog
 
 CONTENT = bytes(range(256)) * 4096
 
+# Between records; those of a batch lie next to each other.
+GAPS = st.just(0) | st.integers(0, 20_000)
+
 
 class SegmentedLog:
     """A log of known bytes in segments; counts its reads."""
@@ -32,7 +35,7 @@ class SegmentedLog:
         return CONTENT[pos : pos + size]
 
 
-def records_at(log: SegmentedLog, places: Sequence[tuple[int, int]]) -> list[bytes | memoryview]:
+def pieces_at(log: SegmentedLog, places: Sequence[tuple[int, int]]) -> list[bytes | memoryview]:
     return read_records(log.read_bytes, [at for at, _ in places], [size for _, size in places])
 
 
@@ -50,7 +53,7 @@ def placed(gaps_and_sizes: Sequence[tuple[int, int]], segment_bytes: int) -> lis
 
 
 @given(
-    st.lists(st.tuples(st.integers(0, 20_000), st.integers(1, 9_000)), max_size=40),
+    st.lists(st.tuples(GAPS, st.integers(1, 9_000)), max_size=40),
     st.sampled_from([10_000, 65_536, 1 << 20]),
 )
 def test_records_are_those_that_single_reads_give(
@@ -60,26 +63,36 @@ def test_records_are_those_that_single_reads_give(
     places = placed(gaps_and_sizes, segment_bytes)
     while places and sum(places[-1]) > len(CONTENT):
         places.pop()
-    found = records_at(log, places)
-    assert [bytes(one) for one in found] == [CONTENT[at : at + size] for at, size in places]
+    found = pieces_at(log, places)
+    assert b"".join(found) == b"".join([CONTENT[at : at + size] for at, size in places])
+
+
+@pytest.mark.parametrize(
+    ("gaps", "pieces"),
+    [([0, 0, 0, 0], 1), ([48, 0, 0, 0], 1), ([0, 0, 48, 0], 2), ([0, 9, 9, 0], 3)],
+)
+def test_records_next_to_each_other_are_one_piece(gaps: list[int], pieces: int) -> None:
+    log = SegmentedLog()
+    assert len(pieces_at(log, placed([(gap, 350) for gap in gaps], 1 << 20))) == pieces
+    assert log.reads == 1
 
 
 @pytest.mark.feature("F20")
 def test_records_of_interleaved_queues_are_read_at_once() -> None:
     log = SegmentedLog()
-    assert len(records_at(log, [(at * 3_000, 350) for at in range(32)])) == 32
+    assert len(pieces_at(log, [(at * 3_000, 350) for at in range(32)])) == 32
     assert log.reads == 1
 
 
 def test_records_that_lie_far_apart_are_read_one_by_one() -> None:
     log = SegmentedLog()
-    records_at(log, [(at * 100_000, 350) for at in range(8)])
+    pieces_at(log, [(at * 100_000, 350) for at in range(8)])
     assert log.reads == 8
 
 
 def test_a_record_outside_of_the_log_is_told() -> None:
     with pytest.raises(OutsideLog):
-        records_at(SegmentedLog(), [(0, 100), (len(CONTENT) - 50, 100)])
+        pieces_at(SegmentedLog(), [(0, 100), (len(CONTENT) - 50, 100)])
 
 
 def chosen_one_by_one(

@@ -20,7 +20,7 @@ from broker.log.entry import encode_log_command
 from broker.log.fold import fold
 from broker.log.state_snapshot import captured
 from broker.machine import BrokerMachine
-from broker.messages.record_facts import UNIT
+from broker.messages.record_facts import UNIT, units_of
 from broker.messages.state import MESSAGES
 from broker.server import Broker
 from broker.store.consume_queue import UNIT_BYTES
@@ -470,10 +470,11 @@ def test_queues_that_are_made_again_equal_those_of_the_fold(
         rebuild.finish()
         kept = log.entries[first].pos if log.entries[first:] else state.log_end
         for key in damaged:
-            places = [UNIT.unpack(unit)[0] for unit in folded.arrivals[key].units]
+            arrived = folded.arrivals[key]
+            places = arrived.places
             begin = next((at for at, place in enumerate(places) if place >= kept), ends[key])
             # A record that was passed over may stand for a message before, which is dropped.
             assert target.begin(*key, kept) <= begin
-            units = folded.arrivals[key].units[begin:]
-            assert target.read(*key, begin, 99) == b"".join(units), (key, begin)
+            units = units_of(arrived)[begin * UNIT.size :]
+            assert target.read(*key, begin, 99) == units, (key, begin)
         target.close()

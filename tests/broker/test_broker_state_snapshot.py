@@ -19,6 +19,7 @@ from broker.log.folded import EntryRefused
 from broker.log.state_snapshot import captured, restored
 from broker.messages import time_marks
 from broker.messages.quarter_counts import QuarterCounts
+from broker.messages.record_facts import units_of
 from broker.messages.state import MESSAGES
 from broker.messages.time_marks import MARK_EVERY_MS, TimeMarks
 from broker.offsets.commands import CommitOffsets, CommittedOffset
@@ -171,7 +172,7 @@ def test_a_log_and_a_snapshot_of_an_earlier_program_mean_what_they_meant() -> No
     assert refused == found["refused"]
     assert folded.deleted_topics == found["deleted"]
     arrivals = [
-        [topic, queue_id, one.first_offset, b"".join(one.units)]
+        [topic, queue_id, one.first_offset, units_of(one)]
         for (topic, queue_id), one in folded.arrivals.items()
     ]
     assert arrivals == found["arrivals"]

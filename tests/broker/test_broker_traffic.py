@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from broker.log.folded import Arrivals, Folded
 from broker.messages.quarter_counts import MAX_QUARTERS, QUARTER_MS, QuarterCounts
-from broker.messages.record_facts import UNIT
 from broker.traffic.counter import Counter
 from broker.traffic.days import mornings
 from broker.traffic.figures import readable_bytes
@@ -176,7 +175,6 @@ def test_pulls_of_one_second_and_of_others_are_counted_with_their_times() -> Non
 def test_messages_of_one_second_are_counted_with_their_times() -> None:
     now = 100.0
     traffic = Traffic(lambda: now, "c")
-    unit = UNIT.pack(0, 50, 0)
     for arrivals in (
         {("T", 0): 3, ("T", 1): 1},
         {("%DLQ%g", 0): 2},
@@ -185,7 +183,7 @@ def test_messages_of_one_second_are_counted_with_their_times() -> None:
     ):
         folded = Folded()
         for key, count in arrivals.items():
-            folded.arrivals[key] = Arrivals(0, [unit] * count)
+            folded.arrivals[key] = Arrivals(0, [0] * count, [50] * count, [0] * count)
         traffic.stored(folded)
         traffic.put_within(arrivals, 0.004)
     now = 103.0

@@ -6,13 +6,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from click.testing import CliRunner
 
 from dledger.entry import Body
 from dledger_spark.commands import dledger_spark
+from dledger_spark.replay import Piece, write_piece
 from dledger_spark.rows import json_line
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
@@ -217,3 +220,42 @@ def test_ctrl_c_ends_a_command_with_the_code_that_shells_report(
         signal.signal(signal.SIGINT, before)
     assert result.exit_code == 130
     assert not result.output
+
+
+def test_a_replay_that_is_interrupted_says_what_is_kept_and_goes_on(
+    write_log: LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, out = write_log(orders(100)), tmp_path / "out"
+
+    def interrupted(
+        _session: object, out: str, run: str, pieces: list[Piece], _on_progress: object
+    ) -> None:
+        write_piece(pieces[0].origin.open(), out, run, pieces[0])
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dledger_spark.replay.run_replay", interrupted)
+    monkeypatch.setattr("dledger_spark.session.local_session", lambda **_options: nullcontext())
+    words = ("replay", "--path", folder, "--out", out, "--file-bytes", "4096")
+    code, text = run(*words)
+    done = len(pq.read_table(out / "entries"))
+    assert 0 < done < 100
+    told = f"stopped: {done} of 100 entries are in {out}: the same command goes on behind them\n"
+    assert (code, text) == (130, told)
+    code, text = run(*words)
+    assert (code, "of 100" in text) == (130, False)  # what was kept is not read again
+    assert len(pq.read_table(out / "entries")) > done
+
+
+def test_tables_that_are_interrupted_say_how_to_go_on(
+    write_log: LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("deltalake", reason="deltalake is not installed: run make setup-spark")
+
+    def interrupted(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("dledger_spark.tables.update.update_tables", interrupted)
+    out = tmp_path / "out"
+    code, text = run("tables", "--path", write_log(orders(9)), "--out", out)
+    kept = f"stopped: {out} keeps what was committed to it: the same command goes on behind that\n"
+    assert (code, text) == (130, kept)

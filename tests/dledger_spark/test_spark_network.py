@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 import dledger
 from dledger import blocking
 from dledger.free_ports import free_addresses
-from dledger_spark import network_log
+from dledger_spark import network_log, session
 from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import (
     DataLost,
@@ -44,6 +44,8 @@ from tests.dledger_spark.broker_bodies import BrokerBodies
 GROUP = "orders"
 # Three members, an election and a test on a busy machine.
 TIMEOUT_S = 60
+# Long enough for one process with three members on a busy machine to keep its leader.
+ELECTION_MS = 1500
 COUNT = 300
 DATA = Path(__file__).parents[1] / "dledger" / "data"
 
@@ -73,7 +75,13 @@ class Group:
         nodes = [
             stack.enter_context(
                 blocking.open_node(
-                    dledger.NodeConfig(group=GROUP, node_id=node, peers=peers, data_dir=base),
+                    dledger.NodeConfig(
+                        group=GROUP,
+                        node_id=node,
+                        peers=peers,
+                        data_dir=base,
+                        election_timeout_ms=ELECTION_MS,
+                    ),
                     dledger.LogOnly(),
                 )
             )
@@ -210,6 +218,18 @@ def test_show_goes_over_the_network(group: Group) -> None:
     done = CliRunner().invoke(dledger_spark, [*words, "--to", "end"])
     assert (done.exit_code, done.output.count("\n")) == (1, 1)
     assert "committed entries only" in done.output
+
+
+@pytest.mark.spark
+def test_count_goes_over_the_network(
+    spark: Any, group: Group, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "local_session", lambda **_options: nullcontext(spark))
+    words = ["count", "--bootstrap", group.addresses, "--group", GROUP, "--json"]
+    done = CliRunner().invoke(dledger_spark, words)
+    assert done.exit_code == 0, done.output
+    [topic] = json.loads(done.stdout)["topics"]
+    assert (topic["topic"], topic["messages"]) == ("t", COUNT)
 
 
 def test_several_groups_that_speak_tls_are_read_with_certificates(tmp_path: Path) -> None:

@@ -248,6 +248,35 @@ def test_counting_gives_each_topic_its_messages(
     assert found["topics"][0]["first_stored"] == "2023-11-14T22:13:20.009Z"
 
 
+def test_count_and_replay_go_over_the_groups_below_a_folder(
+    spark: Any, write_log: LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(session, "local_session", lambda **_options: nullcontext(spark))
+    base, out = tmp_path / "groups", tmp_path / "out"
+    for group, count in (("broker-a", 30), ("broker-b", 50), ("broker-c", 0)):
+        write_log(orders(count), base=base / group, group=group)
+    words = ["count", "--path", str(base), "--json"]
+    done = CliRunner().invoke(dledger_spark, words)
+    found = json.loads(done.stdout)
+    assert [(one["raft_group"], one["entries"]) for one in found["logs"]] == [
+        ("broker-a", 30),
+        ("broker-b", 50),
+        ("broker-c", 0),
+    ]
+    assert found["messages"] == sum(map(is_message, range(30))) + sum(map(is_message, range(50)))
+    of_b = [one for one in found["topics"] if one["raft_group"] == "broker-b"]
+    assert sum(one["messages"] for one in of_b) == sum(map(is_message, range(50)))
+
+    words = ["replay", "--path", str(base), "--out", str(out), "--json"]
+    for read in ([30, 50, 0], [0, 0, 0]):
+        done = CliRunner().invoke(dledger_spark, words)
+        logs = json.loads(done.stdout)["logs"]
+        assert [one["read"] for one in logs] == read
+        assert [one["read"] + one["were_there"] for one in logs] == [30, 50, 0]
+    counts = spark.read.parquet(str(out / "entries")).groupBy("raft_group").count().collect()
+    assert {row["raft_group"]: row["count"] for row in counts} == {"broker-a": 30, "broker-b": 50}
+
+
 def test_damage_that_a_command_meets_in_a_task_is_one_line(
     spark: Any, write_log: LogWriter, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,17 +78,74 @@ took as (
         greatest(unix_millis(c.passed_time) - unix_millis(c.store_time), 0) as ms
     from consumed c
     where c.store_time is not null and c.passed_time is not null
+),
+-- Times are counted, and percentiles are found among the counts. (An aggregate of percentiles would
+-- hold all times of the log in memory.)
+counted as (
+    select
+        t.kind,
+        t.raft_group,
+        t.consumer_group,
+        t.topic,
+        date_trunc('minute', t.store_time) as minute,
+        t.ms,
+        count(*) as messages
+    from took t
+    group by t.kind, t.raft_group, t.consumer_group, t.topic, date_trunc('minute', t.store_time), t.ms
+),
+placed as (
+    select
+        c.kind,
+        c.raft_group,
+        c.consumer_group,
+        c.topic,
+        c.minute,
+        c.ms,
+        c.messages,
+        sum(c.messages) over (
+            partition by c.kind, c.raft_group, c.consumer_group, c.topic, c.minute
+            order by c.ms
+            rows between unbounded preceding and current row
+        ) as through,
+        -- Of times from 0 to n - 1, a percentile lies at the place p * (n - 1), often between two.
+        cast(
+            sum(c.messages) over (
+                partition by c.kind, c.raft_group, c.consumer_group, c.topic, c.minute
+            ) - 1 as double
+        ) as last_place
+    from counted c
+),
+between_two as (
+    select
+        p.kind,
+        p.raft_group,
+        p.consumer_group,
+        p.topic,
+        p.minute,
+        cast(sum(p.messages) as bigint) as messages,
+        max(p.last_place) as last_place,
+        min(case when p.through > floor(p.last_place * 0.5e0) then p.ms end) as p50_from,
+        min(case when p.through > ceil(p.last_place * 0.5e0) then p.ms end) as p50_to,
+        min(case when p.through > floor(p.last_place * 0.95e0) then p.ms end) as p95_from,
+        min(case when p.through > ceil(p.last_place * 0.95e0) then p.ms end) as p95_to,
+        min(case when p.through > floor(p.last_place * 0.99e0) then p.ms end) as p99_from,
+        min(case when p.through > ceil(p.last_place * 0.99e0) then p.ms end) as p99_to,
+        max(p.ms) as max_ms
+    from placed p
+    group by p.kind, p.raft_group, p.consumer_group, p.topic, p.minute
 )
 select
-    t.kind,
-    t.raft_group,
-    t.consumer_group,
-    t.topic,
-    date_trunc('minute', t.store_time) as minute,
-    count(*) as messages,
-    percentile_cont(0.5) within group (order by t.ms) as p50_ms,
-    percentile_cont(0.95) within group (order by t.ms) as p95_ms,
-    percentile_cont(0.99) within group (order by t.ms) as p99_ms,
-    max(t.ms) as max_ms
-from took t
-group by t.kind, t.raft_group, t.consumer_group, t.topic, date_trunc('minute', t.store_time)
+    b.kind,
+    b.raft_group,
+    b.consumer_group,
+    b.topic,
+    b.minute,
+    b.messages,
+    b.p50_from + (b.p50_to - b.p50_from) * (b.last_place * 0.5e0 - floor(b.last_place * 0.5e0))
+        as p50_ms,
+    b.p95_from + (b.p95_to - b.p95_from) * (b.last_place * 0.95e0 - floor(b.last_place * 0.95e0))
+        as p95_ms,
+    b.p99_from + (b.p99_to - b.p99_from) * (b.last_place * 0.99e0 - floor(b.last_place * 0.99e0))
+        as p99_ms,
+    b.max_ms
+from between_two b

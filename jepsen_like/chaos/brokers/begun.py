@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from jepsen_like.history.operation import Operation
 from jepsen_like.history.value import Map, Value
+
+# What consumers are told.
+DELIVERIES: Final = ("receive", "drain")
 
 Message = tuple[Value, int]
 
@@ -60,7 +63,7 @@ def begun_of(operations: Sequence[Operation], step: int) -> Begun:
 
 def is_delivery(operation: Operation) -> bool:
     """Whether a consumer is told something, and calls nothing."""
-    return operation.function in ("receive", "drain")
+    return operation.function in DELIVERIES
 
 
 def _number(value: Value) -> int:

@@ -22,6 +22,7 @@ _POWER_CUTS: Mapping[str, object] = {
 _NO_LATE_FLUSH: Mapping[str, object] = {"flush_interval_s": None}
 _KILLS: Mapping[str, object] = {"crash_every_s": 0.5, "power_cut": 0.0, "crash_all": 0.3}
 _DROPS: Mapping[str, int] = {"drop log": 20}
+_WHOLE_NETWORK: Mapping[str, object] = {"partition_every_s": NEVER}
 _NOTHING_WAITS: Mapping[str, int] = {"send delayed": 0, "send half": 0}
 _LITTLE_LOG: Mapping[str, object] = {"segment_bytes": 1_024, "batch_bytes": 1_000}
 
@@ -31,6 +32,18 @@ _POPS: Mapping[str, int] = {
 }
 _COMMITS: Mapping[str, int] = {"reset offsets": 30, "commit offset": 60, "delete topic": 0}
 _ONE_TOPIC: Mapping[str, object] = {"request_every_s": 0.01, "topics": 1, "wrong_member": 0.0}
+
+_OFTEN: Mapping[str, object] = {"request_every_s": 0.01, "wrong_member": 0.0}
+_DEAD_LETTERS: Mapping[str, int] = {
+    **{"send": 60, "send back": 60, "redrive": 60, "delete topic": 0, "pop": 0},
+    **{"send half": 0, "send delayed": 0, "drop log": 0},
+}
+_GIVEN_UP: Mapping[str, int] = {
+    **{"send half": 40, "end transaction": 0, "be producer": 20, "delete topic": 0},
+    **{"change settings": 0, "drop log": 0},
+}
+# An operator lets transactions be given up after one question.
+_RESUMED: Mapping[str, int] = {**_GIVEN_UP, "change settings": 10, "resume": 80}
 
 _IN_ORDER: Mapping[str, int] = {
     **{"send in order": 60, "consume in order": 120, "pull filtered": 30, "append raw": 0},
@@ -69,11 +82,11 @@ AIMS: Final[Mapping[str, Aim]] = {
     # A member that was given a snapshot is handed leadership at once.
     "damaged-queues-served": Aim(
         group={**_LITTLE_LOG, "nodes": 3, "election_timeout_s": 0.15, "wipe_every_s": 2.0},
-        faults={"crash_every_s": 1.0, "power_cut": 0.0, "partition_every_s": 0.7},
+        faults={**_WHOLE_NETWORK, "crash_every_s": 0.8, "power_cut": 0.0, "down_mean_s": 1.0},
         snapshots={"every_entries": 5, "trailing_entries": 0, "piece_bytes": 4_096},
-        leadership={"transfer_every_s": 0.05},
+        leadership={"transfer_every_s": 0.03},
         style={"request_every_s": 0.01, "lose_queues_every_s": NEVER},
-        weights=_DROPS,
+        weights={**_NOTHING_WAITS, "drop log": 40, "send": 80, "pop": 0},
     ),
     # A snapshot is written between the loss of a file and its rebuild, which the power cuts short.
     "damaged-files-marked": Aim(
@@ -115,6 +128,32 @@ AIMS: Final[Mapping[str, Aim]] = {
         faults={"crash_every_s": 0.7, "partition_every_s": 1.0},
         style=_ONE_TOPIC,
         weights=_POPS,
+    ),
+    "settings-not-in-snapshots": Aim(
+        faults=_KILLS, snapshots={"every_entries": 5}, style=_OFTEN, weights={"change settings": 40}
+    ),
+    "settings-acknowledged-early": Aim(
+        group={"nodes": 3}, faults=_DEPOSED, style=_OFTEN, weights={"change settings": 120}
+    ),
+    "redriven-not-in-snapshots": Aim(
+        faults=_KILLS, snapshots={"every_entries": 20}, style=_OFTEN, weights=_DEAD_LETTERS
+    ),
+    "redrives-acknowledged-early": Aim(
+        group={"nodes": 3}, faults=_DEPOSED, style=_OFTEN, weights=_DEAD_LETTERS
+    ),
+    "dead-letters-redriven-again": Aim(style=_OFTEN, weights=_DEAD_LETTERS),
+    "resumed-not-in-snapshots": Aim(
+        group={"nodes": 1},
+        faults={**_KILLS, "crash_every_s": 1.0, "down_mean_s": 0.1},
+        snapshots={"every_entries": 20},
+        style=_OFTEN,
+        weights=_RESUMED,
+    ),
+    "transactions-resumed-again": Aim(style=_OFTEN, weights=_RESUMED),
+    "given-up-early": Aim(
+        faults={"crash_every_s": NEVER, "partition_every_s": NEVER},
+        style=_OFTEN,
+        weights=_GIVEN_UP,
     ),
     "locks-of-two": Aim(style=_ONE_TOPIC, weights=_IN_ORDER),
     "offsets-acknowledged-early": Aim(

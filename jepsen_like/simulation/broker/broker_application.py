@@ -141,6 +141,7 @@ class BrokerApplication:
             member.check_saved()
         self._told.check(self._reference.model)
         self._clients.ordered.check(self._reference.model)
+        self._clients.operators.check(self._reference.model)
         self._coverage.count("acknowledged messages", self._told.acknowledged)
         model = self._reference.model
         self._coverage.count("messages that came again", model.copies.total())

@@ -11,6 +11,10 @@ import msgpack
 import broker.machine
 import broker.messages.fold
 import broker.store.message_reader
+import broker.transactions.commands
+from broker.admin.settings_processor import SettingsProcessor
+from broker.dead_letters.processor import RedriveProcessor
+from broker.dead_letters.state import Redriven
 from broker.delay.waiting_table import Waiting, WaitingTable
 from broker.filters.condition import Condition
 from broker.locks.state import QueueLocks
@@ -36,6 +40,7 @@ from broker.store.queue_rebuild import QueueRebuild, _Runs
 from broker.store.queue_sync import QueueSync
 from broker.store.synced_mark import SyncedMark
 from broker.topics.state import Topics
+from broker.transactions.checks import Checks
 from broker.transactions.ends import Ends
 from broker.transactions.half_sends import HalfSends
 from broker.transactions.state import End, Half, Transactions
@@ -275,10 +280,43 @@ def _messages_of_an_entry_swapped() -> list[Replacement]:
         found = read_run(body, position)
         if isinstance(found, RecordRun):
             for arrived in found.arrivals.values():
-                arrived.units.reverse()
+                for column in (arrived.places, arrived.sizes, arrived.codes):
+                    column.reverse()
         return found
 
     return [Replacement(broker.messages.fold, "read_run", read)]
+
+
+def _settings_acknowledged_early() -> list[Replacement]:
+    def change(self: SettingsProcessor, origin: Origin, command: Command) -> None:
+        changed(self, cast(Origin, _Silent()), command)
+        origin.send(command.reply())
+
+    changed = SettingsProcessor.change
+    return [Replacement(SettingsProcessor, "change", change)]
+
+
+def _redrives_acknowledged_early() -> list[Replacement]:
+    def send(
+        self: RedriveProcessor, origin: Origin, command: Command, queue: Any, outcome: Any
+    ) -> None:
+        sent(self, cast(Origin, _Silent()), command, queue, outcome)
+        origin.send(command.reply(fields=outcome.fields()))
+
+    sent = RedriveProcessor._send
+    return [Replacement(RedriveProcessor, "_send", send)]
+
+
+def _dead_letters_redriven_again() -> list[Replacement]:
+    return [Replacement(Redriven, "has", lambda *_: False)]
+
+
+def _transactions_resumed_again() -> list[Replacement]:
+    return [Replacement(broker.transactions.commands, "MAX_ENDS", 0)]
+
+
+def _given_up_early() -> list[Replacement]:
+    return [Replacement(Checks, "_is_hopeless", lambda _, half, _now_ms: half.checks > 0)]
 
 
 _BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
@@ -436,6 +474,46 @@ _BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
         "ends-acknowledged-early",
         "a commit is answered before the log has it",
         _ends_acknowledged_early,
+    ),
+    (
+        "settings-not-in-snapshots",
+        "a snapshot lacks the settings that operators changed",
+        partial(_not_in_snapshots, "settings"),
+    ),
+    (
+        "settings-acknowledged-early",
+        "a change of settings is answered before the log has it",
+        _settings_acknowledged_early,
+    ),
+    (
+        "redriven-not-in-snapshots",
+        "a snapshot lacks which dead letters were delivered once more",
+        partial(_not_in_snapshots, "redriven runs"),
+    ),
+    (
+        "redrives-acknowledged-early",
+        "the delivery of dead letters is answered before the log has them",
+        _redrives_acknowledged_early,
+    ),
+    (
+        "dead-letters-redriven-again",
+        "a dead letter is delivered whenever an operator asks for it",
+        _dead_letters_redriven_again,
+    ),
+    (
+        "resumed-not-in-snapshots",
+        "a snapshot lacks which transactions were resumed",
+        partial(_not_in_snapshots, "resumed transactions"),
+    ),
+    (
+        "transactions-resumed-again",
+        "a transaction that was given up is opened whenever an operator asks for it",
+        _transactions_resumed_again,
+    ),
+    (
+        "given-up-early",
+        "a transaction is given up after one question",
+        _given_up_early,
     ),
     (
         "locks-of-two",

@@ -11,7 +11,8 @@ from broker.topics.state import TOPICS
 from jepsen_like.simulation.broker.asking import PRODUCERS, send_fields
 from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
 from jepsen_like.simulation.broker.client_history import POSITION_DIGITS, ClientHistory
-from jepsen_like.simulation.broker.log_model import COMMIT, ROLLBACK
+from jepsen_like.simulation.broker.log_model import COMMIT, ROLLBACK, LogModel
+from jepsen_like.simulation.broker.operators import Operators
 from jepsen_like.simulation.broker.ordered_clients import OrderedClients
 from jepsen_like.simulation.broker.pop_clients import PopClients
 from jepsen_like.simulation.broker.raw_entries import MOST_QUEUES, NUMBER_BYTES, RawEntries
@@ -53,6 +54,7 @@ class BrokerClients:
         reference: of the run; given before the start.
         raw: makes entries that no request makes.
         ordered: the clients of a topic that nobody deletes.
+        operators: of the group.
     """
 
     def __init__(
@@ -95,6 +97,14 @@ class BrokerClients:
             coverage,
             loop,
         )
+        self.operators = operators = Operators(
+            Chance(seed, "operators"),
+            self._request,
+            self._model,
+            RETRYING,
+            not style.weights["pop"],
+            coverage,
+        )
         kinds: dict[str, Callable[[ServedBroker], None]] = {
             "send": self._send,
             "send batch": self._send_batch,
@@ -118,6 +128,9 @@ class BrokerClients:
             "hide pop": pops.hide,
             "reset offsets": self._reset,
             "send back": self._send_back,
+            "change settings": operators.change_settings,
+            "redrive": operators.redrive,
+            "resume": operators.resume,
             "append raw": self._append_raw,
             "drop log": self._drop_log,
         }
@@ -165,6 +178,10 @@ class BrokerClients:
 
         texts = {name: str(value) for name, value in fields.items()}
         broker.ask(Client(answered), [Command(code, texts, body)])
+
+    def _model(self) -> LogModel:
+        assert self.reference is not None
+        return self.reference.model
 
     def _topic(self) -> str:
         return self._chance.choice(self._topics)

@@ -99,7 +99,11 @@ def broker_style(seed: int, aim: Aim = NO_AIM) -> BrokerStyle:
         wrong_member=chance.choice((0.02, 0.2)),
         lose_queues_every_s=chance.choice((NEVER, 0.2, 1.0)),
         topics=6,
-        weights={**_weights(chance, Chance(seed, "ordered style")), **aim.weights},
+        weights={
+            **_weights(chance, Chance(seed, "ordered style")),
+            **_of_operators(Chance(seed, "operator style")),
+            **aim.weights,
+        },
     )
     return replace(style, **aim.style)
 
@@ -134,4 +138,12 @@ def _weights(chance: Chance, ordered: Chance) -> dict[str, int]:
         "send back": chance.choice((0, 5, 15)),
         "append raw": chance.choice((0, 6)),
         "drop log": 4 if chance.happens(0.6) else 0,
+    }
+
+
+def _of_operators(chance: Chance) -> dict[str, int]:
+    return {
+        "change settings": chance.choice((0, 0, 2)),
+        "redrive": chance.choice((0, 4, 10)),
+        "resume": chance.choice((0, 4)),
     }

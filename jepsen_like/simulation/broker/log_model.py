@@ -34,12 +34,14 @@ COMMIT_OFFSETS, KEEP_LOG_FROM, LOCK_QUEUES, LEAD_FROM = 5, 6, 7, 8
 RAISE_FORMAT, DELAY, DELIVER, MOVE_DELAYED, DROP_DELAYED = 9, 10, 11, 12, 13
 POP, ACK_POPPED, HIDE_POPPED, BURY_POPPED = 23, 24, 25, 26
 PREPARE, COMMIT, ROLLBACK, CHECKED, GIVE_UP, MOVE_HALF = 14, 15, 16, 17, 18, 19
+CHANGE_SETTINGS, RESUME, REDRIVE = 30, 31, 34
 # Nobody reads these topics.
 WAITING_ROOMS = {
     DELAY: ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"),
     MOVE_DELAYED: ("SCHEDULE_TOPIC_XXXX", "rmq_sys_wheel_timer"),
     PREPARE: ("RMQ_SYS_TRANS_HALF_TOPIC",),
     MOVE_HALF: ("RMQ_SYS_TRANS_HALF_TOPIC",),
+    RESUME: ("RMQ_SYS_TRANS_HALF_TOPIC",),
     GIVE_UP: ("TRANS_CHECK_MAX_TIME_TOPIC",),
 }
 
@@ -129,7 +131,7 @@ class LogModel:
     Args:
         first_topics: what exists in an empty log: configurations as the log has them, by name.
         malformed: bodies that look like commands and are none; they change nothing.
-        max_checks: after so many questions a transaction may be given up.
+        max_checks: after so many questions a transaction may be given up, if no operator says less.
         offset_taken: told each committed offset that counts, its topic, and the entry that made the
             topic.
 
@@ -155,6 +157,11 @@ class LogModel:
         pops: by group, topic and queue id: what is out.
         copies: by number: how often a message came to a retry or dead-letter topic.
         ended: the numbers of the messages of all others: the kind of command that ended them.
+        given_up: the positions of the messages of transactions that were given up.
+        resumed: those of them whose transactions were opened once more.
+        settings: what operators have changed, by name.
+        setting_changes: every change that there was: name and value.
+        redriven: how many dead letters were delivered once more.
     """
 
     def __init__(
@@ -189,6 +196,12 @@ class LogModel:
         self.ended: dict[int, int] = {}
         self.copies: Counter[int] = Counter()
         self.pops: dict[tuple[str, str, int], Popped] = {}
+        self.given_up: list[int] = []
+        self.resumed: set[int] = set()
+        self.settings: dict[str, str] = {}
+        self.setting_changes: set[tuple[str, str | None]] = set()
+        self.redriven = 0
+        self._taken_letters: dict[QueueKey, set[int]] = {}
         self._births: dict[str, list[int]] = {topic: [-1] for topic in first_topics}
         self._units: dict[IncarnationKey, bytearray] = {}
 
@@ -201,6 +214,10 @@ class LogModel:
         """The entry that made a topic as it exists at an entry."""
         births = self._births[topic]
         return births[bisect_right(births, index) - 1]
+
+    def taken_letters(self, topic: str, queue_id: int) -> set[int]:
+        """The offsets of the dead letters that were delivered once more, or that retention took."""
+        return self._taken_letters.get((topic, queue_id), set())
 
     def fold(self, entry: Entry) -> None:
         """Take the next entry of the log."""
@@ -261,10 +278,10 @@ class LogModel:
                 f"{kind}",
             )
         is_waiting = kind in WAITING_ROOMS or (kind == COMMIT and members[1] > 0)
-        self._take(entry, record, is_waiting)
+        self._take(entry, record, is_another=is_waiting or kind == REDRIVE)
 
-    def _take(self, entry: Entry, record: _Record, is_waiting: bool = False) -> None:
-        """A message has come to its queue."""
+    def _take(self, entry: Entry, record: _Record, *, is_another: bool = False) -> None:
+        """A message has come to its queue; `is_another`: not where its producer sent it."""
         topic, queue_id, number = record.topic, record.queue_id, record.number
         key = (topic, queue_id)
         self.ends[key] = record.offset + 1
@@ -273,7 +290,7 @@ class LogModel:
         unit = UNIT.pack(record.position, record.end - record.begin, _tags_code(record.properties))
         born = self._births[topic][-1]
         self._units.setdefault((topic, born, queue_id), bytearray()).extend(unit)
-        if is_waiting:
+        if is_another:
             return
         if topic.startswith(COPIES):
             self.copies[number] += 1
@@ -327,7 +344,19 @@ class LogModel:
                     raise InvariantViolated(
                         "transactions are given up after all questions", f"{half} was given up"
                     )
-                return self._end(position, kind, number)
+                if not self._end(position, kind, number):
+                    return False
+                self.given_up.append(entry.body_pos)
+                return True
+            case (31, [position, _group, due_ms]):
+                if position in self.resumed:
+                    return False
+                self.resumed.add(position)
+                self.halves[entry.body_pos] = Half(number, entry.body_pos, due_ms, 0)
+                del self.ended[number]
+                return True
+            case (34, letter):
+                return self._redrive(*letter)
             case (26, [[*key, offset, popped_ms]]):
                 return self._end_popped(tuple(key), offset, popped_ms, is_buried=True)
             case (19, [position]):
@@ -338,6 +367,17 @@ class LogModel:
                 return True
             case _:
                 raise ValueError(f"a command behind a record that the model does not know: {kind}")
+
+    def _redrive(self, topic: str, queue_id: int, offset: int, position: int, begin: int) -> bool:
+        """Deliver a dead letter once more; whether it was not before."""
+        if topic not in self.topics or self.created_at.get(topic, -1) >= position:
+            return False
+        taken = self._taken_letters.get((topic, queue_id), set())
+        if offset in taken or offset < begin:
+            return False
+        self._taken_letters[topic, queue_id] = taken | {offset} | set(range(begin))
+        self.redriven += 1
+        return True
 
     def _end(self, position: int, kind: int, number: int | None = None) -> bool:
         """End a transaction; whether it was open."""
@@ -399,6 +439,8 @@ class LogModel:
                     self._end_popped(tuple(key), offset, popped_ms, is_buried=False)
             case (25, [[*key, offset, popped_ms], hidden_ms, visible_ms]):
                 self._hide_popped(tuple(key), offset, popped_ms, (hidden_ms, visible_ms))
+            case (30, [pairs, _]):
+                self._change_settings(pairs)
             case _:
                 raise ValueError(f"an entry that the model does not know: {kind} {members}")
 
@@ -407,6 +449,16 @@ class LogModel:
             for queue_id, offset in offsets:
                 self.offsets[group, topic, queue_id] = offset
                 self.resets[group, topic, queue_id] = offset
+
+    def _change_settings(self, pairs: list[list[Any]]) -> None:
+        for name, value in pairs:
+            self.setting_changes.add((name, value))
+            if value is None:
+                self.settings.pop(name, None)
+                continue
+            self.settings[name] = value
+            if name == "transactionCheckMax":  # a leader may give up by what was set before
+                self._max_checks = min(self._max_checks, int(value))
 
     # --- pops -----------------------------------------------------------------------------------
 
@@ -500,6 +552,8 @@ class LogModel:
         self.offsets = {key: at for key, at in self.offsets.items() if key[1] != topic}
         self.resets = {key: at for key, at in self.resets.items() if key[1] != topic}
         self.pops = {key: queue for key, queue in self.pops.items() if key[1] != topic}
+        taken = self._taken_letters
+        self._taken_letters = {key: letters for key, letters in taken.items() if key[0] != topic}
         if with_locks:
             self.locks = {key: lock for key, lock in self.locks.items() if key[1] != topic}
 

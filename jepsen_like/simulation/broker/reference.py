@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 
+from broker.dead_letters.state import REDRIVEN
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import WaitingTable
 from broker.features import REGISTRY
@@ -17,6 +18,7 @@ from broker.messages.state import MESSAGES
 from broker.offsets.state import OFFSETS
 from broker.pop.state import POPS
 from broker.relays.state import LEADER_PLACE
+from broker.settings.state import CHANGED_SETTINGS
 from broker.topics.names import FIRST_TOPICS
 from broker.topics.settings import topic_members
 from broker.topics.state import TOPICS
@@ -100,10 +102,19 @@ class Reference:
 
     def _compare(self, index: int) -> None:
         """Check that the broker's fold means what the model says."""
+        for what, folded, meant in self._views():
+            if folded != meant:
+                raise InvariantViolated(
+                    "the fold means what the log says",
+                    f"{what} after entry {index}: {folded!r:.300}, should be {meant!r:.300}",
+                )
+
+    def _views(self) -> list[tuple[str, object, object]]:
+        """What there is: its name, as the broker folds it, and as the model does."""
         state, model = self.state, self.model
         messages, locks, place = state[MESSAGES], state[LOCKS], state[LEADER_PLACE]
-        topics, offsets = state[TOPICS], state[OFFSETS]
-        views: list[tuple[str, object, object]] = [
+        topics, offsets, redriven = state[TOPICS], state[OFFSETS], state[REDRIVEN]
+        return [
             (
                 "topics",
                 {name: topic_members(config) for name, config in topics.configs.items()},
@@ -159,10 +170,21 @@ class Reference:
                 },
                 {position: tuple(half[1:]) for position, half in model.halves.items()},
             ),
+            ("resumed transactions", set(state[TRANSACTIONS].resumed), model.resumed),
+            ("settings", state[CHANGED_SETTINGS].values, model.settings),
+            (
+                "dead letters that were delivered once more",
+                (
+                    redriven.redriven_letters,
+                    {key: _numbers(runs.begins, runs.ends) for key, runs in redriven.runs.items()},
+                ),
+                (
+                    model.redriven,
+                    {key: model.taken_letters(*key) for key in redriven.runs},
+                ),
+            ),
         ]
-        for what, folded, meant in views:
-            if folded != meant:
-                raise InvariantViolated(
-                    "the fold means what the log says",
-                    f"{what} after entry {index}: {folded!r:.300}, should be {meant!r:.300}",
-                )
+
+
+def _numbers(begins: Iterable[int], ends: Iterable[int]) -> set[int]:
+    return {number for run in zip(begins, ends, strict=True) for number in range(*run)}

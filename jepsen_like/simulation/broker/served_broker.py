@@ -8,8 +8,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
+from broker.admin.settings_processor import SettingsProcessor
 from broker.config import BrokerConfig
 from broker.consumers.feature import FEATURE as CONSUMERS
+from broker.dead_letters.feature import FEATURE as DEAD_LETTERS
 from broker.delay.deliveries import DELIVERIES
 from broker.delay.feature import FEATURE as DELAY
 from broker.delay.state import DELAYS
@@ -32,6 +34,8 @@ from broker.retry.feature import FEATURE as RETRY
 from broker.sends.feature import FEATURE as SENDS
 from broker.serving.parts import Parts
 from broker.serving.requests import Requests
+from broker.serving.service import Handler, Service
+from broker.settings.settings import SETTINGS
 from broker.store.rebuild_steps import RebuildSteps
 from broker.topics.feature import FEATURE as TOPICS
 from broker.transactions.feature import FEATURE as TRANSACTIONS
@@ -52,11 +56,12 @@ from jepsen_like.simulation.node_settings import GROUP
 from jepsen_like.simulation.virtual_node import VirtualNode
 from remoting.net.address import Address
 from remoting.net.connection import Connection
+from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 
 SERVED = (
     *(TOPICS, GROUPS, OFFSETS, LOCKS, PRODUCERS, CONSUMERS, SENDS, DELAY, TRANSACTIONS, POP),
-    *(RETRY, RESETS, PULLS),
+    *(RETRY, RESETS, PULLS, DEAD_LETTERS),
 )
 # So few that they are reached. Some of the topics are the broker's own.
 LIMITS = BrokerLimits(
@@ -238,7 +243,7 @@ class ServedBroker:
         )
         self._deliveries = parts[DELIVERIES]
         self._kept_back = parts[KEPT_BACK]
-        services = [feature.service(parts) for feature in SERVED]
+        services = [feature.service(parts) for feature in SERVED] + [_changes_of_settings(parts)]
         self.requests = Requests(
             GROUP,
             self._log,
@@ -396,3 +401,16 @@ class ServedBroker:
             self.is_serving = True
             self.member.broker.on_applied = self.requests.applied
         self.requests.follow_role()
+
+
+def _changes_of_settings(parts: Parts) -> Service:
+    """The one service of administrators that needs neither connections nor the node."""
+    processor = SettingsProcessor(
+        parts.state,
+        parts.log,
+        parts[SETTINGS],
+        parts.led_term,
+        parts.announce,
+        parts.wall_clock_ms,
+    )
+    return Service(handlers={RequestCode.UPDATE_BROKER_CONFIG: Handler(processor.change)})

@@ -19,10 +19,10 @@ def append(prev: int, prev_term: int, terms: list[int], *, term: int) -> PushReq
 
 def test_an_old_append_from_below_the_commit_index_is_acknowledged() -> None:
     # Refused, it would send the leader back to comparing; taken by its word, it would cut.
-    member = Member("n0", THREE, [1, 1, 5, 5, 5], HardState(5, None, 3))
-    member.replica.receive("n1", Heartbeat(5, 3, 1), 0.0)
+    member = Member("n0", THREE, [1, 1, 5, 5, 5], HardState(6, None, 3))
+    member.replica.receive("n1", Heartbeat(6, 3, 1), 0.0)
     member.leaving(0.0)
-    member.replica.receive("n1", append(0, 1, [1], term=5), 0.0)
+    member.replica.receive("n1", append(0, 1, [1], term=6), 0.0)
     [(_, answer)] = member.leaving(0.0)
     assert isinstance(answer, PushResponse)
     assert (answer.ok, answer.match) == (True, 3)

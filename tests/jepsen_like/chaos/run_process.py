@@ -12,6 +12,7 @@ PROJECT = Path(__file__).parents[3]
 
 def run_in(folder: Path, *words: str, most_s: float) -> subprocess.CompletedProcess[str]:
     """Run it with these words; raise TimeoutExpired after so many seconds."""
+    paths = [str(PROJECT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return subprocess.run(
         [sys.executable, "-m", "jepsen_like", "run", *words],
         capture_output=True,
@@ -19,5 +20,5 @@ def run_in(folder: Path, *words: str, most_s: float) -> subprocess.CompletedProc
         timeout=most_s,
         cwd=folder,
         check=False,
-        env={**os.environ, "PYTHONPATH": str(PROJECT)},
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
     )

@@ -159,6 +159,21 @@ def test_brokers_lose_no_message_while_leaders_are_killed_and_frozen(tmp_path: P
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("nemesis", ["kill,freeze", "clients,name-server", "membership"])
+@pytest.mark.parametrize(("workload", "model"), [("broadcast", "broadcast"), ("offset", "offsets")])
+def test_every_consumer_of_a_broadcast_gets_all_and_no_offset_goes_back(
+    workload: str, model: str, nemesis: str, tmp_path: Path
+) -> None:
+    words = ("--workload", workload, "--nemesis", nemesis, "--time", "20", "--seed", "4")
+    ended = run(*words, "--network", "none", "--out", "out", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert f"valid ({model})" in ended.stdout
+    events = (tmp_path / "out" / "faults.jsonl").read_text()
+    assert {f'"nemesis": "{name}"' in events for name in nemesis.split(",")} == {True}
+    assert processes_with(str(tmp_path)) == []
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("nemesis", ["fsync-slow", "fsync-fails", "clock"])
 @pytest.mark.parametrize("workload", ["append", "delay"])
 def test_faults_from_inside_of_members_lose_nothing(

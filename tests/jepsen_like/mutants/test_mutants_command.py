@@ -13,6 +13,7 @@ from jepsen_like.__main__ import main
 from jepsen_like.chaos.brokers.known_bugs import CHAOS_BUGS
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.mutants import simulated_trial
+from jepsen_like.mutants.as_diff import diff_of
 from jepsen_like.mutants.chaos_trial import TrialFailed
 from jepsen_like.mutants.mutant import AREAS, Fate, Mutant, Trial, all_mutants
 from jepsen_like.mutants.showing import HOSTS_SHOW_AT, MEMBERS_SHOW_AT
@@ -116,3 +117,23 @@ def test_the_list_says_what_each_mistake_is() -> None:
     ended = mutants("--list")
     assert ended.exit_code == 0
     assert len(ended.stdout.splitlines()) == len(all_mutants())
+
+
+def test_a_mistake_is_shown_as_a_diff_of_the_function_that_it_replaces() -> None:
+    ended = mutants("--show", "offsets-in-memory")
+    assert ended.exit_code == 0
+    assert ended.stdout.startswith("offsets-in-memory (services): offsets are kept in the leader's")
+    assert "\n--- broker/offsets/commits.py OffsetCommits.add\n" in ended.stdout
+    assert "\n-        self._waiting.thens.append(then)\n+        then(None)\n" in ended.stdout
+
+
+def test_each_mistake_has_a_diff() -> None:
+    for mutant in all_mutants():
+        signs = {line[0] for line in diff_of(mutant).splitlines() if line[:3] not in ("---", "+++")}
+        assert {"-", "+"} <= signs, mutant.name
+
+
+def test_a_mistake_that_is_not_there_is_not_shown() -> None:
+    ended = mutants("--show", "no-such-mistake")
+    assert ended.exit_code == 2
+    assert "no mistake is called no-such-mistake" in ended.stderr

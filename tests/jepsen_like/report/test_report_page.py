@@ -71,7 +71,7 @@ def run_of(history: Sequence[Operation], problem: Problem | None = None) -> Told
 def test_the_verdict_stands_before_everything_else_and_the_command_below_it() -> None:
     text = page(run_of(operations(500)))
     body = text[text.index("<body>") :]
-    places = [body.index(one) for one in ("Nothing found", "jepsen-like run", "<svg", "90 ms")]
+    places = [body.index(one) for one in ("Nothing found", ">jepsen-like<", "<svg", "90 ms")]
     assert places == sorted(places)
     assert "violation" not in body
 
@@ -84,6 +84,17 @@ def test_a_violation_shows_the_operations_that_the_problem_names() -> None:
     assert "nothing explains this" in text
     assert text.index("What is wrong") < text.index("Faults, latency")
     assert len(re.findall(r'class="\w+ named"', text)) == 1
+
+
+def test_what_is_allowed_is_counted_below_what_is_wrong_and_not_drawn() -> None:
+    history = operations(50)
+    problems = (Problem("lost", "7 was lost", (20,)), Problem("duplicated", "5 came twice", (30,)))
+    counts = {"lost": 1, "duplicated": 1_200}
+    report = Report(Verdict.INVALID, "1 lost", problems, counts, ["duplicated"])
+    told = page(replace(run_of(history), checks=[Checked("queue", report)]))
+    assert "lost: 7 was lost" in told
+    assert "5 came twice" not in told
+    assert "Allowed, and not counted: 1,200 duplicated." in told
 
 
 def test_values_of_a_history_are_text_whatever_they_hold() -> None:
@@ -106,6 +117,27 @@ def test_a_page_of_a_hundred_thousand_operations_stays_below_two_mebibytes() -> 
     assert len(text.encode()) < 2 << 20
     assert "of 5000 faults" in text
     assert "20 more" in text  # clients
+
+
+def test_what_consumers_are_told_counts_as_operations_and_has_no_latency() -> None:
+    history = operations(3, processes=1)
+    for one, outcome in zip(history, (EventType.OK, EventType.OK, EventType.FAIL), strict=True):
+        one.outcome, one.ended_ns = outcome, one.invoked_ns + 5_000_000
+    history[1].function, history[1].ended_ns = "receive", history[1].invoked_ns + 30_000
+    ((span,), _) = buckets(history, 0, SECOND_NS, 1, ("receive", "drain"))
+    assert (span.ok, span.failed, span.timed) == (2, 1, 1)
+    assert span.p50_ns == span.p99_ns == 5_000_000
+    told = page(replace(run_of(history), deliveries=("receive", "drain")))
+    row = re.search(r"<td[^>]*>receive</td>(.*?)</tr>", told, re.DOTALL)
+    assert row is not None
+    assert re.findall(r">([^<]+)</td>", row[1]) == ["1", "0", "0", "-", "-", "-"]
+
+
+def test_the_command_breaks_between_words_and_is_copied_as_it_is() -> None:
+    told = page(run_of(operations(1)))
+    (command,) = re.findall(r"<pre>(.*?)</pre>", told, re.DOTALL)
+    assert re.sub(r"<[^>]+>", "", command) == "jepsen-like run --workload register --seed 1"
+    assert '<span class="whole">--workload</span> ' in command
 
 
 def test_a_run_without_any_operation_has_a_page_too() -> None:

@@ -40,6 +40,7 @@ from remoting.message.record import (
     encode_record,
     encode_record_parts,
 )
+from remoting.message.record_batch import RecordBatch
 from remoting.message.tags import tags_code
 from remoting.wire.frame import decode_frame
 
@@ -155,6 +156,34 @@ def test_records_are_encoded_together_as_they_are_one_by_one(
     values = data.draw(st.lists(FIELDS[name], min_size=2, max_size=4))
     sent = [replace(GOLDEN_RECORD, **{name: value}) for value in values]
     assert encode_parts_of_all(sent) == [encode_record_parts(one) for one in sent]
+
+
+@given(
+    st.lists(st.tuples(st.binary(max_size=20), st.binary(max_size=20), INT32), min_size=1),
+    st.integers(0, 2**40),
+)
+def test_a_batch_is_encoded_as_its_records_are_one_by_one(
+    messages: list[tuple[bytes, bytes, int]], first: int
+) -> None:
+    shared = replace(GOLDEN_RECORD, queue_offset=first, store_host="10.0.0.1")
+    batch = RecordBatch(shared, *map(list, zip(*messages, strict=True)))
+    one_by_one = [
+        replace(shared, body=body, properties=run, flag=flag, queue_offset=first + at)
+        for at, (body, run, flag) in enumerate(messages)
+    ]
+    assert list(batch) == [batch[at] for at in range(len(batch))] == one_by_one
+    assert batch.encode_parts() == [encode_record_parts(one) for one in one_by_one]
+
+
+@pytest.mark.parametrize("wrong", [{"properties": bytes(40_000)}, {"flag": 1 << 31}])
+def test_a_batch_with_a_record_that_cannot_be_encoded_is_not_encoded(wrong: dict[str, Any]) -> None:
+    records = [GOLDEN_RECORD, replace(GOLDEN_RECORD, **wrong)]
+    columns = ([getattr(one, name) for one in records] for name in ("body", "properties", "flag"))
+    with pytest.raises(MessageMalformed) as caught:
+        RecordBatch(GOLDEN_RECORD, *columns).encode_parts()
+    with pytest.raises(MessageMalformed) as alone:
+        encode_record_parts(records[1])
+    assert str(caught.value) == str(alone.value)
 
 
 def test_a_record_with_two_bytes_of_topic_length_is_read() -> None:

@@ -1,0 +1,164 @@
+"""How late a stream is behind a running group, and how much slower the group's sends are then."""
+
+from __future__ import annotations
+
+import json
+import selectors
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from bench.one_run import RunFailed
+from bench.place import Place, make_place
+from bench.spark.paced_member import GROUP, LEADS, TIME_BYTES
+
+# No machine takes longer to elect a leader, or to answer behind the end of a phase.
+PATIENCE_S: Final = 120.0
+WARM_UP_S: Final = 5.0
+# Spark's first batches take seconds, and what gathers meanwhile makes the next ones large.
+SETTLING_BATCHES: Final = 5
+SETTLING_S: Final = 2.0
+_NS_PER_S: Final = 1e9
+_SENT: Final = f"cast(conv(hex(substring(body, 1, {TIME_BYTES})), 16, 10) as double)"
+
+
+class StreamRow(NamedTuple):
+    """A stream beside a group that gets entries at a steady rate.
+
+    Attributes:
+        source: what the stream reads: the folders of the members, or the members themselves.
+        alone_per_s, with_per_s: entries acknowledged a second without and with the stream.
+        alone_ms, with_ms: median time until an entry was acknowledged, likewise.
+        lag_s: from the send of an entry to its row in a batch of the sink: mean, median of batches.
+        oldest_s: the same for the oldest row of a batch, median of batches.
+    """
+
+    source: str
+    alone_per_s: float
+    with_per_s: float
+    alone_ms: float
+    with_ms: float
+    lag_s: float
+    oldest_s: float
+
+
+class _Leader:
+    """The process that sends."""
+
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+
+    def send(self, seconds: float) -> dict[str, float]:
+        """Have it send for so long. Raises RunFailed."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise RunFailed("the leader ended while it was sending")
+        answer: dict[str, float] = json.loads(line)
+        return answer
+
+
+def stream_rows(session: Any, home: Path, rate: int, seconds: float) -> Iterator[StreamRow]:
+    """Measure streams over folders and over the network; each with a group of its own.
+
+    Args:
+        session: a session of Spark.
+        home: a folder for the logs and checkpoints.
+        rate: entries sent a second.
+        seconds: how long each phase is measured.
+
+    Raises:
+        RunFailed: there was no leader, or it did not answer.
+    """
+    for source in ("folders", "network"):
+        place = make_place(home / f"stream-{source}-{time.time_ns()}")
+        with _group(place, rate) as leader:
+            leader.send(WARM_UP_S)
+            alone = leader.send(seconds)
+            options = {"startingOffsets": "latest", "path": str(place.folder)}
+            if source == "network":
+                del options["path"]
+                options |= {"bootstrap": ",".join(place.peers.values()), "group": GROUP}
+            with _stream(session, options, place.folder / "checkpoint") as ages:
+                deadline = time.monotonic() + PATIENCE_S
+                while len(ages) < SETTLING_BATCHES and time.monotonic() < deadline:
+                    leader.send(SETTLING_S)
+                ages.clear()
+                beside = leader.send(seconds)
+                found = list(ages)
+        if not found:
+            raise RunFailed("the stream had no batch")
+        yield StreamRow(
+            source,
+            alone["entries_per_s"],
+            beside["entries_per_s"],
+            alone["median_ms"],
+            beside["median_ms"],
+            statistics.median(mean for mean, _oldest in found),
+            statistics.median(oldest for _mean, oldest in found),
+        )
+
+
+@contextmanager
+def _stream(
+    session: Any, options: dict[str, str], checkpoint: Path
+) -> Iterator[list[tuple[float, float]]]:
+    """A stream, and the ages of its batches in seconds: the mean row's, and the oldest one's."""
+    ages: list[tuple[float, float]] = []
+
+    def take(batch: Any, _number: int) -> None:
+        sent = batch.where("magic = 1").selectExpr(f"avg({_SENT})", f"min({_SENT})")
+        mean_ns, oldest_ns = sent.collect()[0]
+        now_ns = time.time_ns()
+        if mean_ns is not None:
+            ages.append(((now_ns - mean_ns) / _NS_PER_S, (now_ns - oldest_ns) / _NS_PER_S))
+
+    frame = session.readStream.format("dledger").options(**options).schema("magic int, body binary")
+    query = (
+        frame.load()
+        .writeStream.foreachBatch(take)
+        .option("checkpointLocation", str(checkpoint))
+        .start()
+    )
+    try:
+        yield ages
+    finally:
+        query.stop()
+
+
+@contextmanager
+def _group(place: Place, rate: int) -> Iterator[_Leader]:
+    """A group of three for the length of a block. Raises RunFailed."""
+    processes = [
+        subprocess.Popen(
+            [
+                *(sys.executable, "-m", "bench.spark.paced_member", node_id),
+                *(json.dumps(place.peers), str(place.folder / node_id), str(rate)),
+            ],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for node_id in place.peers
+    ]
+    try:
+        with selectors.DefaultSelector() as selector:
+            for process in processes:
+                assert process.stdout is not None
+                selector.register(process.stdout, selectors.EVENT_READ, process)
+            ready = selector.select(PATIENCE_S)
+        if not ready or ready[0][0].data.stdout.readline().strip() != LEADS:
+            raise RunFailed("no member led")
+        yield _Leader(ready[0][0].data)
+    finally:
+        for process in processes:
+            process.kill()
+            process.communicate()
