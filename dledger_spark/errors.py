@@ -16,6 +16,18 @@ class LogFolderInvalid(DledgerSparkError):
         super().__init__(f"{path}: {problem}")
 
 
+class FolderNotShared(DledgerSparkError):
+    """A task does not see the folder that its driver has planned with."""
+
+    def __init__(self, path: str, host: str) -> None:
+        self.path = path
+        self.host = host
+        super().__init__(
+            f"{path} is not on {host}, where a task is to read it: share the folder with all "
+            "executors under the same path, or name bootstrap and group to read over the network"
+        )
+
+
 class CommittedUnknown(DledgerSparkError):
     """The folder does not record the commit index, and the caller gave no end."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 
 from dledger_spark.entry_columns import Positions
 from dledger_spark.entry_positions import positions_by_hop, positions_by_index
-from dledger_spark.errors import LogDamaged
+from dledger_spark.errors import FolderNotShared, LogDamaged
 from dledger_spark.log_folder import LogFolder, Segment, open_log
 from dledger_spark.log_range import end_of_log, gaps_in, readable, resolve_range, share_out
 from dledger_spark.log_set import open_logs
@@ -25,7 +26,15 @@ class FolderOrigin:
     path: str
 
     def open(self) -> FolderLog:
-        """Open its log."""
+        """Open its log, in a task.
+
+        Raises:
+            FolderNotShared: this machine does not see the folder.
+            LogDamaged: the hard-state record cannot be read.
+        """
+        # The driver has planned with the folder. Executors may run on other machines.
+        if not os.path.isdir(f"{self.path}/data"):
+            raise FolderNotShared(self.path, os.uname().nodename)
         return FolderLog(open_log(self.path))
 
 

@@ -19,6 +19,8 @@ START_THERE: Final = "start there, or use failOnDataLoss=false (--no-fail-on-dat
 # use more cores stay above the first limit. The second is the size of Spark's own file pieces.
 MIN_PIECE_BYTES: Final = 16 * 1024 * 1024
 MAX_PIECE_BYTES: Final = 128 * 1024 * 1024
+# Spark's driver keeps some kilobytes for each task. Pieces become larger instead.
+MAX_PIECES: Final = 100_000
 
 
 def resolve_range(log: LogFolder, first: str | int | None, last: str | int | None) -> range:
@@ -144,7 +146,7 @@ def share_out(
     Args:
         log: the log.
         entries: the range to divide.
-        piece_bytes: a piece holds about this much at most.
+        piece_bytes: a piece holds about this much at most, unless that makes over MAX_PIECES.
         min_pieces: a hint; it never makes pieces smaller than MIN_PIECE_BYTES.
     """
     if not entries:
@@ -160,7 +162,7 @@ def share_out(
             amounts.append(amounts[-1] + _amount(log, segment, first, last))
     total = amounts[-1]
     size = max(1, min(piece_bytes, max(MIN_PIECE_BYTES, total // max(min_pieces, 1))))
-    count = min(max(1, round(total / size)), len(entries))
+    count = min(max(1, round(total / size)), len(entries), MAX_PIECES)
     cuts = np.interp(np.linspace(0, total, count + 1), amounts, indexes)
     borders = np.unique(np.rint(cuts).astype(np.int64)).tolist()
     return [range(first, stop) for first, stop in pairwise(borders)]

@@ -34,7 +34,7 @@ from dledger import (
 )
 from dledger_spark.entry_columns import HEADER_BYTES
 from dledger_spark.errors import DataLost, GroupUnavailable, OptionInvalid, RangeUnavailable
-from dledger_spark.log_range import END, START_THERE, index_option
+from dledger_spark.log_range import END, MAX_PIECES, START_THERE, index_option
 from dledger_spark.read_pace import ReadPace
 from dledger_spark.schema import ENTRY_SCHEMA
 from dledger_spark.source_options import TlsFiles
@@ -177,7 +177,7 @@ class NetworkLog:
         wanted = -(-self._bytes_in(entries) // piece_bytes)
         # A task over the network waits more than it computes, but costs a connection.
         least = min(min_pieces, self._bytes_in(entries) // CHUNK_BYTES)
-        count = min(max(1, wanted, least), len(entries))
+        count = min(max(1, wanted, least), len(entries), MAX_PIECES)
         cuts = [entries.start + len(entries) * at // count for at in range(count + 1)]
         return [range(first, stop) for first, stop in pairwise(cuts)]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from dledger_spark.rows import json_line, print_rows
-from dledger_spark.tables_command import engine_option, opened
+from dledger_spark.tables_command import engine_option, memory_option, opened
 from dledger_spark.terminal import session_options
 
 
@@ -13,9 +13,18 @@ from dledger_spark.terminal import session_options
 @click.argument("query")
 @click.option("--tables", "out", required=True, metavar="OUT", help="Folder of the tables.")
 @engine_option("What answers the query.")
+@memory_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
 @session_options
-def sql(query: str, out: str, engine: str, as_json: bool, cores: int | None, java: str) -> None:
+def sql(
+    query: str,
+    out: str,
+    engine: str,
+    memory_mib: int,
+    as_json: bool,
+    cores: int | None,
+    java: str,
+) -> None:
     """Print the rows of a query over the tables that `dledger-spark tables` has made.
 
     \b
@@ -24,7 +33,7 @@ def sql(query: str, out: str, engine: str, as_json: bool, cores: int | None, jav
     """  # noqa: D301 - click's mark, a backspace
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
 
-    with opened(TableHome(out), engine, cores, java, derived=True) as over:
+    with opened(TableHome(out), engine, memory_mib, cores, java, derived=True) as over:
         found = over.query(query)
     names = found.schema.names
     if as_json:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import click
 
 from dledger_spark.log_options import given_logs, log_options
+from dledger_spark.tables_command import memory_option
 from dledger_spark.terminal import one_line_errors, progress, resumable, session_options
 
 MAX_SECONDS: Final = 86_400.0
@@ -45,12 +46,14 @@ class _Seconds(click.FloatRange):
     metavar="SECONDS",
     help="How often the tables that follow from the facts are made anew.",
 )
+@memory_option
 @click.option("--once", is_flag=True, help="Add what there is, and end.")
 @session_options
 def stream(
     out: str,
     every_s: float,
     refresh_s: float,
+    memory_mib: int,
     once: bool,
     cores: int | None,
     java: str,
@@ -86,7 +89,7 @@ def stream(
             total += added
             on_progress(total)
 
-        tables = TableStream(home, source, refresh_s, on_batch)
+        tables = TableStream(home, source, refresh_s, on_batch, memory_mib)
         query = tables.start(session, every_s=None if once else every_s)
         try:
             query.awaitTermination()

@@ -29,10 +29,24 @@ def engine_option(help_text: str) -> Callable[[Command], Command]:
     )
 
 
+def memory_option(command: Command) -> Command:
+    """--memory, for the commands that compute with DuckDB."""
+    return click.option(
+        "--memory",
+        "memory_mib",
+        type=click.IntRange(min=256),
+        default=2048,
+        show_default=True,
+        metavar="MIB",
+        help="DuckDB's memory; what does not fit goes to the temporary folder (TMPDIR).",
+    )(command)
+
+
 @click.command()
 @log_options(ranges=False, many=True)
 @click.option("--out", required=True, metavar="OUT", help="Folder for the tables.")
 @engine_option("What computes the tables that follow from the facts.")
+@memory_option
 @click.option(
     "--facts-only", is_flag=True, help="Leave the tables that follow from the facts as they are."
 )
@@ -41,6 +55,7 @@ def engine_option(help_text: str) -> Callable[[Command], Command]:
 def tables(
     out: str,
     engine: str,
+    memory_mib: int,
     facts_only: bool,
     as_json: bool,
     cores: int | None,
@@ -87,7 +102,7 @@ def tables(
         if not facts_only:
             with (
                 progress(None, "computing tables") as on_progress,
-                opened(home, engine, cores, java, derived=False) as over,
+                opened(home, engine, memory_mib, cores, java, derived=False) as over,
             ):
                 made = refresh(home, over, through, lambda _table: on_progress(0))
     if as_json:
@@ -101,7 +116,13 @@ def tables(
 
 @contextmanager
 def opened(
-    home: TableHome, engine: str, cores: int | None, java: str, *, derived: bool
+    home: TableHome,
+    engine: str,
+    memory_mib: int,
+    cores: int | None,
+    java: str,
+    *,
+    derived: bool,
 ) -> Iterator[Engine]:
     """The engine of that name, over the tables of a folder, for as long as the block runs."""
     from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
@@ -110,11 +131,11 @@ def opened(
     if engine == "duckdb":
         from dledger_spark.tables.duckdb_engine import duckdb_engine  # noqa: PLC0415
 
-        with duckdb_engine(found) as made:
+        with duckdb_engine(found, memory_mib) as made:
             yield made
         return
     from dledger_spark.session import local_session  # noqa: PLC0415
     from dledger_spark.tables.spark_engine import SparkEngine  # noqa: PLC0415
 
     with local_session(cores=cores, java=java) as session, one_line_errors():
-        yield SparkEngine(session, found)
+        yield SparkEngine(session, found, home.spill_path)

@@ -62,8 +62,29 @@ class Row(NamedTuple):
     type=click.Path(file_okay=False, path_type=Path),
     help="Keep the log and the tables there, and use a log that is there already.",
 )
+@click.option(
+    "--peak-memory",
+    is_flag=True,
+    help="Measure instead how much memory the commands take over such a log at most.",
+)
+@click.option(
+    "--memory",
+    "memory_mib",
+    type=click.IntRange(min=256),
+    default=2048,
+    show_default=True,
+    metavar="MIB",
+    help="With --peak-memory: that of DuckDB.",
+)
 @json_option("figure")
-def spark(messages: int, rounds: int, folder: Path | None, kept: Path | None) -> None:
+def spark(
+    messages: int,
+    rounds: int,
+    folder: Path | None,
+    peak_memory: bool,
+    memory_mib: int,
+    kept: Path | None,
+) -> None:
     """Read a log of a broker in Spark, and the same rows from Parquet, in the same session.
 
     Sinks are Spark's "noop". Both are in the page cache. Take the ratios.
@@ -76,6 +97,9 @@ def spark(messages: int, rounds: int, folder: Path | None, kept: Path | None) ->
                 write_message_log(
                     log, messages, lambda done: status.update(f"writing the log: {done} entries")
                 )
+        if peak_memory:
+            _print_peaks(log, home, memory_mib, kept)
+            return
         rows = list(_measured(home, log, rounds, console))
     if kept is not None:
         figures = [{**row._asdict(), "ratio": row.ratio} for row in rows]
@@ -88,6 +112,19 @@ def spark(messages: int, rounds: int, folder: Path | None, kept: Path | None) ->
             parquet = (f"{there.clock_s:.2f}", f"{there.processor_s:.2f}", f"{row.ratio:.1f}")
         ours = (f"{row.log.clock_s:.2f}", f"{row.log.processor_s:.2f}")
         click.echo("\t".join((row.what, str(row.cores), *ours, *parquet)))
+
+
+def _print_peaks(log: Path, home: Path, memory_mib: int, kept: Path | None) -> None:
+    from bench.spark.peak_memory import peaks  # noqa: PLC0415  # needs the extra
+
+    found = peaks(log, home, memory_mib)
+    if kept is not None:
+        figures = [one._asdict() for one in found]
+        kept.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")
+    click.echo("what\ts\tCPU s\tMiB of the largest process")
+    for one in found:
+        sizes = ", ".join(f"{name} {mib}" for name, mib in sorted(one.mib.items()))
+        click.echo(f"{one.what}\t{one.clock_s:.0f}\t{one.processor_s:.0f}\t{sizes}")
 
 
 @contextmanager

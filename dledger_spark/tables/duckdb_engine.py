@@ -1,7 +1,11 @@
-"""Answers queries over the tables with DuckDB: no Java, and quick on one machine."""
+"""Answers queries over the tables with DuckDB: no Java, and quick on one machine.
+
+Its memory is bounded. What does not fit goes to files in the temporary folder.
+"""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -10,7 +14,14 @@ import duckdb
 import pyarrow as pa
 
 from dledger_spark.errors import QueryFailed
+from dledger_spark.scratch_folder import scratch_folder
 from dledger_spark.tables.catalog import CatalogTable
+
+DEFAULT_MEMORY_MIB: Final = 2048
+# DuckDB needs about so much for each thread; with less it has fewer threads.
+THREAD_MEMORY_MIB: Final = 256
+# Rows that are on their way to a table at once.
+BATCH_ROWS: Final = 64 * 1024
 
 # Functions of Spark's that DuckDB has under another name.
 _FUNCTIONS: Final = (
@@ -41,12 +52,29 @@ class DuckdbEngine:
             told = str(error).partition("\n\nLINE ")[0]
             raise QueryFailed(" ".join(told.split())) from None
 
+    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """The same rows, a batch after the other; one batch at least. Raises QueryFailed."""
+        try:
+            found: Any = self.connection.sql(sql)
+            reader = found.to_arrow_reader(BATCH_ROWS)
+            yield pa.RecordBatch.from_pylist([], reader.schema)
+            yield from reader
+        except (duckdb.Error, pa.ArrowException, OSError) as error:
+            raise QueryFailed(str(error)) from None
+
 
 @contextmanager
-def duckdb_engine(tables: Sequence[CatalogTable]) -> Iterator[DuckdbEngine]:
-    """An engine over the tables of a folder, for as long as the block runs."""
+def duckdb_engine(
+    tables: Sequence[CatalogTable], memory_mib: int = DEFAULT_MEMORY_MIB
+) -> Iterator[DuckdbEngine]:
+    """An engine over the tables of a folder, for as long as the block runs.
+
+    Args:
+        tables: the tables.
+        memory_mib: DuckDB's memory; the answer of a `query` comes on top of it.
+    """
     with engine_over(
-        {one.name: one.schema.empty_table() for one in tables if not one.files}
+        {one.name: one.schema.empty_table() for one in tables if not one.files}, memory_mib
     ) as made:
         for one in tables:
             if one.files:
@@ -58,9 +86,17 @@ def duckdb_engine(tables: Sequence[CatalogTable]) -> Iterator[DuckdbEngine]:
 
 
 @contextmanager
-def engine_over(tables: Mapping[str, pa.Table]) -> Iterator[DuckdbEngine]:
+def engine_over(
+    tables: Mapping[str, pa.Table], memory_mib: int = DEFAULT_MEMORY_MIB
+) -> Iterator[DuckdbEngine]:
     """An engine over tables in memory, for as long as the block runs."""
-    with duckdb.connect(":memory:") as connection:
+    with scratch_folder() as folder, duckdb.connect(":memory:") as connection:
+        connection.execute(f"set memory_limit = '{memory_mib}MiB'")
+        threads = max(1, min(os.cpu_count() or 1, memory_mib // THREAD_MEMORY_MIB))
+        connection.execute(f"set threads = {threads}")
+        connection.execute(f"set temp_directory = {_quoted(folder)}")
+        # Otherwise whole answers wait in memory for their first rows.
+        connection.execute("set preserve_insertion_order = false")
         connection.execute("set timezone = 'UTC'")
         for function in _FUNCTIONS:
             connection.execute(function)

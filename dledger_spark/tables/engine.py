@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Protocol
 
 import pyarrow as pa
@@ -12,4 +13,11 @@ class Engine(Protocol):
 
     def query(self, sql: str) -> pa.Table:
         """The rows of a query. Raises QueryFailed."""
+        ...
+
+    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """The same rows, a batch after the other, however many there are; one batch at least.
+
+        Raises QueryFailed, at any batch.
+        """
         ...

@@ -11,23 +11,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Final
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from dledger_spark.errors import TablesInvalid
-
-_PROPERTIES: Final = WriterProperties(
-    compression="ZSTD",
-    # Rows come in the log's order, so a query by index or time reads few groups.
-    max_row_group_size=128 * 1024,
+from dledger_spark.tables.delta_files import (
+    CONFIGURATION,
+    KEPT_HOURS,
+    WRITER_PROPERTIES,
+    put_together,
 )
-# A stream adds a small file with each batch. So many are put together into one.
-COMPACT_FILES: Final = 64
-COMPACTED_FILE_BYTES: Final = 128 * 1024 * 1024
 
 
 def app_of(group: str | None) -> str:
@@ -74,7 +70,8 @@ class FactTable:
                 self.path if self._table is None else self._table,
                 rows,
                 mode="append",
-                writer_properties=_PROPERTIES,
+                configuration=CONFIGURATION if self._table is None else None,
+                writer_properties=WRITER_PROPERTIES,
                 commit_properties=CommitProperties(
                     app_transactions=[Transaction(app, entries.stop)],
                     custom_metadata={"entries": f"{entries.start}-{entries.stop - 1}"},
@@ -88,7 +85,7 @@ class FactTable:
             self._table.update_incremental()
         return len(rows)
 
-    def compact(self) -> None:
-        """Put small files together, if there are many."""
-        if self._table is not None and len(self._table.file_uris()) >= COMPACT_FILES:
-            self._table.optimize.compact(target_size=COMPACTED_FILE_BYTES)
+    def put_together(self, kept_hours: int = KEPT_HOURS) -> None:
+        """Keep the number of files bounded. See `delta_files.put_together`."""
+        if self._table is not None:
+            put_together(self._table, kept_hours)

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import Any
 
-from deltalake import CommitProperties, WriterProperties, write_deltalake
+import pyarrow as pa
+from deltalake import CommitProperties, DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
-from dledger_spark.errors import TablesInvalid
+from dledger_spark.errors import QueryFailed, TablesInvalid
+from dledger_spark.tables.delta_files import CONFIGURATION, WRITER_PROPERTIES, delete_old_files
 from dledger_spark.tables.derived import DERIVED, query
 from dledger_spark.tables.engine import Engine
 from dledger_spark.tables.table_home import TableHome
@@ -35,17 +39,51 @@ def refresh(
     rows = {}
     for name in DERIVED:
         on_table(name)
-        made = engine.query(query(name))
+        made = _CountedRows(engine.batches(query(name)))
+        path = home.derived_path(name)
+        is_new = not os.path.isdir(f"{path}/_delta_log")
         try:
             write_deltalake(
-                home.derived_path(name),
-                made,
+                path,
+                made.reader(),
                 mode="overwrite",
                 schema_mode="overwrite",
-                writer_properties=WriterProperties(compression="ZSTD"),
+                configuration=CONFIGURATION if is_new else None,
+                writer_properties=WRITER_PROPERTIES,
                 commit_properties=CommitProperties(custom_metadata={"through": str(through)}),
             )
         except (DeltaError, OSError) as error:
-            raise TablesInvalid(home.derived_path(name), f"cannot be written: {error}") from None
-        rows[name] = len(made)
+            if made.failure is not None:
+                raise made.failure from None
+            raise TablesInvalid(path, f"cannot be written: {error}") from None
+        delete_old_files(DeltaTable(path))
+        rows[name] = made.rows
     return rows
+
+
+class _CountedRows:
+    """Batches on their way to a table: a few are in memory at once.
+
+    Attributes:
+        rows: how many have come.
+        failure: why no more came. (Delta's writer, which asks for them, knows the text only.)
+    """
+
+    def __init__(self, batches: Iterator[pa.RecordBatch]) -> None:
+        self.rows = 0
+        self.failure: QueryFailed | None = None
+        self._batches = batches
+
+    def reader(self) -> pa.RecordBatchReader:
+        """All batches. Raises QueryFailed if there is not even a first."""
+        first = next(self._batches)
+        return pa.RecordBatchReader.from_batches(first.schema, self._counted(first))
+
+    def _counted(self, first: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+        try:
+            for batch in chain([first], self._batches):
+                self.rows += len(batch)
+                yield batch
+        except QueryFailed as failure:
+            self.failure = failure
+            raise

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+import shutil
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from pyspark.errors import PySparkException
-from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from dledger_spark.errors import QueryFailed
 from dledger_spark.tables.catalog import CatalogTable
+
+# Rows that are on their way to a table at once.
+BATCH_ROWS: Final = 64 * 1024
 
 
 class SparkEngine:
@@ -19,10 +24,12 @@ class SparkEngine:
     Args:
         session: the session.
         tables: the tables, as they are now.
+        spill: a folder that `batches` makes and removes, which the driver and all executors see.
     """
 
-    def __init__(self, session: Any, tables: Sequence[CatalogTable]) -> None:
+    def __init__(self, session: Any, tables: Sequence[CatalogTable], spill: str) -> None:
         self._session = session
+        self._spill = spill
         register_tables(session, tables)
 
     def query(self, sql: str) -> pa.Table:
@@ -30,8 +37,36 @@ class SparkEngine:
         try:
             return self._session.sql(sql).toArrow()
         except PySparkException as error:
-            lines = [line for line in str(error).splitlines() if line.strip()]
-            raise QueryFailed(lines[0] if lines else type(error).__name__) from None
+            raise _failed(error) from None
+
+    def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
+        """The same rows, a batch after the other; one batch at least. Raises QueryFailed.
+
+        They go through files, because the driver may have less memory than they need.
+        """
+        try:
+            frame = self._session.sql(sql)
+            frame.write.mode("overwrite").parquet(self._spill)
+            schema = to_arrow_schema(frame.schema, timezone="UTC")
+            yield pa.RecordBatch.from_pylist([], schema)
+            # Spark writes times as Parquet had them first, in 96 bits.
+            files = ds.ParquetFileFormat(
+                read_options=ds.ParquetReadOptions(coerce_int96_timestamp_unit="us")
+            )
+            yield from ds.dataset(self._spill, schema=schema, format=files).to_batches(
+                batch_size=BATCH_ROWS, batch_readahead=1, fragment_readahead=1
+            )
+        except PySparkException as error:
+            raise _failed(error) from None
+        except (pa.ArrowException, OSError) as error:
+            raise QueryFailed(f"{self._spill} cannot be read: {error}") from None
+        finally:
+            shutil.rmtree(self._spill, ignore_errors=True)
+
+
+def _failed(error: PySparkException) -> QueryFailed:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return QueryFailed(lines[0] if lines else type(error).__name__)
 
 
 def register_tables(session: Any, tables: Sequence[CatalogTable]) -> None:

@@ -4,6 +4,7 @@ OUT/facts/messages/            Delta tables of facts: rows that never change
 OUT/derived/traffic/           Delta tables that are a query over the facts
 OUT/_state/GROUP/NUMBER.json   what a later run needs to go on behind an entry
 OUT/_checkpoint/               of a stream that adds to them
+OUT/_spill/                    rows on their way from Spark to a derived table
 OUT/_lock                      held by the one writer
 """
 
@@ -23,10 +24,11 @@ from dledger_spark.local_path import local_path
 _LOCK: Final = "_lock"
 _STATE: Final = "_state"
 _CHECKPOINT: Final = "_checkpoint"
+_SPILL: Final = "_spill"
 FACTS_FOLDER: Final = "facts"
 DERIVED_FOLDER: Final = "derived"
 _NAME: Final = re.compile(r"(\d{20})\.json")
-_KNOWN: Final = frozenset({_LOCK, _STATE, _CHECKPOINT, FACTS_FOLDER, DERIVED_FOLDER})
+_KNOWN: Final = frozenset({_LOCK, _STATE, _CHECKPOINT, _SPILL, FACTS_FOLDER, DERIVED_FOLDER})
 _OF_NO_GROUP: Final = "-"  # a log of Java's has no name
 
 
@@ -81,6 +83,11 @@ class TableHome:
     def checkpoint_path(self) -> str:
         """The folder of a stream's checkpoint."""
         return f"{self.path}/{_CHECKPOINT}"
+
+    @property
+    def spill_path(self) -> str:
+        """The folder of what Spark computes, until it is in a derived table."""
+        return f"{self.path}/{_SPILL}"
 
     def state(self, group: str | None, next_index: int) -> bytes | None:
         """What was saved for a log behind the entry before `next_index`."""

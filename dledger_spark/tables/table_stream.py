@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, Final
 
 from dledger_spark.named_logs import open_all
 from dledger_spark.readable_log import ReadableLog
 from dledger_spark.source import NAME
 from dledger_spark.source_options import read_options
 from dledger_spark.tables.catalog import catalog
-from dledger_spark.tables.duckdb_engine import duckdb_engine
+from dledger_spark.tables.duckdb_engine import DEFAULT_MEMORY_MIB, duckdb_engine
 from dledger_spark.tables.refresh import refresh
 from dledger_spark.tables.table_home import TableHome
 from dledger_spark.tables.update import update_tables
+
+# What is replaced is kept for an hour, so tables that take long must be made less often.
+_PAUSES_PER_REFRESH: Final = 9
 
 
 class TableStream:
@@ -28,8 +31,10 @@ class TableStream:
     Args:
         home: the tables' folder, `held` by the caller.
         source: the options of the source "dledger".
-        refresh_s: the tables that follow from the facts are made anew so often.
+        refresh_s: the tables that follow from the facts are made anew so often, or as often as
+            takes a tenth of the time, if that is less.
         on_batch: called with the number of entries added by each batch.
+        memory_mib: see `duckdb_engine`.
     """
 
     def __init__(
@@ -38,11 +43,13 @@ class TableStream:
         source: Mapping[str, str],
         refresh_s: float,
         on_batch: Callable[[int], None],
+        memory_mib: int = DEFAULT_MEMORY_MIB,
     ) -> None:
         self._home = home
         self._source = source
         self._refresh_s = refresh_s
         self._on_batch = on_batch
+        self._memory_mib = memory_mib
         self._refresh_at = 0.0
         self._through: dict[str, int] = {}
 
@@ -88,10 +95,13 @@ class TableStream:
 
     def refresh(self) -> None:
         """Make the tables that follow from the facts anew, if there are any facts."""
+        began = time.monotonic()
         if self._through:
-            with duckdb_engine(catalog(self._home, derived=False)) as engine:
+            tables = catalog(self._home, derived=False)
+            with duckdb_engine(tables, self._memory_mib) as engine:
                 refresh(self._home, engine, self._through)
-        self._refresh_at = time.monotonic() + self._refresh_s
+        ended = time.monotonic()
+        self._refresh_at = ended + max(self._refresh_s, (ended - began) * _PAUSES_PER_REFRESH)
 
     def _logs(self) -> list[ReadableLog]:
         return list(open_all(read_options(self._source)))

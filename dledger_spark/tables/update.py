@@ -19,6 +19,7 @@ from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.readable_log import ReadableLog
 from dledger_spark.scan import BATCH_BYTES
 from dledger_spark.stream_offset import Mark, differ
+from dledger_spark.tables.delta_files import SMALL_FILES_MAX
 from dledger_spark.tables.fact_table import FactTable, app_of
 from dledger_spark.tables.table_home import TableHome
 
@@ -92,12 +93,15 @@ def update_tables(
     app = app_of(log.group)
     with ThreadPoolExecutor(1) as pool:
         writing: Future[dict[str, int]] | None = None
-        for piece in _pieces(log, parts, fold, checksums, piece_bytes, on_progress):
+        for number, piece in enumerate(
+            _pieces(log, parts, fold, checksums, piece_bytes, on_progress)
+        ):
             _add(rows, writing)
             writing = pool.submit(_commit, home, log.group, tables, app, piece)
+            if number % SMALL_FILES_MAX == SMALL_FILES_MAX - 1:
+                pool.submit(_put_together, tables).result()
         _add(rows, writing)
-    for table in tables.values():
-        table.compact()
+    _put_together(tables)
     home.drop_states_before(log.group, parts[-1].stop if parts else 0)
     return Updated(log.group, wanted, rows)
 
@@ -147,6 +151,11 @@ def _commit(
         if batches or tables[name].next_index(app) is None:
             added[name] = tables[name].append(app, piece.entries, batches)
     return added
+
+
+def _put_together(tables: dict[str, FactTable]) -> None:
+    for table in tables.values():
+        table.put_together()
 
 
 def _add(rows: dict[str, int], writing: Future[dict[str, int]] | None) -> None:

@@ -16,6 +16,7 @@ from jepsen_like.chaos.members.control import lines_of
 
 STOP_TIMEOUT_S = 10.0
 LOOK_S = 0.05
+FRAME = " |+-"
 
 
 class SideProcess:
@@ -52,9 +53,8 @@ class SideProcess:
         while True:
             await self._run_once()
             if not self._end_expected:
-                lines = self._log.read_text(errors="replace").splitlines()
-                last = lines[-1] if lines else "it said nothing"
-                raise HarnessFailed(f"the {self.name} ended: {last}")
+                said = last_words(self._log.read_text(errors="replace"))
+                raise HarnessFailed(f"the {self.name} ended: {said}")
             while self._holds:
                 await trio.sleep(LOOK_S)
 
@@ -141,3 +141,11 @@ class SideProcess:
         if self._frozen and process.returncode is None:
             process.send_signal(signal.SIGCONT)
         self._frozen = False
+
+
+def last_words(log: str) -> str:
+    """The last line of a log that has a word. Errors of a nursery are told within a frame."""
+    for line in reversed(log.splitlines()):
+        if words := line.strip(FRAME):
+            return words
+    return "it said nothing"

@@ -32,8 +32,9 @@ class Problem:
 class Report:
     """The verdict and what it is founded on.
 
-    `summary` is one line. `problems` are examples, at most `EXAMPLES_MAX` of a kind; `counts` has
-    how many there are of each kind. `allowed` are kinds that were found and did not count.
+    `summary` is one line. `problems` are examples, at most `EXAMPLES_MAX` of a kind; those that
+    count come first. `counts` has how many there are of each kind. `allowed` are kinds that were
+    found and did not count.
     `figures` are numbers for a program; `text` are lines for people, shown below the verdict.
     """
 
@@ -89,6 +90,5 @@ class Findings:
             verdict = Verdict.UNKNOWN
             summary = f"{unknown}; {summary}"
         allowed = sorted(self._counts.keys() - counted.keys())
-        return Report(
-            verdict, summary, self._problems, dict(self._counts), allowed, figures or {}, text
-        )
+        problems = sorted(self._problems, key=lambda problem: problem.kind in self._allowed)
+        return Report(verdict, summary, problems, dict(self._counts), allowed, figures or {}, text)

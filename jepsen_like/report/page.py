@@ -101,14 +101,19 @@ def _problems(body: Element, run: ToldRun, frame: Frame) -> None:
         if checked.report.verdict is not Verdict.INVALID:
             continue
         child(body, "h2", f"What is wrong: {checked.model}")
-        for problem in checked.report.problems[:PROBLEMS_MAX]:
+        report = checked.report
+        counted = [one for one in report.problems if one.kind not in report.allowed]
+        for problem in counted[:PROBLEMS_MAX]:
             child(body, "p", f"{problem.kind}: {problem.how}")
             window = failing_window(problem, run.operations, run.faults, frame.zero_ns)
             if window is not None and drawn < WINDOWS_MAX:
                 draw_failing_window(_picture(body), window)
                 drawn += 1
-        if checked.report.text:
-            child(body, "pre", "\n".join(checked.report.text))
+        if report.allowed:
+            allowed = ", ".join(f"{report.counts[kind]:,} {kind}" for kind in report.allowed)
+            child(body, "p", f"Allowed, and not counted: {allowed}.", class_="soft")
+        if report.text:
+            child(body, "pre", "\n".join(report.text))
 
 
 def _checks(body: Element, checks: Sequence[Checked]) -> None:

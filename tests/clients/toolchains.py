@@ -10,10 +10,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from jepsen_like.chaos.brokers.cpp.installed import PACKAGE
+
 Client = Literal["cpp", "ali", "java4", "java5", "go"]
 Program = Literal["send", "consume", "scenarios", "losses", "mqadmin"]
 
-CPP_PACKAGE = "rocketmq==0.4.4"
 ALI_PACKAGE = "ali-ons@3.12.0"
 JAVA_VERSIONS: dict[Client, str] = {"java4": "4.9.8", "java5": "5.3.3"}
 
@@ -85,7 +86,7 @@ def _install_cpp(folder: Path) -> Installed:
     python = str(folder / "cpp" / "bin" / "python")
     if not _works([python, "-c", "import rocketmq.client"]):
         _do([sys.executable, "-m", "venv", "--clear", str(folder / "cpp")])
-        _do([python, "-m", "pip", "install", "--quiet", CPP_PACKAGE])
+        _do([python, "-m", "pip", "install", "--quiet", PACKAGE])
         _do([python, "-c", "import rocketmq.client"])
     return Installed(
         {

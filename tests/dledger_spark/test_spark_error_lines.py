@@ -27,7 +27,7 @@ from dledger.free_ports import free_addresses
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
-from dledger_spark import network_log, session
+from dledger_spark import log_range, network_log, session
 from dledger_spark.commands import dledger_spark
 from dledger_spark.error_lines import line_of_spark
 from dledger_spark.errors import DledgerSparkError, SparkTooOld
@@ -316,6 +316,18 @@ def test_a_wrong_option_of_the_source(option: str, folders: Folders) -> None:
         source.reader(source.schema()).partitions()
     assert problem in str(caught.value)
     assert "\n" not in str(caught.value)
+
+
+def test_pieces_of_a_byte_do_not_become_tasks_without_bound(
+    folders: Folders, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(log_range, "MAX_PIECES", 7)
+    source = DledgerDataSource({"path": folders.log, "partitionBytes": "1"})
+    reader = source.reader(source.schema())
+    pieces = reader.partitions()
+    assert len(pieces) == 7
+    rows = sum(len(batch) for piece in pieces for batch in reader.read(piece))
+    assert rows == COUNT
 
 
 def test_addresses_that_give_no_answer(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -44,6 +44,8 @@ from tests.dledger_spark.broker_bodies import BrokerBodies
 GROUP = "orders"
 # Three members, an election and a test on a busy machine.
 TIMEOUT_S = 60
+# Long enough for one process with three members on a busy machine to keep its leader.
+ELECTION_MS = 1500
 COUNT = 300
 DATA = Path(__file__).parents[1] / "dledger" / "data"
 
@@ -73,7 +75,13 @@ class Group:
         nodes = [
             stack.enter_context(
                 blocking.open_node(
-                    dledger.NodeConfig(group=GROUP, node_id=node, peers=peers, data_dir=base),
+                    dledger.NodeConfig(
+                        group=GROUP,
+                        node_id=node,
+                        peers=peers,
+                        data_dir=base,
+                        election_timeout_ms=ELECTION_MS,
+                    ),
                     dledger.LogOnly(),
                 )
             )

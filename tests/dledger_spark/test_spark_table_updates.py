@@ -30,13 +30,14 @@ from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.folder_log import FolderLog
 from dledger_spark.log_folder import open_log
 from dledger_spark.tables.catalog import catalog
-from dledger_spark.tables.derived import DERIVED
+from dledger_spark.tables.derived import DERIVED, query
 from dledger_spark.tables.duckdb_engine import duckdb_engine
 from dledger_spark.tables.fact_table import FactTable
+from dledger_spark.tables.refresh import refresh
 from dledger_spark.tables.table_home import TableHome
 from dledger_spark.tables.update import Updated, update_tables
 from tests.dledger_spark.broker_script import ScriptedLog, random_step
-from tests.dledger_spark.test_spark_tables import check_tables, facts_of
+from tests.dledger_spark.test_spark_tables import as_rows, check_tables, facts_of
 
 PROJECT = Path(__file__).parents[2]
 CONFIG = StoreConfig(
@@ -280,7 +281,18 @@ def test_spark_computes_the_same_tables(spark: Any, home: TableHome, tmp_path: P
 
     log = scripted(5, 300)
     update(home, write(log, tmp_path / "log", 0, len(log.entries)))
-    check_tables(log, facts_of(log, []), SparkEngine(spark, catalog(home)))
+    over = SparkEngine(spark, catalog(home), home.spill_path)
+    check_tables(log, facts_of(log, []), over)
+    # The same through files, as they come into the derived tables.
+    with home.held():
+        rows = refresh(home, over, {})
+    assert not os.path.exists(home.spill_path)
+    with duckdb_engine(catalog(home)) as engine:
+        for name in DERIVED:
+            stored = engine.query(f'select * from "{name}"')
+            assert stored.num_rows == rows[name]
+            names = stored.schema.names
+            assert as_rows(stored, names) == as_rows(over.query(query(name)), names), name
 
 
 @pytest.mark.spark
@@ -291,7 +303,7 @@ def test_a_query_that_spark_cannot_answer_is_an_error(
     from dledger_spark.tables.spark_engine import SparkEngine  # noqa: PLC0415
 
     update(home, write(scripted(1), tmp_path / "log", 0, 30))
-    engine = SparkEngine(spark, catalog(home))
+    engine = SparkEngine(spark, catalog(home), home.spill_path)
     for wrong in ("select nothing from entries", "selec"):
         with pytest.raises(QueryFailed):
             engine.query(wrong)

@@ -14,7 +14,7 @@ from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.executor import Skipped
 from jepsen_like.chaos.nemeses.side_faults import CLIENTS, SideFaults
-from jepsen_like.chaos.side_process import SideProcess
+from jepsen_like.chaos.side_process import SideProcess, last_words
 from jepsen_like.simulation.chance import Chance
 
 PATIENCE_S = 30.0
@@ -109,3 +109,18 @@ async def test_what_a_workload_does_not_have_is_left_out(echo: Echo) -> None:
     with pytest.raises(Skipped, match="has no name server"):
         async with echo.broken("kill-name-server"):
             raise AssertionError("there is nothing to kill")
+
+
+@pytest.mark.parametrize(
+    ("log", "said"),
+    [
+        ("one\nstopped: no disk\n", "stopped: no disk"),
+        (
+            "  +-+---- 1 ----\n    | trio.BusyError: two tasks\n    +------------\n",
+            "trio.BusyError: two tasks",
+        ),
+        ("\n", "it said nothing"),
+    ],
+)
+def test_the_last_words_of_a_process_are_a_line_with_a_word(log: str, said: str) -> None:
+    assert last_words(log) == said

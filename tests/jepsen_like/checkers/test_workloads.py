@@ -193,6 +193,13 @@ def test_queues(events: list[Events], expected: str) -> None:
     assert kinds(check_queue, *events) == expected
 
 
+def test_problems_that_count_are_told_before_those_that_are_allowed() -> None:
+    twice = [done("receive", [2], process=1), done("receive", [2], process=1)]
+    history = alone(done("send", 1), done("send", 2), *twice, done("drain", [], process=1))
+    report = check_queue(history, Request(allowed=["duplicated"]))
+    assert [problem.kind for problem in report.problems] == ["lost", "duplicated"]
+
+
 def test_kinds_that_are_allowed_are_told_and_not_counted() -> None:
     request = Request(allowed=["duplicated"])
     report = check_queue(alone(M1, told("receive", [1, 1], 1)), request)

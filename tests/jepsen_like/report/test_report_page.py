@@ -86,6 +86,17 @@ def test_a_violation_shows_the_operations_that_the_problem_names() -> None:
     assert len(re.findall(r'class="\w+ named"', text)) == 1
 
 
+def test_what_is_allowed_is_counted_below_what_is_wrong_and_not_drawn() -> None:
+    history = operations(50)
+    problems = (Problem("lost", "7 was lost", (20,)), Problem("duplicated", "5 came twice", (30,)))
+    counts = {"lost": 1, "duplicated": 1_200}
+    report = Report(Verdict.INVALID, "1 lost", problems, counts, ["duplicated"])
+    told = page(replace(run_of(history), checks=[Checked("queue", report)]))
+    assert "lost: 7 was lost" in told
+    assert "5 came twice" not in told
+    assert "Allowed, and not counted: 1,200 duplicated." in told
+
+
 def test_values_of_a_history_are_text_whatever_they_hold() -> None:
     history = operations(50)
     hostile = "</svg></style><script>alert(1)</script>&\x00\x1b[31m\ud800"

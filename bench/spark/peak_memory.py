@@ -1,0 +1,95 @@
+"""The peak memory of commands over one log, of each kind of process that they start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+from dledger_spark.session import local_session
+
+# How often processes are looked at: what lasts shorter than this may be missed.
+LOOK_EVERY_S: Final = 0.1
+_MIB: Final = 1 << 20
+_JOB: Final = "job"
+
+
+class Peak(NamedTuple):
+    """What a command took at most.
+
+    Attributes:
+        what: the command.
+        clock_s: seconds by the clock.
+        processor_s: seconds of processors, of all its processes that it has waited for.
+        mib: resident memory at the worst moment, by the name of the process: the largest one.
+    """
+
+    what: str
+    clock_s: float
+    processor_s: float
+    mib: dict[str, int]
+
+
+def peaks(log: Path, home: Path, memory_mib: int) -> list[Peak]:
+    """Run the commands over a log. Raises CalledProcessError if one fails."""
+    command = [sys.executable, "-m", "dledger_spark"]
+    tables = ["tables", "--path", str(log), "--out", str(home / f"peak-tables-{os.getpid()}")]
+    return [
+        _peak("facts", [*command, *tables, "--facts-only"]),
+        _peak("derived tables", [*command, *tables, "--memory", str(memory_mib)]),
+        _peak("count", [*command, "count", "--path", str(log)]),
+        _peak("all messages in Spark", [sys.executable, "-m", __name__, _JOB, str(log)]),
+    ]
+
+
+def _peak(what: str, command: list[str]) -> Peak:
+    clock_s, processor_s = time.perf_counter(), _children_processor_s()
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    most: Counter[str] = Counter()
+    while process.poll() is None:
+        most |= _resident(process.pid)
+        time.sleep(LOOK_EVERY_S)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return Peak(
+        what,
+        time.perf_counter() - clock_s,
+        _children_processor_s() - processor_s,
+        {name: size // _MIB for name, size in most.items()},
+    )
+
+
+def _children_processor_s() -> float:
+    times = os.times()
+    return times.children_user + times.children_system
+
+
+def _resident(pid: int) -> Counter[str]:
+    """Bytes of the largest process of each name, among a process and all that it started."""
+    found: Counter[str] = Counter()
+    waiting = [pid]
+    while waiting:
+        one = Path("/proc", str(waiting.pop()))
+        try:
+            name = (one / "comm").read_text().strip()
+            pages = int((one / "statm").read_text().split()[1])
+            children = [(task / "children").read_text() for task in (one / "task").iterdir()]
+        except OSError:
+            continue  # it has ended meanwhile
+        found |= Counter({name: pages * os.sysconf("SC_PAGE_SIZE")})
+        waiting += map(int, " ".join(children).split())
+    return found
+
+
+def _all_messages(log: str) -> None:
+    with local_session() as session:
+        frame: Any = session.read.format("dledger").option("table", "messages").load(log)
+        frame.write.format("noop").mode("overwrite").save()
+
+
+if __name__ == "__main__" and sys.argv[1:2] == [_JOB]:
+    _all_messages(sys.argv[2])

@@ -1,0 +1,77 @@
+"""Keeps the number of files of a Delta table bounded, however many small commits it gets.
+
+A commit adds a file, so a stream with a commit a second would make millions. Small files are put
+together; what a table no longer consists of is deleted `KEPT_HOURS` later, so whoever has opened a
+table has so long to read it; and Delta's own log is cut at a checkpoint that old. All three leave
+the transactions of the table alone, which say up to which entry it is complete. The caller holds
+the lock of the folder: nobody else commits meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from deltalake import DeltaTable, WriterProperties
+from deltalake.exceptions import DeltaError
+
+from dledger_spark.errors import TablesInvalid
+
+WRITER_PROPERTIES: Final = WriterProperties(
+    compression="ZSTD",
+    # Rows come in the log's order, so a query by index or time reads few groups.
+    max_row_group_size=128 * 1024,
+)
+# A table with so many small files has them put together.
+SMALL_FILES_MAX: Final = 64
+SMALL_FILE_BYTES: Final = 32 * 1024 * 1024
+# Their new size. Putting together holds about twice that in memory.
+WHOLE_FILE_BYTES: Final = 64 * 1024 * 1024
+# How long what is replaced is still there.
+KEPT_HOURS: Final = 1
+# Commits between two of Delta's checkpoints; a reader opens as many small files of its log.
+CHECKPOINT_COMMITS: Final = 64
+# Of new tables.
+CONFIGURATION: Final = {
+    "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
+    "delta.deletedFileRetentionDuration": f"interval {KEPT_HOURS} hours",
+    "delta.logRetentionDuration": f"interval {KEPT_HOURS} hours",
+}
+
+
+def put_together(table: DeltaTable, kept_hours: int = KEPT_HOURS) -> bool:
+    """Put small files together if there are many, and delete old ones. Returns whether it did.
+
+    If it is killed, the table is as before or as after. Files that it leaves behind are deleted by
+    a later call.
+
+    Raises:
+        TablesInvalid: the table cannot be written.
+    """
+    path = str(table.table_uri)
+    try:
+        sizes = [os.path.getsize(file) for file in table.file_uris()]
+        if sum(size < SMALL_FILE_BYTES for size in sizes) < SMALL_FILES_MAX:
+            return False
+        table.optimize.compact(
+            target_size=WHOLE_FILE_BYTES,
+            max_concurrent_tasks=1,  # each holds a file
+            writer_properties=WRITER_PROPERTIES,
+        )
+    except (DeltaError, OSError) as error:
+        raise TablesInvalid(path, f"cannot be written: {error}") from None
+    delete_old_files(table, kept_hours)
+    return True
+
+
+def delete_old_files(table: DeltaTable, kept_hours: int = KEPT_HOURS) -> None:
+    """Delete the files that the table has not consisted of for so long.
+
+    Raises:
+        TablesInvalid: the folder cannot be written.
+    """
+    try:
+        # "full" finds those of killed writers as well, which the log does not mention.
+        table.vacuum(kept_hours, dry_run=False, enforce_retention_duration=False, full=True)
+    except (DeltaError, OSError) as error:
+        raise TablesInvalid(str(table.table_uri), f"cannot be written: {error}") from None
