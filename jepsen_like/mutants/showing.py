@@ -1,8 +1,8 @@
 """The seed from which a mistake shows soon, where it is not the first one.
 
 A change of the product moves what a seed does. Then `jepsen-like simulate --seeded-bug NAME` with
-more seeds names another one. Mistakes in brokers are aimed at instead: see
-`jepsen_like.simulation.broker.aims`.
+more seeds names another one. Most mistakes in brokers are aimed at instead, so that nearly any seed
+shows them: see `jepsen_like.simulation.broker.aims`.
 """
 
 from __future__ import annotations
@@ -68,4 +68,10 @@ HOSTS_SHOW_AT: Final[Mapping[str, int]] = {
     "appends-outlive-their-node": 11,
     "asked-by-address": 38,
     "lost-answer-is-certain": 7,
+}
+BROKERS_SHOW_AT: Final[Mapping[str, int]] = {
+    "damaged-queues-served": 21,
+    "file-before-the-first-unit-missing": 21,
+    "files-of-another-state-believed": 30,
+    "mended-files-believed": 22,
 }

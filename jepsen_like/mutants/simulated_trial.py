@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from jepsen_like.mutants.mutant import Fate, Mutant, Trial
 from jepsen_like.mutants.search import Found, search
-from jepsen_like.mutants.showing import HOSTS_SHOW_AT, MEMBERS_SHOW_AT
+from jepsen_like.mutants.showing import BROKERS_SHOW_AT, HOSTS_SHOW_AT, MEMBERS_SHOW_AT
 from jepsen_like.simulation.campaign import Plan, run_seed
 from jepsen_like.simulation.tiers import TIERS
 
@@ -23,7 +23,8 @@ def simulated_trial(mutant: Mutant, budget_s: float) -> Trial:
         budget_s: no seed begins after so many seconds.
     """
     is_aimed = mutant.name in TIERS[mutant.area].aimed
-    first = 0 if is_aimed else {**MEMBERS_SHOW_AT, **HOSTS_SHOW_AT}.get(mutant.name, 0)
+    show_at = {**MEMBERS_SHOW_AT, **HOSTS_SHOW_AT, **BROKERS_SHOW_AT}
+    first = show_at.get(mutant.name, 0)
     seconds = AIMED_SECONDS if is_aimed else None
     plan = Plan(first, 1, None, seconds, mutant.name, mutant.area, aimed=True)
 

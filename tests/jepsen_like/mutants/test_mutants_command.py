@@ -16,7 +16,7 @@ from jepsen_like.mutants import simulated_trial
 from jepsen_like.mutants.as_diff import diff_of
 from jepsen_like.mutants.chaos_trial import TrialFailed
 from jepsen_like.mutants.mutant import AREAS, Fate, Mutant, Trial, all_mutants
-from jepsen_like.mutants.showing import HOSTS_SHOW_AT, MEMBERS_SHOW_AT
+from jepsen_like.mutants.showing import BROKERS_SHOW_AT, HOSTS_SHOW_AT, MEMBERS_SHOW_AT
 from jepsen_like.simulation.campaign import Broken, SeedResult
 from jepsen_like.simulation.seeded_bug import SeededBug
 from jepsen_like.simulation.tiers import TIERS
@@ -42,6 +42,7 @@ def test_there_are_mistakes_in_every_area_with_names_of_their_own() -> None:
     assert {mutant.area for mutant in known} == set(AREAS)
     assert set(MEMBERS_SHOW_AT) <= set(TIERS["members"].bugs)
     assert set(HOSTS_SHOW_AT) <= set(TIERS["hosts"].bugs)
+    assert set(BROKERS_SHOW_AT) <= set(TIERS["brokers"].bugs)
 
 
 def test_a_mistake_that_is_caught_is_told_with_its_seed_and_the_promise_it_breaks() -> None:
