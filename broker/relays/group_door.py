@@ -5,9 +5,7 @@ leadership moves. Connections that a member served while it led end then.
 
 When members share one port of a machine, the leader leaves it to the others. If a leader is frozen,
 its clients then come by members that see it, and pass them on to the next leader; a connection to
-the leader itself would stay open until the client gives it up. So a follower that comes to lead
-lets the clients go that it has passed on: it answers their pulls, and ends their connections when
-nothing else waits. They come again by another member.
+the leader itself would stay open until the client gives it up.
 """
 
 import logging
@@ -64,11 +62,6 @@ class GroupDoor:
         self._role_changed = trio.Event()
 
     @property
-    def _leaves_port(self) -> bool:
-        """Whether the leader leaves the port to the others."""
-        return self._config.shares_port and len(self._config.peers) > 1
-
-    @property
     def relays(self) -> int:
         """How many connections are passed on."""
         return len(self._relays)
@@ -81,7 +74,7 @@ class GroupDoor:
         """
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow_leader)
-            if not self._leaves_port:
+            if not self._config.shares_port or len(self._config.peers) == 1:
                 await self._take(nursery)
             while True:
                 async with trio.open_nursery() as taking:
@@ -106,8 +99,6 @@ class GroupDoor:
             if change.leader != self._leader:
                 self._leader = change.leader
                 self._relays.move_all()
-                if self._leaves_port and self._leader == self._config.node_id:
-                    self._relays.let_go_all()
             self._role_changed.set()
             self._role_changed = trio.Event()
 

@@ -44,13 +44,6 @@ _REFUSED_WITHIN_SECONDS: Final = 1.0
 # A server that hands leadership over has its last answers under way when it is left.
 LAST_ANSWERS_SECONDS: Final = 0.1
 
-# A client that is let go has so long to send what it was sending, and then to end its side.
-LAST_REQUESTS_SECONDS: Final = 0.5
-
-# A client tells its groups on a new connection with its next heartbeat, which Java's clients of
-# version 4 send every 30 s. Until then its server takes it for connected.
-NEXT_HEARTBEAT_SECONDS: Final = 35.0
-
 # A side that takes nothing for so long, or two sides that say nothing for so long, end a relay.
 # The same as for connections that are served: see ServerLimits.
 UNREAD_SECONDS: Final = 15.0
@@ -81,15 +74,7 @@ class Relays:
     def move_all(self) -> None:
         """Leave the servers: another one leads. Each relay finds the next one."""
         for relay in list(self._relays):
-            relay.keep_client()
             relay.leave_server()
-
-    def let_go_all(self) -> None:
-        """End the connections of the clients, each when nothing but pulls waits: they are better
-        off with another relay.
-        """
-        for relay in list(self._relays):
-            relay.let_client_go()
 
     async def relay(self, client: trio.SocketStream, peer: Address, find: FindServer) -> None:
         """Pass a client on until it ends, or no server is found; closes its connection.
@@ -127,8 +112,6 @@ class _Relay:
         self._receiving: trio.CancelScope | None = None
         self._leave_at = math.inf
         self._was_answered = False  # by the server of now
-        self._wish = trio.Event()  # set when the client shall be let go
-        self._lets_go = False  # the server is left for that
 
     def _may_leave(self) -> bool:
         """Whether the server of now owes nothing but pulls, and the client has whole answers."""
@@ -146,14 +129,6 @@ class _Relay:
         if self._receiving is not None:
             self._receiving.deadline = self._leave_at
 
-    def let_client_go(self) -> None:
-        """Let the client go as soon as its server owes nothing but pulls."""
-        self._wish.set()
-
-    def keep_client(self) -> None:
-        """Take that back."""
-        self._wish = trio.Event()
-
     async def run(self, find: FindServer) -> None:
         """Pass on, until the client has ended or no server takes it."""
         refused_since = math.inf
@@ -166,13 +141,10 @@ class _Relay:
             began = trio.current_time()
             try:
                 await self._copy_both(server)
-                if not self._is_over:
-                    await self._answer_waiting()
-                if self._lets_go and not self._is_over:
-                    await self._let_go(server)
-                    return
             finally:
                 await trio.aclose_forcefully(server)
+            if not self._is_over:
+                await self._answer_waiting()
             now = trio.current_time()
             if self._was_answered or now > began + _REFUSED_WITHIN_SECONDS:
                 refused_since = math.inf
@@ -229,39 +201,8 @@ class _Relay:
         """Copy until the server is gone, or is to be left, or the client has ended."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._copy_requests, server, nursery.cancel_scope)
-            nursery.start_soon(self._leave_when_wished, self._wish)
             await self._copy_answers(server)
             nursery.cancel_scope.cancel()
-
-    async def _leave_when_wished(self, wish: trio.Event) -> None:
-        """Leave the server for good, at a moment at which only pulls wait."""
-        await wish.wait()
-        await trio.sleep(LAST_REQUESTS_SECONDS)
-        while wish is self._wish:
-            if self._requests.is_between_frames and self._may_leave():
-                self._lets_go = True
-                self.leave_server()
-                return
-            await trio.sleep(_AGAIN_SECONDS)
-
-    async def _let_go(self, server: trio.SocketStream) -> None:
-        """End the client's connection in order, for a reset would take its last answers with it.
-        Its server takes it for connected until it has told its groups on another connection.
-        """
-        try:
-            await self._client.send_eof()
-            with trio.move_on_after(LAST_REQUESTS_SECONDS):
-                while await self._client.receive_some(_RECEIVE_BYTES):
-                    pass
-        except trio.BrokenResourceError:
-            _log.debug("%s was gone when it was let go", self._peer)
-        await trio.aclose_forcefully(self._client)
-        if self._requests.kept is None:
-            return
-        self._leave_at = math.inf
-        with trio.move_on_after(NEXT_HEARTBEAT_SECONDS) as self._receiving:
-            while await server.receive_some(_RECEIVE_BYTES):
-                pass
 
     async def _copy_requests(self, server: trio.SocketStream, scope: trio.CancelScope) -> None:
         while True:

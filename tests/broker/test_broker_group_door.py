@@ -16,7 +16,6 @@ from broker.relays.group_door import GROUP_DOOR
 from broker.relays.state import LEADER_PLACE
 from dledger.free_ports import free_ports
 from remoting.message.record import decode_records
-from remoting.net import relay
 from remoting.net.address import Address
 from remoting.net.errors import ConnectFailed, ConnectionClosed
 from remoting.net.proxy_header import encode_proxy_header
@@ -90,32 +89,6 @@ async def test_clients_find_the_next_leader_at_the_same_address(tmp_path: Path, 
         place = group.brokers[next_leader].machine.state[LEADER_PLACE]
         assert place.node_id == next_leader
         assert place.address == str(group.configs[next_leader].listen)
-
-
-async def test_a_follower_that_comes_to_lead_lets_its_clients_go(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(relay, "NEXT_HEARTBEAT_SECONDS", 0.0)
-    settings = shared_port()
-    async with group_of_three(tmp_path, **settings) as group:
-        leader, _direct = await group.leader()
-        clients: list[Client] = []
-        doors = [group.brokers[name].parts[GROUP_DOOR] for name in group.brokers if name != leader]
-        while not all(door.relays for door in doors):
-            clients.append(Client(group.nursery, str(settings["listen_group"])))
-            await sent(clients[-1], b"before")
-        group.stop(leader)
-        next_leader, _direct = await group.leader()
-        door = group.brokers[next_leader].parts[GROUP_DOOR]
-
-        async def is_free() -> bool:
-            return door.relays == 0
-
-        # Without that they would hang on the new leader, were it frozen.
-        await until(is_free)
-        for client in clients:
-            await sent(client, b"after")
-        assert (door.relays, passed_on(group)) == (0, len(clients))
 
 
 async def test_a_leader_with_an_address_of_its_own_serves_there_and_others_pass_on(

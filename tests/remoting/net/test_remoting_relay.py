@@ -231,64 +231,6 @@ async def test_the_question_for_an_offset_is_asked_again_of_the_next_server(how:
         await stream.aclose()
 
 
-async def test_a_client_that_shall_go_is_let_go_when_only_pulls_wait(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(relay, "LAST_REQUESTS_SECONDS", 0.05)
-    async with two_servers() as (relays, servers, _places, port):
-        stream = await trio.open_tcp_stream(HERE, port)
-        heartbeat = Command(RequestCode.HEART_BEAT, body=b"groups", opaque=1)
-        pull = Command(RequestCode.PULL_MESSAGE, PULL, opaque=2)
-        send = Command(RequestCode.SEND_MESSAGE_V2, {"b": "T"}, b"body", opaque=3)
-        await stream.send_all(b"".join(map(encode_command, (heartbeat, pull, send))))
-        await until_asked(servers[0], 3)
-        relays.let_go_all()
-        with trio.move_on_after(0.2) as early:
-            await stream.receive_some()
-        assert early.cancelled_caught  # the send waits for its answer
-        (server,) = servers[0].connections
-        server.send(heartbeat.reply())
-        server.send(send.reply())
-        found = {one.opaque: one.code for one in await answers(stream, 3)}
-        assert found == {
-            1: ResponseCode.SUCCESS,
-            2: ResponseCode.PULL_RETRY_IMMEDIATELY,
-            3: ResponseCode.SUCCESS,
-        }
-        with trio.fail_after(5):
-            assert await stream.receive_some() == b""  # an end, and no reset
-        await stream.aclose()
-        # Its groups keep it until it has told them on another connection, or another server leads.
-        await trio.sleep(0.2)
-        assert not servers[0].closed.is_set()
-        relays.move_all()
-        with trio.fail_after(5):
-            await servers[0].closed.wait()
-        assert len(relays) == 0
-        assert servers[1].connections == []
-
-
-async def test_a_client_that_shall_go_stays_when_another_server_leads(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(relay, "LAST_REQUESTS_SECONDS", 0.05)
-    async with two_servers() as (relays, servers, places, port):
-        stream = await trio.open_tcp_stream(HERE, port)
-        send = Command(RequestCode.SEND_MESSAGE_V2, {"b": "T"}, b"body", opaque=3)
-        await stream.send_all(encode_command(send))
-        await until_asked(servers[0], 1)
-        relays.let_go_all()
-        places.pop(0)
-        relays.move_all()
-        (answered,) = await answers(stream, 1)
-        assert answered.code == ResponseCode.SYSTEM_ERROR
-        await trio.sleep(0.2)
-        await stream.send_all(encode_command(Command(1, body=b"here", opaque=6)))
-        (answered,) = await answers(stream, 1)
-        assert answered.body == b"here"
-        await stream.aclose()
-
-
 async def test_a_client_is_let_go_in_the_midst_of_a_frame() -> None:
     async with two_servers() as (relays, servers, places, port):
         stream = await trio.open_tcp_stream(HERE, port)
