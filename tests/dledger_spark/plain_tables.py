@@ -172,7 +172,10 @@ class PlainTables:
                 one
                 for one in self.progress
                 if (one["key"], one["life"]) == ((group, topic, queue), life)
+                and one["ms"] is not None  # before the first message of a log there is no time
             ]
+            if not moves:
+                continue
             sent = [
                 one
                 for one in self.messages
@@ -222,6 +225,7 @@ class PlainTables:
                     for move in passing
                     if (move["key"], move["life"]) == (key, one["life"])
                     and move["offset"] > one["offset"]
+                    and move["ms"] is not None
                 ]
                 if times:
                     minute = _floor(one["stored"], MINUTE_MS)

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 pytest.importorskip("deltalake", reason="deltalake is not installed: run make setup-spark")
@@ -91,6 +91,7 @@ def check_tables(log: ScriptedLog, facts: dict[str, pa.Table], engine: Any) -> N
 
 @settings(deadline=None, max_examples=25)
 @given(scripts, st.lists(st.integers(0, 70), max_size=3))
+@example([Step("pop", 1), Step("acknowledge"), Step("send")], []).via("progress without a time")
 def test_each_table_is_what_a_plain_fold_says(script: list[Step], cuts: list[int]) -> None:
     log = ScriptedLog()
     log.run(script)
