@@ -185,13 +185,13 @@ def encode_parts_alike(
     Raises:
         MessageMalformed: as `encode_record_parts`.
     """
-    common, topic = _common(shared), _topic(shared)
-    others = _HEAD.size + 8 + len(common) + 4 + len(topic) + 2
     lengths, ends = list(map(len, bodies)), list(map(len, properties))
     if (longest := max(ends)) > MAX_PROPERTIES_BYTES:
         raise _properties_too_long(longest)
     first = shared.queue_offset
     try:
+        common, topic = _common(shared), _topic(shared)
+        others = _HEAD.size + 8 + len(common) + 4 + len(topic) + 2
         heads = map(
             _HEAD.pack,
             [others + length + end for length, end in zip(lengths, ends, strict=True)],

@@ -186,6 +186,12 @@ def test_a_batch_with_a_record_that_cannot_be_encoded_is_not_encoded(wrong: dict
     assert str(caught.value) == str(alone.value)
 
 
+def test_a_batch_with_a_common_number_that_does_not_fit_is_not_encoded() -> None:
+    batch = RecordBatch(replace(GOLDEN_RECORD, reconsume_times=1 << 31), [b"a"], [b""], [0])
+    with pytest.raises(MessageMalformed, match="does not fit"):
+        batch.encode_parts()
+
+
 def test_a_record_with_two_bytes_of_topic_length_is_read() -> None:
     raw = bytearray(GOLDEN)
     raw[0:8] = (113).to_bytes(4, "big") + b"\xda\xa3\x20\xab"
