@@ -172,9 +172,8 @@ class _Consumer:
         return len(self.times)
 
     def begin(self) -> None:
-        """Join as a new group, and send the first pulls."""
+        """Join as a new group. The first pulls follow when the broker knows it."""
         self.connection.sendall(heartbeat(self._group, self._topic))
-        self.connection.sendall(b"".join(map(self._pull, range(len(self._offsets)))))
 
     def receive(self) -> None:
         """Take messages, and pull again. Raises RunFailed."""
@@ -186,8 +185,10 @@ class _Consumer:
 
     def _take(self, header: bytes, body: bytes, now_ns: int) -> bytes:
         opaque, code = number(OPAQUE, header), number(CODE, header)
-        if opaque == HEARTBEAT_OPAQUE or code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+        if code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
             return b""
+        if opaque == HEARTBEAT_OPAQUE:
+            return b"".join(map(self._pull, range(len(self._offsets))))
         if code == ResponseCode.SUCCESS:
             self._offsets[opaque] = number(NEXT_OFFSET, header)
             at = 0

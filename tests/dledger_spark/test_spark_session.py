@@ -185,6 +185,7 @@ def test_damage_in_a_task_is_told_with_its_place(spark: Any, write_log: LogWrite
         read(spark, folder).count()
 
 
+@pytest.mark.long
 def test_a_replay_killed_and_run_twice_more_on_either_java_gives_each_row_once(
     spark: Any, write_log: LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
