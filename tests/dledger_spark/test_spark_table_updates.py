@@ -11,6 +11,7 @@ import sys
 from dataclasses import replace
 from itertools import groupby
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -282,17 +283,16 @@ def test_spark_computes_the_same_tables(spark: Any, home: TableHome, tmp_path: P
     log = scripted(5, 300)
     update(home, write(log, tmp_path / "log", 0, len(log.entries)))
     over = SparkEngine(spark, catalog(home), home.spill_path)
-    check_tables(log, facts_of(log, []), over)
-    # The same through files, as they come into the derived tables.
     with home.held():
         rows = refresh(home, over, {})
     assert not os.path.exists(home.spill_path)
     with duckdb_engine(catalog(home)) as engine:
-        for name in DERIVED:
-            stored = engine.query(f'select * from "{name}"')
-            assert stored.num_rows == rows[name]
-            names = stored.schema.names
-            assert as_rows(stored, names) == as_rows(over.query(query(name)), names), name
+        stored = {query(name): engine.query(f'select * from "{name}"') for name in DERIVED}
+    assert rows == {name: stored[query(name)].num_rows for name in DERIVED}
+    check_tables(log, facts_of(log, []), SimpleNamespace(query=stored.__getitem__))
+    # Without files, as `sql` asks.
+    direct, names = over.query(query("traffic")), stored[query("traffic")].schema.names
+    assert as_rows(direct, names) == as_rows(stored[query("traffic")], names)
 
 
 @pytest.mark.spark
