@@ -21,6 +21,7 @@ from bench.options import json_option
 from bench.process_figures import tree_processor_seconds
 from bench.spark.message_log import write_message_log
 from bench.spark.stream_lag import StreamRow, stream_rows
+from dledger_spark.tables_command import memory_option
 
 DEFAULT_MESSAGES: Final = 600_000
 DEFAULT_ROUNDS: Final = 3
@@ -83,15 +84,7 @@ class Row(NamedTuple):
     is_flag=True,
     help="Measure instead how much memory the commands take over such a log at most.",
 )
-@click.option(
-    "--memory",
-    "memory_mib",
-    type=click.IntRange(min=256),
-    default=2048,
-    show_default=True,
-    metavar="MIB",
-    help="With --peak-memory: that of DuckDB.",
-)
+@memory_option
 @json_option("figure")
 def spark(
     messages: int,

@@ -19,10 +19,9 @@ from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
-    reader = parts[MESSAGE_READER]
-    processor = AdminProcessor(reader, parts.figures)
-    settings = SettingsProcessor(
+def settings_processor(parts: Parts) -> SettingsProcessor:
+    """Shows and changes settings. It needs neither connections nor the node."""
+    return SettingsProcessor(
         parts.state,
         parts.log,
         parts[SETTINGS],
@@ -30,6 +29,12 @@ def _service(parts: Parts) -> Service:
         parts.announce,
         parts.wall_clock_ms,
     )
+
+
+def _service(parts: Parts) -> Service:
+    reader = parts[MESSAGE_READER]
+    processor = AdminProcessor(reader, parts.figures)
+    settings = settings_processor(parts)
     statistics = Statistics(
         parts.state,
         reader,

@@ -13,6 +13,7 @@ import trio.lowlevel
 
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.control import lines_of
+from jepsen_like.chaos.process_end import end_process
 
 STOP_TIMEOUT_S = 10.0
 LOOK_S = 0.05
@@ -76,16 +77,8 @@ class SideProcess:
             await process.wait()
         finally:
             self._process = None
-            with trio.CancelScope(shield=True):
-                self._resume(process)
-                for pipe in (process.stdin, process.stdout):
-                    if pipe is not None:
-                        await trio.aclose_forcefully(pipe)
-                with trio.move_on_after(STOP_TIMEOUT_S):
-                    await process.wait()
-                if process.returncode is None:
-                    process.kill()
-                    await process.wait()
+            self._resume(process)
+            await end_process(process, STOP_TIMEOUT_S)
 
     async def say(self, line: str) -> None:
         """Write a line to its standard input, once it runs."""

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
 import stat
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -36,6 +35,7 @@ from dledger_spark.source_options import OPTIONS
 from dledger_spark.spark_version import FOR_STREAMS, require_spark
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
+from tests.dledger_spark.file_size_limit import file_size_limit
 
 ROOT = Path(__file__).parents[2]
 LogWriter = Callable[..., Path]
@@ -256,16 +256,6 @@ def test_an_output_that_cannot_be_made(folders: Folders, tmp_path: Path) -> None
     check(["sql", "--tables", made, "selekt"], 1, "the query cannot be answered: Parser Error")
     check(["sql", "--tables", str(tmp_path / "none"), "select 1"], 1, "none")
     check(["report", "--tables", str(tmp_path / "none"), "--out", "-"], 1, "none")
-
-
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 def test_a_full_disk_below_the_tables(folders: Folders, tmp_path: Path) -> None:

@@ -1,10 +1,8 @@
 from __future__ import annotations
 
 import os
-import resource
 import shutil
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -20,6 +18,7 @@ from dledger_spark.replay import Piece, is_published, plan_replay, write_piece
 from dledger_spark.table_folder import Published, missing, published, replay_run
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
+from tests.dledger_spark.file_size_limit import file_size_limit
 
 LogWriter = Callable[..., Path]
 FILE_BYTES = 2000
@@ -115,17 +114,6 @@ def test_a_failed_piece_leaves_no_file(write_log: LogWriter, tmp_path: Path) -> 
     names = [path.name for path in out.rglob("*") if path.is_file()]
     assert not [name for name in names if "unfinished" in name]
     assert indexes(out, "entries") == list(range(len(indexes(out, "entries"))))
-
-
-@contextmanager
-def file_size_limit(size: int) -> Iterator[None]:
-    """As good as a full disk: no write of this process goes beyond `size` bytes of a file."""
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
 @pytest.mark.parametrize("size", [0, 1000, 5000])

@@ -16,6 +16,7 @@ from jepsen_like.chaos.links.condition import LinkCondition
 from jepsen_like.chaos.links.counts import Counts, parse_counts
 from jepsen_like.chaos.links.namespaces import FOLDER, address_of, namespace_of, prefix_of
 from jepsen_like.chaos.links.switch import RESET_COUNTS, TELL_COUNTS, links_line, order_line
+from jepsen_like.chaos.process_end import end_process
 
 READY_TIMEOUT_S = 20.0
 ORDER_TIMEOUT_S = 5.0
@@ -123,12 +124,4 @@ async def switched_network(hosts: Sequence[str], seed: int) -> AsyncIterator[Swi
         await network.wait_done(READY_TIMEOUT_S)
         yield network
     finally:
-        with trio.CancelScope(shield=True):
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    await trio.aclose_forcefully(pipe)
-            with trio.move_on_after(STOP_TIMEOUT_S):
-                await process.wait()
-            if process.returncode is None:
-                process.kill()
-                await process.wait()
+        await end_process(process, STOP_TIMEOUT_S)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import cast
 
-from broker.admin.settings_processor import SettingsProcessor
+from broker.admin.feature import settings_processor
 from broker.config import BrokerConfig
 from broker.consumers.feature import FEATURE as CONSUMERS
 from broker.dead_letters.feature import FEATURE as DEAD_LETTERS
@@ -35,7 +35,6 @@ from broker.sends.feature import FEATURE as SENDS
 from broker.serving.parts import Parts
 from broker.serving.requests import Requests
 from broker.serving.service import Handler, Service
-from broker.settings.settings import SETTINGS
 from broker.store.rebuild_steps import RebuildSteps
 from broker.topics.feature import FEATURE as TOPICS
 from broker.transactions.feature import FEATURE as TRANSACTIONS
@@ -405,12 +404,5 @@ class ServedBroker:
 
 def _changes_of_settings(parts: Parts) -> Service:
     """The one service of administrators that needs neither connections nor the node."""
-    processor = SettingsProcessor(
-        parts.state,
-        parts.log,
-        parts[SETTINGS],
-        parts.led_term,
-        parts.announce,
-        parts.wall_clock_ms,
-    )
-    return Service(handlers={RequestCode.UPDATE_BROKER_CONFIG: Handler(processor.change)})
+    changes = Handler(settings_processor(parts).change)
+    return Service(handlers={RequestCode.UPDATE_BROKER_CONFIG: changes})

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal
 import trio
 
 from jepsen_like.chaos.members.control import lines_of
+from jepsen_like.chaos.process_end import end_process
 
 Role = Literal["produce", "consume"]
 
@@ -89,10 +90,4 @@ async def cpp_process(
             await client.hear_within(READY_TIMEOUT_S)
             yield client
     finally:
-        with trio.CancelScope(shield=True):
-            for pipe in (process.stdin, process.stdout):
-                if pipe is not None:
-                    await trio.aclose_forcefully(pipe)
-            if process.returncode is None:
-                process.kill()
-            await process.wait()
+        await end_process(process)
