@@ -40,7 +40,7 @@ def line_of_spark(text: str) -> str | None:
     """What an exception of Spark says, by its text with the traces of Python and Java.
 
     Returns:
-        A line; None if a task failed by an error that nobody foresaw, whose trace is needed.
+        A line; None if a task failed by an unexpected error, whose trace is needed.
     """
     if own := _OWN.search(text):
         return own[1]

@@ -77,7 +77,7 @@ def session_options(command: Command) -> Command:
 
 @contextmanager
 def one_line_errors() -> Iterator[None]:
-    """Turn errors of Spark into one line, apart from those of a task that nobody foresaw."""
+    """Turn errors of Spark into one line, except unexpected ones of tasks."""
     from pyspark.errors import PySparkException  # noqa: PLC0415
 
     try:

@@ -1,4 +1,4 @@
-"""Who led when, and how long nothing was stored between two terms."""
+"""The leader of each term, and how long no message was stored between two terms."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ async def test_an_end_that_the_broker_knows_to_be_impossible_is_refused(
 @pytest.mark.parametrize(
     "remark",
     [
-        # The same, when the message could not be stored, or nobody knows.
+        # The same if the message was not stored, or its outcome is unknown.
         "OS page cache busy, please try another machine",
         "Create mapped file failed.",
         "UNKNOWN_ERROR",

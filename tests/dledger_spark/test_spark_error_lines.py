@@ -328,7 +328,7 @@ def test_addresses_that_give_no_answer(monkeypatch: pytest.MonkeyPatch, tmp_path
     check([*words, "127.0.0.1:99999999"], 1, "bootstrap=")
     config = dledger.NodeConfig(group="g", node_id="n0", peers=peers, data_dir=tmp_path)
     with blocking.open_node(config, dledger.LogOnly()):
-        # The other two are down, so nobody leads.
+        # The other two are down, so there is no leader.
         check([*words, ",".join(peers.values())], 1, "does not answer (")
         check([*words, peers["n0"]], 1, "check the addresses and the group's name, or read the")
 

@@ -34,7 +34,7 @@ async def member(name: bytes) -> AsyncIterator[Address]:
 
 
 async def nowhere() -> Address:
-    """An address at which nobody listens."""
+    """An address without a listener."""
     (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
     async with listener:
         return Address(*listener.socket.getsockname())

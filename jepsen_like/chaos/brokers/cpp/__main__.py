@@ -1,4 +1,4 @@
-"""One client of C++ in a process of its own, so that its crash is seen and harms nobody else.
+"""One client of C++ in a process of its own: a crash of it is seen and ends no other client.
 
 `python -m jepsen_like.chaos.brokers.cpp produce|consume NAME_SERVER TOPIC GROUP`. It is told lines
 of JSON on its standard input and tells others on its output; docs/chaos.md says what its outcomes

@@ -68,7 +68,7 @@ class CppMessages(Messages):
 
     @asynccontextmanager
     async def consumer(self, process: int) -> AsyncIterator[None]:
-        """See Messages. A message is consumed once it is noted, whoever is killed."""
+        """See Messages. A noted message counts as consumed, whichever process is killed."""
         async with self._process("consume", GROUP) as client, trio.open_nursery() as nursery:
             listening = _Listening(
                 client, lambda number: self._notes.receive(process, None, [number])
