@@ -67,12 +67,15 @@ AIMS: Final[Mapping[str, Aim]] = {
         style={"request_every_s": 0.01, "topics": 1, "lose_queues_every_s": 0.1},
         weights={**_NOTHING_WAITS, "drop log": 2, "send": 80, "delete topic": 0},
     ),
-    # The first record in the log is one that the fold passed over.
-    "rebuild-believes-the-first-record": Aim(
+    # The first record of a queue in the log is one that the fold passed over.
+    "rebuild-takes-what-was-passed-over": Aim(
         group=_LITTLE_LOG,
         faults=_KILLS,
         style={"request_every_s": 0.01, "topics": 1, "lose_queues_every_s": 0.1},
         weights={**_DROPS, "append raw": 60, "delete topic": 1},
+    ),
+    "passed-over-not-in-snapshots": Aim(
+        faults=_KILLS, snapshots={"every_entries": 20}, style=_OFTEN, weights={"append raw": 60}
     ),
     "rebuild-ignores-deletions": Aim(
         faults=_KILLS,
