@@ -21,6 +21,7 @@ import trio
 
 from remoting.net.address import Address, peer_address
 from remoting.net.proxy_header import encode_proxy_header
+from remoting.net.reset_on_death import end_in_order
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.errors import FrameError
@@ -89,6 +90,8 @@ class Relays:
             _log.debug("a relay of %s ended: %s", peer, error)
         finally:
             self._relays.discard(relay)
+            if not relay.leaves_unanswered:
+                end_in_order(client)
             await trio.aclose_forcefully(client)
 
 
@@ -108,10 +111,16 @@ class _Relay:
         self._waiting: dict[int, Command] = {}  # by number
         self._has_too_many = False  # more than are kept
         self._is_over = False  # the client has ended, or is to be let go
+        self._has_client_ended = False
         self._progress = trio.current_time()
         self._receiving: trio.CancelScope | None = None
         self._leave_at = math.inf
         self._was_answered = False  # by the server of now
+
+    @property
+    def leaves_unanswered(self) -> bool:
+        """Whether the client waits for answers of which none comes by its connection."""
+        return bool(self._waiting) and not self._has_client_ended
 
     def _may_leave(self) -> bool:
         """Whether the server of now owes nothing but pulls, and the client has whole answers."""
@@ -215,7 +224,7 @@ class _Relay:
             try:
                 if not data:
                     # The client has sent its last request; its answers may still come.
-                    self._is_over = True
+                    self._is_over = self._has_client_ended = True
                     await server.send_eof()
                     return
                 if not await _sent(server, data):
