@@ -83,7 +83,7 @@ class Relays:
     def let_go_all(self) -> None:
         """Let the clients go, as this process is about to end. No more of their requests are read;
         when they have the answers to those under way, their pulls are answered with 14, after which
-        clients pause for 1 to 3 s, and their connections end.
+        clients of Java and Go pause for 1 to 3 s, and their connections end.
         """
         for relay in list(self._relays):
             relay.let_client_go()
