@@ -83,14 +83,20 @@ def positions_by_hop(
                 yield np.array([*found[skip:], pos], np.int64)
 
 
-def whole_entries(segment: Segment) -> tuple[int, int]:
-    """The number of entries, in order, that the segment begins with; and the position behind."""
-    index, pos, term = segment.first_index, segment.first_pos, -1
+def whole_entries(segment: Segment, known: tuple[int, int] | None = None) -> tuple[int, int]:
+    """The number of entries that follow one another in the segment; and the position behind.
+
+    Args:
+        segment: where the entries are.
+        known: index and position of the first one that counts; by default the segment's first.
+    """
+    first, pos = known or (segment.first_index, segment.first_pos)
+    index, term = first, -1
     with open_file(segment.path) as file:
         while True:
             found, pos, term = _hop_terms(file, segment, index, pos, 2**63 - 1, term)
             if not found:
-                return index - segment.first_index, pos
+                return index - first, pos
             index += len(found)
 
 

@@ -1,4 +1,4 @@
-"""Every error of the package. Each says in one line what to do; fields carry the details."""
+"""Every error and warning of the package: a line that says what to do, and fields with details."""
 
 from __future__ import annotations
 
@@ -233,3 +233,17 @@ class QueryFailed(DledgerSparkError):
     def __init__(self, reason: str) -> None:
         self.reason = reason
         super().__init__(f"the query cannot be answered: {reason}")
+
+
+class UnrecordedEntries(UserWarning):
+    """A query leaves out entries of a folder because they are not recorded as committed yet."""
+
+    def __init__(self, name: str, committed: int, count: int) -> None:
+        self.name = name
+        self.committed = committed
+        self.count = count
+        super().__init__(
+            f"{name}: {count} behind entry {committed} left out, because not recorded as committed "
+            "yet; a running node records this once a second, so load again, or name bootstrap and "
+            "group to ask the group itself, or to=end for all entries, committed or not"
+        )

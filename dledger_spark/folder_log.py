@@ -13,7 +13,7 @@ from dledger_spark.entry_columns import Positions
 from dledger_spark.entry_positions import positions_by_hop, positions_by_index
 from dledger_spark.errors import FolderNotShared, LogDamaged
 from dledger_spark.log_folder import LogFolder, Segment, open_log
-from dledger_spark.log_range import end_of_log, gaps_in, readable, resolve_range, share_out
+from dledger_spark.log_range import entries_behind, gaps_in, readable, resolve_range, share_out
 from dledger_spark.log_set import open_logs
 from dledger_spark.scan import read_range
 from dledger_spark.stream_offset import NO_CHAIN, NO_TERM, UNKNOWN, Mark
@@ -78,7 +78,7 @@ class FolderLog:
     def unrecorded(self) -> int:
         """Entries behind the commit index on record, which a node writes once a second."""
         committed = self.folder.committed
-        return 0 if committed is None else max(0, end_of_log(self.folder) - committed)
+        return 0 if committed is None else entries_behind(self.folder, committed)
 
     @property
     def is_judged_whole(self) -> bool:

@@ -138,6 +138,20 @@ def end_of_log(log: LogFolder) -> int:
     return log.segments[-1].first_index + whole_entries(log.segments[-1])[0] - 1
 
 
+def entries_behind(log: LogFolder, index: int) -> int:
+    """How many entries the log has behind one of its entries; -1 stands before the first.
+
+    With an index file that is right there, only these entries are looked at.
+    """
+    if log.segments and index >= log.segments[-1].first_index:
+        segment = log.segments[-1]
+        for positions in positions_by_index(log, segment, index, index):
+            count, _ = whole_entries(segment, (index, int(positions[0])))
+            if count:
+                return count - 1
+    return max(0, end_of_log(log) - index)
+
+
 def share_out(
     log: LogFolder, entries: range, piece_bytes: int = MAX_PIECE_BYTES, min_pieces: int = 1
 ) -> list[range]:

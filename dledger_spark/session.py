@@ -46,7 +46,11 @@ appender.stderr.layout.pattern = %d{HH:mm:ss} %p %c{1}: %m%n%ex
 
 @contextmanager
 def local_session(
-    name: str = "dledger-spark", *, cores: int | None = None, java: str | None = None
+    name: str = "dledger-spark",
+    *,
+    cores: int | None = None,
+    java: str | None = None,
+    python_warnings: str | None = None,
 ) -> Iterator[Any]:
     """A Spark session with the source "dledger" registered; stopped with its Java at the end.
 
@@ -56,6 +60,7 @@ def local_session(
         name: Spark's name of the application.
         cores: number of tasks that run at once; by default all cores.
         java: see `dledger_spark.java.find_java`.
+        python_warnings: PYTHONWARNINGS of Spark's Python processes; by default this process's.
 
     Raises:
         JavaMissing: no Java 17 or later was found.
@@ -82,6 +87,8 @@ def local_session(
             builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName(name)
             for key, value in _settings(folder).items():
                 builder = builder.config(key, value)
+            if python_warnings is not None:
+                builder = builder.config("spark.executorEnv.PYTHONWARNINGS", python_warnings)
             session = _begun(builder, found)
             ctrl_c.take()
             try:

@@ -27,6 +27,7 @@ from dledger_spark.schema import SCHEMAS
 from dledger_spark.source_options import SourceOptions, read_options
 from dledger_spark.source_plan import batch_entries, plan, read_piece
 from dledger_spark.spark_version import FOR_FILTERS, FOR_STREAMS, require_spark
+from dledger_spark.unrecorded import is_open, warn_of_unrecorded
 from dledger_spark.wanted import Wanted
 
 if TYPE_CHECKING:  # what earlier versions of pyspark than these readers need does not have
@@ -87,9 +88,11 @@ class DledgerReader(DataSourceReader):
         """Ranges of about equal size. The commit indexes are read here, once for all tasks."""
         options = self._options
         judge = RecordJudge(fail_on_data_loss=options.fail_on_data_loss)
+        found = list(batch_entries(open_all(options), options, self._wanted))
+        warn_of_unrecorded(log for log, _, wanted in found if is_open(log, wanted, options))
         return [
             piece
-            for log, entries, wanted in batch_entries(open_all(options), options, self._wanted)
+            for log, entries, wanted in found
             for piece in plan(log, wanted, entries.start, options, judge)
         ]
 

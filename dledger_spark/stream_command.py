@@ -7,11 +7,13 @@ from typing import Any, Final
 
 import click
 
-from dledger_spark.log_options import given_logs, log_options
+from dledger_spark.log_options import given_logs, hint_unrecorded, log_options
 from dledger_spark.tables_command import memory_option
 from dledger_spark.terminal import one_line_errors, progress, resumable, session_options
 
 MAX_SECONDS: Final = 86_400.0
+# The command says it itself, in a line.
+_HINTED: Final = "ignore::dledger_spark.errors.UnrecordedEntries"
 
 
 class _Seconds(click.FloatRange):
@@ -62,7 +64,8 @@ def stream(
 
     They are those of `dledger-spark tables`, which may have begun them and may go on with them.
     """
-    [source] = given_logs().sources
+    named = given_logs()
+    [source] = named.sources
 
     from dledger_spark.session import local_session  # noqa: PLC0415
     from dledger_spark.spark_version import FOR_STREAMS, require_spark  # noqa: PLC0415
@@ -71,6 +74,8 @@ def stream(
 
     require_spark(FOR_STREAMS, "a stream")
     home = TableHome(out)
+    if once:
+        hint_unrecorded(named.open())
     total = 0
 
     def kept() -> str:
@@ -80,7 +85,7 @@ def stream(
         home.held(),
         resumable(kept),
         progress(None) as on_progress,
-        local_session(cores=cores, java=java) as session,
+        local_session(cores=cores, java=java, python_warnings=_HINTED) as session,
         one_line_errors(),
     ):
 

@@ -40,6 +40,7 @@ from dledger_spark.stream_offset import (
     differ,
     encode_offset,
 )
+from dledger_spark.unrecorded import warn_of_unrecorded
 
 _REMEDY: Final = "begin with a new checkpoint"
 # Spark asks again 10 ms after it heard that there is nothing new. Looking at all nodes costs more
@@ -119,8 +120,10 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"v": VERSION, "groups": {group: {"next": at} for group, at in self._latest.items()}}
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark names it
-        """Let the stream end with what is committed now."""
-        self._target = {_group_of(log): next_of(log) for log in open_all(self._options)}
+        """Let the stream end with what is committed now; other streams read on by themselves."""
+        logs = open_all(self._options)
+        self._target = {_group_of(log): next_of(log) for log in logs}
+        warn_of_unrecorded(logs)
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Ranges of about equal size of one batch.

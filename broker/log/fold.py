@@ -31,6 +31,8 @@ def fold(state: BrokerState, entries: Sequence[Entry]) -> Folded:
             refused = EntryRefused("neither a message nor a command")
         if refused is not None:
             state.refused_entries += 1
+            if is_record(entry.body):
+                fold_record.pass_over(entry)
         add_result(refused)
     if entries:
         state.log_end = entries[-1].body_pos + len(entries[-1].body)

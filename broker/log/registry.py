@@ -52,6 +52,10 @@ class FoldsRecords(Protocol):
         """Index one message, or refuse it."""
         ...
 
+    def pass_over(self, entry: Entry) -> None:
+        """Note that an entry with records was refused."""
+        ...
+
 
 class Registry:
     """All commands, all parts of the state, and the fold of message records.

@@ -59,6 +59,10 @@ class RecordFold:
         arrivals.bodies.append((body, place, 1))
         return None
 
+    def pass_over(self, entry: Entry) -> None:
+        """Note that the records of an entry were refused."""
+        self._messages.passed_over.add(entry.index)
+
     def _fold_several(self, entry: Entry) -> EntryRefused | None:
         """Index the messages of an entry, or none of them."""
         if self._format.format_version < RUNS_VERSION:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from broker.log.state import Deletion, Rows, StatePart
+from broker.messages.passed_over import PassedOver
 from broker.messages.quarter_counts import QuarterCounts
 from broker.messages.time_marks import TimeMarks
 
@@ -22,6 +23,7 @@ class Messages:
         quarter_counts: how many messages there were at which time.
         kept_from: the first entry of the log that is kept; 0 while nothing was ever dropped.
         kept_position: where that entry begins. No message before it can be read.
+        passed_over: entries whose records are no messages.
     """
 
     queue_ends: dict[str, dict[int, int]] = field(default_factory=dict)
@@ -31,6 +33,7 @@ class Messages:
     quarter_counts: QuarterCounts = field(default_factory=QuarterCounts)
     kept_from: int = 0
     kept_position: int = 0
+    passed_over: PassedOver = field(default_factory=PassedOver)
 
     def queue_end(self, topic: str, queue_id: int) -> int:
         """The offset that the queue's next message will have."""
@@ -71,6 +74,14 @@ def _take_ends(messages: Messages, rows: list[Any]) -> None:
     messages.queue_ends.update((topic, table) for topic, table in rows)
 
 
+def _captured_passed_over(messages: Messages) -> Iterator[object]:
+    return iter(messages.passed_over.indexes.copy())
+
+
+def _take_passed_over(messages: Messages, rows: list[Any]) -> None:
+    messages.passed_over.indexes += map(int, rows)
+
+
 MESSAGES: Final = StatePart(
     "messages",
     Messages,
@@ -79,6 +90,7 @@ MESSAGES: Final = StatePart(
         Rows("times", _captured_times, _take_times),
         Rows("quarters", _captured_quarters, _take_quarters),
         Rows("ends", _captured_ends, _take_ends),
+        Rows("passed over", _captured_passed_over, _take_passed_over),
     ),
     topic_deleted=_topic_deleted,
 )

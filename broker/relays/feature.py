@@ -32,6 +32,8 @@ def _service(parts: Parts) -> Service:
     return Service(
         begin_term=begin_term,
         end_term=lambda _refusal: door.end_connections(),
+        ending=door.begin_ending,
+        has_ended=lambda: not door.relays,
         figures=lambda: {"connectionsPassedOn": str(door.relays)},
         tasks=(door.run,),
     )

@@ -60,11 +60,20 @@ class GroupDoor:
         self._relays = Relays()
         self._leader: str | None = None
         self._role_changed = trio.Event()
+        self._taking: trio.CancelScope | None = None
+        self._is_ending = False
 
     @property
     def relays(self) -> int:
         """How many connections are passed on."""
         return len(self._relays)
+
+    def begin_ending(self) -> None:
+        """Take no more clients, and let those go that are passed on: they come by other members."""
+        self._is_ending = True
+        if self._taking is not None:
+            self._taking.cancel()
+        self._relays.let_go_all()
 
     async def run(self) -> None:
         """Take clients, for ever.
@@ -86,8 +95,11 @@ class GroupDoor:
     async def _take(self, nursery: trio.Nursery) -> None:
         at = self._config.listen_group
         assert at is not None
-        listeners = await listen(at.host, at.port, is_shared=self._config.shares_port)
-        await self._server().take(listeners, gate=self._pass_on, nursery=nursery)
+        if self._is_ending:
+            return
+        with trio.CancelScope() as self._taking:
+            listeners = await listen(at.host, at.port, is_shared=self._config.shares_port)
+            await self._server().take(listeners, gate=self._pass_on, nursery=nursery)
 
     async def _until(self, *, leads: bool) -> None:
         """Wait until this member leads, or leads no more."""

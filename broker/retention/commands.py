@@ -60,6 +60,7 @@ def _keep(
         return EntryRefused(f"the message at {needed_from} is waited for")
     messages.kept_from, messages.kept_position = first_index, position
     messages.time_marks.drop_before(first_index)
+    messages.passed_over.drop_before(first_index)
     return None
 
 

@@ -85,7 +85,7 @@ class Ending:
 
     def _are_clients_quiet(self) -> bool:
         quiet_since = trio.current_time() - QUIET_SECONDS
-        return all(
+        return self._requests.have_services_ended() and all(
             not connection.unsent_bytes and connection.last_activity <= quiet_since
             for connection in self._requests.connections
         )

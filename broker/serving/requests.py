@@ -185,6 +185,10 @@ class Requests:
         for service in self._services:
             service.ending()
 
+    def have_services_ended(self) -> bool:
+        """Whether no service has clients that it lets go."""
+        return all(service.has_ended() for service in self._services)
+
     def let_go(self) -> None:
         """Serve no more, whether another member leads or not."""
         self._has_let_go = True

@@ -44,6 +44,11 @@ def _nothing(*_: object) -> None:
     """Stands for what a feature does not need."""
 
 
+def _at_once() -> bool:
+    """Stands for an end that takes no time."""
+    return True
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Service:
     """A feature at work on one member. What is not given does nothing.
@@ -53,6 +58,7 @@ class Service:
         begin_term: this member leads, and is ready to serve.
         end_term: it leads no more; what waits is answered with the given refusal.
         ending: this member will soon hand leadership over and end: begin nothing more.
+        has_ended: asked while the last answers leave, whether the member may end for this one.
         applied: a run of entries was applied on the leader. Must not raise.
         flush: all requests of one read were looked at, or entries were applied: hand to the log
             what has gathered.
@@ -67,6 +73,7 @@ class Service:
     begin_term: Callable[[], None] = _nothing
     end_term: Callable[[RequestRefused], None] = _nothing
     ending: Callable[[], None] = _nothing
+    has_ended: Callable[[], bool] = _at_once
     applied: Callable[[Folded], None] = _nothing
     flush: Callable[[], None] = _nothing
     tick: Callable[[], None] = _nothing

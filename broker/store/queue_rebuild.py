@@ -5,10 +5,12 @@ it. If their files are not there any more, the log before the snapshot is read o
 
 A log that has its beginning is folded once more, so what the fold passed over is passed over again.
 If retention has dropped the beginning, it is not known which topics existed where the log begins
-now, and where their queues ended: see `_Runs`.
+now, and where their queues ended. Then the state tells which entries were passed over, and all
+others hold messages. A state that goes on from a snapshot of an earlier version does not know them
+all: see `_Runs`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Final
 
 from broker.errors import CommandMalformed
@@ -37,6 +39,7 @@ class QueueRebuild:
         is_whole: whether the log has its beginning, so that every queue has to be found whole.
         registry: reads and folds the commands.
         folder: for what the state of a whole log keeps on disk.
+        passed_over: entries of a cut log whose records are known to be no messages.
     """
 
     def __init__(
@@ -45,7 +48,9 @@ class QueueRebuild:
         is_whole: bool,
         registry: Registry,
         folder: str | None = None,
+        passed_over: Collection[int] = (),
     ) -> None:
+        self._passed_over = frozenset(passed_over)
         self._registry = registry
         self._is_whole = is_whole
         self._to_mend = to_mend
@@ -65,7 +70,8 @@ class QueueRebuild:
         for entry in normal:
             kind = kind_of(entry.body)
             if kind is EntryKind.RECORD:
-                self._take_record(entry)
+                if entry.index not in self._passed_over:
+                    self._take_record(entry)
             elif kind is EntryKind.COMMAND:
                 self._take_command(entry)
 
@@ -184,10 +190,10 @@ class _Found:
 class _Runs:
     """What a cut log has of one queue.
 
-    Where the queue ended when this log began is not known, and so it is not known which of the
-    records the fold took. It took those that follow one another from there on. So each record
-    that continues no run may be the first one of the log, or one that the fold passed over; only
-    one run ends where the snapshot says that the queue ends.
+    Where the queue ended when this log began is not known. If the state does not know which records
+    the fold passed over, that is not known either. It took those that follow one another from there
+    on. So each record that continues no run may be the first one of the log, or one that the fold
+    passed over; only one run ends where the snapshot says that the queue ends.
 
     Args:
         begins_at_0: the topic was made in this log.

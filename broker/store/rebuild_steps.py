@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final, Protocol
 
 from broker.machine import BrokerMachine
+from broker.messages.state import MESSAGES
 from broker.store.queue_rebuild import QueueRebuild
 from dledger import Entry
 
@@ -55,10 +56,21 @@ class RebuildSteps:
 
     def _begin(self) -> None:
         machine = self._machine
-        self._index = self._log.status().first_index
+        first = self._log.status().first_index
+        # A restore in a thread changes the state before the queues. So this state is the one of
+        # these queues, or a later one; or the queues change yet, and the reading begins anew.
         self._to_mend = to_mend = machine.queues.to_mend
+        messages = machine.state[MESSAGES]
+        # Entries before the first one that is kept may still be there. They have no messages any
+        # more, and which of them were passed over is forgotten.
+        self._index = max(first, messages.kept_from) if first else 0
+        passed_over = messages.passed_over
         self._rebuild = QueueRebuild(
-            to_mend, self._index == 0, machine.state.registry, machine.state.folder
+            to_mend,
+            self._index == 0,
+            machine.state.registry,
+            machine.state.folder,
+            passed_over.known(),
         )
         if to_mend.queues:
             _log.warning(
@@ -67,6 +79,12 @@ class RebuildSteps:
                 len(to_mend.queues),
                 self._index,
             )
+            if 0 < self._index < passed_over.known_from:
+                _log.warning(
+                    "so many records are no messages that those before entry %d are not known: "
+                    "some may be taken for messages",
+                    passed_over.known_from,
+                )
 
     def _begin_again(self) -> None:
         self._rebuild.close()

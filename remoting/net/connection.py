@@ -20,6 +20,7 @@ from remoting.net.errors import (
 from remoting.net.held_bytes import HeldBytes
 from remoting.net.plain_socket import NO_DESCRIPTOR, plain_descriptor, read_some, write_now
 from remoting.net.request_table import MAX_WAITING_REQUESTS, RequestTable, Settle, WaitingRequest
+from remoting.net.reset_on_death import end_in_order
 from remoting.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 from remoting.wire.errors import FrameError, RemotingError
 from remoting.wire.frame import MAX_FRAME_BYTES, FrameDecoder, encode_command
@@ -112,6 +113,7 @@ class Connection:
         self._descriptor = NO_DESCRIPTOR
         self._close_error: RemotingError | None = None
         self._last_words: str | None = None  # why it closes once all is sent
+        self._has_peer_ended = False
 
     def __repr__(self) -> str:
         return f"<Connection {self.peer}{' closed' if self.is_closed else ''}>"
@@ -383,6 +385,8 @@ class Connection:
         finally:
             self._descriptor = NO_DESCRIPTOR
             self.close("this side ended it")
+            if self._has_peer_ended or not (self._kept or self.unsent_bytes):
+                end_in_order(stream)
             await trio.aclose_forcefully(stream)
 
     async def _read(self, stream: trio.abc.Stream, receive: Receive) -> None:
@@ -399,6 +403,7 @@ class Connection:
                 else:
                     data = bytes(await stream.receive_some(wanted))
                 if not data:
+                    self._has_peer_ended = True
                     self.close("the peer closed it")
                     return
                 wanted = _RECEIVE_BYTES if len(data) < wanted else _MANY_BYTES

@@ -21,6 +21,7 @@ import trio
 
 from remoting.net.address import Address, peer_address
 from remoting.net.proxy_header import encode_proxy_header
+from remoting.net.reset_on_death import end_in_order
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.errors import FrameError
@@ -43,6 +44,9 @@ _REFUSED_WITHIN_SECONDS: Final = 1.0
 
 # A server that hands leadership over has its last answers under way when it is left.
 LAST_ANSWERS_SECONDS: Final = 0.1
+
+# A client that is let go has so long to get the answers to what it has asked but pulls.
+LET_GO_SECONDS: Final = 0.5
 
 # A side that takes nothing for so long, or two sides that say nothing for so long, end a relay.
 # The same as for connections that are served: see ServerLimits.
@@ -76,6 +80,14 @@ class Relays:
         for relay in list(self._relays):
             relay.leave_server()
 
+    def let_go_all(self) -> None:
+        """Let the clients go, as this process is about to end. No more of their requests are read;
+        when they have the answers to those under way, their pulls are answered with 14, after which
+        clients of Java and Go pause for 1 to 3 s, and their connections end.
+        """
+        for relay in list(self._relays):
+            relay.let_client_go()
+
     async def relay(self, client: trio.SocketStream, peer: Address, find: FindServer) -> None:
         """Pass a client on until it ends, or no server is found; closes its connection.
 
@@ -89,6 +101,8 @@ class Relays:
             _log.debug("a relay of %s ended: %s", peer, error)
         finally:
             self._relays.discard(relay)
+            if not relay.leaves_unanswered:
+                end_in_order(client)
             await trio.aclose_forcefully(client)
 
 
@@ -108,10 +122,18 @@ class _Relay:
         self._waiting: dict[int, Command] = {}  # by number
         self._has_too_many = False  # more than are kept
         self._is_over = False  # the client has ended, or is to be let go
+        self._has_client_ended = False
+        self._is_let_go = False
+        self._asking: trio.CancelScope | None = None
         self._progress = trio.current_time()
         self._receiving: trio.CancelScope | None = None
         self._leave_at = math.inf
         self._was_answered = False  # by the server of now
+
+    @property
+    def leaves_unanswered(self) -> bool:
+        """Whether the client waits for answers of which none comes by its connection."""
+        return bool(self._waiting) and not self._has_client_ended
 
     def _may_leave(self) -> bool:
         """Whether the server of now owes nothing but pulls, and the client has whole answers."""
@@ -123,11 +145,21 @@ class _Relay:
 
     def leave_server(self) -> None:
         """Go on with the next server, as soon as this one has answered what it still will."""
-        self._leave_at = min(self._leave_at, trio.current_time() + LAST_ANSWERS_SECONDS)
+        self._leave_by(LAST_ANSWERS_SECONDS)
+
+    def _leave_by(self, seconds: float) -> None:
+        self._leave_at = min(self._leave_at, trio.current_time() + seconds)
         if self._may_leave():
             self._leave_at = -math.inf
         if self._receiving is not None:
             self._receiving.deadline = self._leave_at
+
+    def let_client_go(self) -> None:
+        """Read no more requests, and end when the server owes nothing but pulls."""
+        self._is_let_go = True
+        if self._asking is not None:
+            self._asking.cancel()
+        self._leave_by(LET_GO_SECONDS)
 
     async def run(self, find: FindServer) -> None:
         """Pass on, until the client has ended or no server takes it."""
@@ -145,6 +177,8 @@ class _Relay:
                 await trio.aclose_forcefully(server)
             if not self._is_over:
                 await self._answer_waiting()
+            if self._is_let_go:
+                return
             now = trio.current_time()
             if self._was_answered or now > began + _REFUSED_WITHIN_SECONDS:
                 refused_since = math.inf
@@ -206,16 +240,22 @@ class _Relay:
 
     async def _copy_requests(self, server: trio.SocketStream, scope: trio.CancelScope) -> None:
         while True:
-            try:
-                data = await self._received(self._client)
-            except trio.BrokenResourceError:
-                self._is_over = True
-                break
+            if self._is_let_go:
+                return
+            data = b""
+            with trio.CancelScope() as self._asking:
+                try:
+                    data = await self._received(self._client)
+                except trio.BrokenResourceError:
+                    self._is_over = True
+                    break
+            if self._asking.cancelled_caught:
+                return
             self._note_requests(data)
             try:
                 if not data:
                     # The client has sent its last request; its answers may still come.
-                    self._is_over = True
+                    self._is_over = self._has_client_ended = True
                     await server.send_eof()
                     return
                 if not await _sent(server, data):
@@ -287,7 +327,7 @@ class _Relay:
         answers: list[bytes] = []
         for opaque, command in waiting.items():
             if command.code != RequestCode.QUERY_CONSUMER_OFFSET:
-                answers.append(encode_command(_answer_to(command)))
+                answers.append(encode_command(_answer_to(command, is_let_go=self._is_let_go)))
             elif command.fields:
                 self._waiting[opaque] = command
         await self._told(b"".join(answers))
@@ -302,8 +342,12 @@ class _Relay:
         return taken
 
 
-def _answer_to(command: Command) -> Command:
-    """The answer to a request whose server is gone: a pull finds nothing, all else is unknown."""
+def _answer_to(command: Command, *, is_let_go: bool) -> Command:
+    """The answer to a request whose server is gone: a pull finds nothing, all else is unknown. A
+    pull of a client that is let go comes again after a pause, for it must not come here.
+    """
+    if command.code in _PULLS and is_let_go:
+        return command.reply(ResponseCode.SERVICE_NOT_AVAILABLE, remark="this member ends")
     if command.code in _PULLS:
         offset = command.fields.get("queueOffset", "0")
         fields = {

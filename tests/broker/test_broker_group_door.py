@@ -48,7 +48,7 @@ async def sent(client: Client, body: bytes) -> Command:
 
 def passed_on(group: Group) -> int:
     """How many connections the members pass on."""
-    return sum(broker.parts[GROUP_DOOR].relays for broker in group.brokers.values())
+    return sum(passes_on(group, name) for name in group.brokers)
 
 
 async def test_clients_of_the_group_reach_its_leader_through_the_others(tmp_path: Path) -> None:
@@ -208,6 +208,37 @@ async def test_a_consumer_is_never_sent_elsewhere_while_its_leader_ends(tmp_path
             clients.cancel_scope.cancel()
         # After 14 clients written by others pause for up to three seconds.
         assert set(codes) == {ResponseCode.PULL_RETRY_IMMEDIATELY, ResponseCode.SUCCESS}
+
+
+async def test_a_follower_that_ends_lets_its_clients_go_to_the_others(tmp_path: Path) -> None:
+    settings = shared_port()
+    async with group_of_three(tmp_path, **settings) as group:
+        leader, _direct = await group.leader()
+        client = Client(group.nursery, str(settings["listen_group"]))
+        await sent(client, b"x")
+        (follower,) = [name for name in group.brokers if passes_on(group, name)]
+        assert follower != leader
+        replies: list[Command] = []
+
+        async def pull() -> None:
+            replies.append(await client.pull("T", 1, sysFlag=6))
+
+        async with trio.open_nursery() as pulls:
+            pulls.start_soon(pull)
+            await until_held(group, leader)
+            await group.brokers[follower].end()
+        # Clients pause after that code; then they come by another member, on a new connection.
+        assert replies[0].code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert not passes_on(group, follower)
+        for _ in range(8):
+            other = Client(group.nursery, str(settings["listen_group"]))
+            assert (await sent(other, b"y")).code == ResponseCode.SUCCESS
+        assert not passes_on(group, follower)
+
+
+def passes_on(group: Group, name: str) -> int:
+    """How many connections a member passes on."""
+    return group.brokers[name].parts[GROUP_DOOR].relays
 
 
 async def until_held(group: Group, leader: str) -> None:

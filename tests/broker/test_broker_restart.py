@@ -465,6 +465,7 @@ def test_queues_that_are_made_again_equal_those_of_the_fold(
         target.resume(state[MESSAGES].queue_ends, state.log_end)
         damaged = set(target.damaged)
         assert damaged == ends.keys()
+        # As with a snapshot of an earlier version, which does not say what was passed over.
         rebuild = QueueRebuild(target.to_mend, is_whole=first == 0, registry=REGISTRY)
         rebuild.take(log.entries[first:])
         rebuild.finish()

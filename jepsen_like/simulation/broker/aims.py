@@ -67,12 +67,16 @@ AIMS: Final[Mapping[str, Aim]] = {
         style={"request_every_s": 0.01, "topics": 1, "lose_queues_every_s": 0.1},
         weights={**_NOTHING_WAITS, "drop log": 2, "send": 80, "delete topic": 0},
     ),
-    # The first record in the log is one that the fold passed over.
-    "rebuild-believes-the-first-record": Aim(
-        group=_LITTLE_LOG,
-        faults=_KILLS,
+    # The first record of a queue in the log is one that the fold passed over.
+    "rebuild-takes-what-was-passed-over": Aim(
+        group={**_LITTLE_LOG, "nodes": 1},
+        faults={**_KILLS, "crash_every_s": 1.0, "down_mean_s": 0.2},
+        snapshots={"every_entries": 5, "trailing_entries": 0},
         style={"request_every_s": 0.01, "topics": 1, "lose_queues_every_s": 0.1},
-        weights={**_DROPS, "append raw": 60, "delete topic": 1},
+        weights={**_NOTHING_WAITS, **_DROPS, "append raw": 60, "delete topic": 1},
+    ),
+    "passed-over-not-in-snapshots": Aim(
+        faults=_KILLS, snapshots={"every_entries": 20}, style=_OFTEN, weights={"append raw": 60}
     ),
     "rebuild-ignores-deletions": Aim(
         faults=_KILLS,

@@ -21,6 +21,7 @@ from broker.locks.state import QueueLocks
 from broker.log.state import BrokerState, Deletion
 from broker.log.state_snapshot import captured
 from broker.log.submissions import Then
+from broker.messages.passed_over import PassedOver
 from broker.messages.record_run import RecordRun, read_run
 from broker.offsets.commands import CommittedOffset
 from broker.offsets.commits import OffsetCommits
@@ -36,7 +37,7 @@ from broker.store.consume_queue import UNIT_BYTES, ConsumeQueue
 from broker.store.consume_queues import ConsumeQueues
 from broker.store.damaged_queues import DamagedQueues
 from broker.store.message_reader import Chosen, choose
-from broker.store.queue_rebuild import QueueRebuild, _Runs
+from broker.store.queue_rebuild import QueueRebuild
 from broker.store.queue_sync import QueueSync
 from broker.store.synced_mark import SyncedMark
 from broker.topics.state import Topics
@@ -131,12 +132,8 @@ def _rebuild_ignores_deletions() -> list[Replacement]:
     return [Replacement(QueueRebuild, "_forget", _nothing)]
 
 
-def _rebuild_believes_the_first_record() -> list[Replacement]:
-    def may_begin(self: _Runs, offset: int) -> bool:
-        return not self._began and may(self, offset)
-
-    may = _Runs._may_begin
-    return [Replacement(_Runs, "_may_begin", may_begin)]
+def _rebuild_takes_what_was_passed_over() -> list[Replacement]:
+    return [Replacement(PassedOver, "known", lambda _: frozenset())]
 
 
 def _file_before_the_first_unit_missing() -> list[Replacement]:
@@ -386,9 +383,14 @@ _BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
         _rebuild_ignores_deletions,
     ),
     (
-        "rebuild-believes-the-first-record",
-        "the first record of a queue in a log without its beginning is taken for a message",
-        _rebuild_believes_the_first_record,
+        "rebuild-takes-what-was-passed-over",
+        "a queue is made again from a log without its beginning with records that were passed over",
+        _rebuild_takes_what_was_passed_over,
+    ),
+    (
+        "passed-over-not-in-snapshots",
+        "a snapshot lacks which entries were passed over",
+        partial(_not_in_snapshots, "passed over"),
     ),
     (
         "file-before-the-first-unit-missing",

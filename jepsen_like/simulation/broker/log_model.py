@@ -146,6 +146,7 @@ class LogModel:
         kept: the first entry of the log to keep, and its position.
         leader: member and address of the last one that said that it leads.
         messages: how many there were.
+        passed_over: the entries with records that are no messages, from the first one to keep on.
         stored: by the number in its body: the message that is in a queue, or was.
         touched: by entry: the queues that it brought messages to.
         format: what the log was raised to.
@@ -185,6 +186,7 @@ class LogModel:
         self.kept = (0, 0)
         self.leader = ("", "")
         self.messages = 0
+        self.passed_over: list[int] = []
         self.stored: dict[int, Stored] = {}
         self.touched: list[set[QueueKey]] = []
         self.format = 1
@@ -223,11 +225,16 @@ class LogModel:
         """Take the next entry of the log."""
         self.touched.append(set())
         body = entry.body
-        if entry.magic != Magic.NORMAL or body in self._malformed:
+        if entry.magic != Magic.NORMAL:
             return
+        is_malformed = body in self._malformed
         if body[4:8] == RECORD_MAGIC.to_bytes(4, "big"):
-            self._record(entry)
-        elif body[4:7] == COMMAND_MARK:
+            before = self.messages
+            if not is_malformed:
+                self._record(entry)
+            if self.messages == before:
+                self.passed_over.append(entry.index)
+        elif body[4:7] == COMMAND_MARK and not is_malformed:
             kind, *members = msgpack.unpackb(body[8:])
             self._command(entry, body[7], kind, members)
 
@@ -412,6 +419,7 @@ class LogModel:
                 needed = [*self.waiting, *[half.at for half in self.halves.values()], position]
                 if fits and min(needed) >= position:
                     self.kept = (first_index, position)
+                    self.passed_over = [at for at in self.passed_over if at >= first_index]
             case (7, [group, client, is_lock, time_ms, queues]):
                 self._lock(group, client, is_lock, time_ms, queues)
             case (8, [node, address]):

@@ -144,7 +144,7 @@ class RawEntries:
     def _record(self, now_ms: int) -> Body:
         """A message at a place that may be wrong, in a topic that may not be there."""
         chance = self._chance
-        head, tail = self._ahead(now_ms)
+        head, tail = self._out_of_place(now_ms)
         if chance.happens(0.2):
             return head + chance.randbytes(8) + tail  # says a wrong position
         if chance.happens(0.1):
@@ -156,17 +156,16 @@ class RawEntries:
     def _records(self, now_ms: int) -> Body:
         """Several such messages in one entry, perhaps in a log of a format without them."""
         count = 2 + self._chance.randrange(3)
-        return PositionedParts(tuple(self._ahead(now_ms) for _ in range(count)))
+        return PositionedParts(tuple(self._out_of_place(now_ms) for _ in range(count)))
 
-    def _ahead(self, now_ms: int) -> PositionedBody:
-        """A message ahead of its queue.
-
-        In a log without its beginning, one behind it could not be told from the message that has
-        this offset; no broker appends one.
-        """
+    def _out_of_place(self, now_ms: int) -> PositionedBody:
+        """A message ahead of its queue, or one with the offset of a message before."""
         chance = self._chance
         topic, queue_id = chance.choice(self._topics), chance.randrange(MOST_QUEUES)
-        offset = self._next_offset(topic, queue_id) + chance.choice((2, 5, 50))
+        following = self._next_offset(topic, queue_id)
+        offset = following + chance.choice((-2, -1, -1, 2, 5, 50))
+        if offset < 0:
+            offset = following + 2
         self._number += 1
         record = MessageRecord(
             topic,

@@ -149,6 +149,7 @@ class Reference:
             ("retention", (messages.kept_from, messages.kept_position), model.kept),
             ("the leader's place", (place.node_id, place.address), model.leader),
             ("messages", messages.messages, model.messages),
+            ("entries that were passed over", messages.passed_over.indexes, model.passed_over),
             (
                 "delayed messages",
                 {one.position: one.due_ms for one in state[DELAYS].waiting.captured()},

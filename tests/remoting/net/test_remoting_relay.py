@@ -239,8 +239,9 @@ async def test_a_client_is_let_go_in_the_midst_of_a_frame() -> None:
         await answers(stream, 1)
         places.pop(0)
         relays.move_all()
-        with trio.fail_after(5):
-            assert await stream.receive_some() == b""
+        # A reset: at an end in order Java's clients of version 4 would go on waiting.
+        with trio.fail_after(5), pytest.raises(trio.BrokenResourceError):
+            await stream.receive_some()
         assert servers[1].peers == []
         await stream.aclose()
 
@@ -257,8 +258,69 @@ async def test_a_client_with_more_requests_under_way_than_are_kept_is_let_go(
             await until_asked(_servers[0], count)
             places.pop(0)
             relays.move_all()
-            assert len(await answers(stream, 2)) == (2 if count == 2 else 0)
+            if count == 2:
+                assert len(await answers(stream, 2)) == 2
+            else:
+                with pytest.raises(trio.BrokenResourceError):
+                    await answers(stream, 1)
             await stream.aclose()
+
+
+@pytest.mark.parametrize("is_answered", [True, False])
+async def test_a_client_is_reset_when_its_relay_ends_before_it_has_its_answers(
+    *, is_answered: bool
+) -> None:
+    async with two_servers() as (_relays, servers, _places, port):
+        stream = await trio.open_tcp_stream(HERE, port)
+        await stream.send_all(encode_command(Command(RequestCode.PULL_MESSAGE, PULL, opaque=1)))
+        await until_asked(servers[0], 1)
+        if is_answered:
+            servers[0].connections[0].send(servers[0].commands[0].reply(0))
+            assert len(await answers(stream, 1)) == 1
+    async with stream:
+        if is_answered:
+            assert await stream.receive_some() == b""
+        else:
+            with pytest.raises(trio.BrokenResourceError):
+                await stream.receive_some()
+
+
+async def test_a_client_that_is_let_go_has_its_answers_and_pauses_its_pulls() -> None:
+    async with two_servers() as (relays, servers, _places, port):
+        stream = await trio.open_tcp_stream(HERE, port)
+        pull = Command(RequestCode.PULL_MESSAGE, PULL, opaque=1)
+        send = Command(RequestCode.SEND_MESSAGE_V2, {"b": "T"}, b"body", opaque=2)
+        await stream.send_all(encode_command(pull) + encode_command(send))
+        await until_asked(servers[0], 2)
+        relays.let_go_all()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        servers[0].connections[0].send(send.reply(0))
+        sent, pulled = await answers(stream, 2)
+        assert (sent.opaque, sent.code) == (2, ResponseCode.SUCCESS)
+        # After any other code it would be asked again at once, on the connection that ends.
+        assert (pulled.opaque, pulled.code) == (1, ResponseCode.SERVICE_NOT_AVAILABLE)
+        with trio.fail_after(5):
+            assert await stream.receive_some() == b""
+        await stream.aclose()
+        assert len(servers[0].commands) == 2
+
+
+async def test_a_request_that_comes_after_a_client_was_let_go_is_not_passed_on() -> None:
+    async with two_servers() as (relays, servers, _places, port):
+        stream = await trio.open_tcp_stream(HERE, port)
+        await stream.send_all(encode_command(Command(2, opaque=1)))
+        await until_asked(servers[0], 1)
+        relays.let_go_all()
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        await stream.send_all(encode_command(Command(1, opaque=2)))
+        await trio.testing.wait_all_tasks_blocked(0.01)
+        servers[0].connections[0].send(servers[0].commands[0].reply(0))
+        (answered,) = await answers(stream, 1)
+        assert answered.opaque == 1
+        with trio.fail_after(5), pytest.raises(trio.BrokenResourceError):
+            await stream.receive_some()  # what was not read resets it
+        await stream.aclose()
+        assert len(servers[0].commands) == 1
 
 
 async def until_asked(server: Silent, count: int) -> None:

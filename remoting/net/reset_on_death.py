@@ -1,0 +1,42 @@
+"""Has a connection reset, and not ended in order, when its process dies.
+
+The system closes the connections of a dead process. In order, that reads like a server that has
+said all it will. Java's clients of version 4 only note then that the connection is gone: what they
+have asked on it waits until its time is over, 30 s for a pull. A reset is an error, with which they
+fail all requests of the connection at once.
+
+A reset drops what the peer has not taken yet. So a server that ends a connection while it lives
+calls `end_in_order` before, unless it leaves requests without their answers.
+
+Source: socket(7), SO_LINGER: a linger time of zero.
+"""
+
+import socket
+import struct
+from typing import Final
+
+import trio
+
+# struct linger: whether to linger, and for how many seconds.
+_RESET: Final = struct.pack("ii", 1, 0)
+_IN_ORDER: Final = struct.pack("ii", 0, 0)
+
+
+def reset_on_death(stream: trio.SocketStream) -> None:
+    """From now on the connection is reset when it is closed, by whomever."""
+    _set_linger(stream, _RESET)
+
+
+def end_in_order(stream: trio.abc.Stream) -> None:
+    """Take that back: the peer gets all that was sent, and then the end. TLS included."""
+    if isinstance(stream, trio.SSLStream):
+        stream = stream.transport_stream
+    if isinstance(stream, trio.SocketStream):
+        _set_linger(stream, _IN_ORDER)
+
+
+def _set_linger(stream: trio.SocketStream, linger: bytes) -> None:
+    try:
+        stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    except OSError:
+        return  # it is closed already, in whichever way
