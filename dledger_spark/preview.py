@@ -50,7 +50,7 @@ def first_rows(
             for batch in _batches(log, part, table, names, topic):
                 first = batch.slice(0, limit - len(rows))
                 for piece in inflated(first) if decompress else (first,):
-                    rows += piece.to_pylist()
+                    rows += piece.to_pylist(maps_as_pydicts="lossy")
                 if len(rows) >= limit:
                     return rows
     return rows

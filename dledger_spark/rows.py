@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import Any, Final
 
 from rich.console import Console
@@ -14,6 +16,8 @@ from rich.table import Table
 
 # At most this much of a body is shown; a terminal's line has room for little more.
 PREVIEW_BYTES: Final = 48
+# Of a float in a table: the last digits of percentiles come from rounding.
+_FLOAT_DIGITS: Final = 12
 
 
 def print_rows(title: str, names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
@@ -32,19 +36,34 @@ def print_rows(title: str, names: Sequence[str], rows: Sequence[Sequence[object]
         print("\t".join(_text(value) for value in row))
 
 
-def json_line(row: dict[str, Any]) -> str:
-    """One row as a line of JSON: bytes in base64, times in ISO 8601, maps as objects."""
+def json_line(row: Mapping[str, Any]) -> str:
+    """One row as a line of JSON.
+
+    Bytes are in base64, times in ISO 8601, maps and structures objects, decimals numbers, floats
+    that are none null; other values are their texts.
+
+    Args:
+        row: as Arrow gives it, with maps as dicts.
+    """
     return json.dumps({name: _json_value(value) for name, value in row.items()})
 
 
 def _json_value(value: Any) -> object:
+    if value is None or isinstance(value, (bool, int, str)):
+        return value
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, Decimal):  # such as a sum of integers by DuckDB
+        return int(value) if value == value.to_integral_value() else float(value)
     if isinstance(value, bytes):
         return b64encode(value).decode("ascii")
     if isinstance(value, datetime):
         return _time(value)
-    if isinstance(value, list):  # a map, as Arrow gives it
-        return dict(value)
-    return value
+    if isinstance(value, Mapping):
+        return {str(name): _json_value(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_json_value(one) for one in value]
+    return str(value)
 
 
 def _time(value: datetime) -> str:
@@ -60,6 +79,8 @@ def _text(value: object) -> str:
     if isinstance(value, bytes):
         more = "..." if len(value) > PREVIEW_BYTES else ""
         value = value[:PREVIEW_BYTES].decode("utf-8", "backslashreplace") + more
+    if isinstance(value, float):
+        value = f"{value:.{_FLOAT_DIGITS}g}"
     return "".join(
         sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii")
         for sign in str(value)

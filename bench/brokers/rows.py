@@ -81,10 +81,6 @@ class Bench(NamedTuple):
             Figure(f"{name}: processor time of the load", "us a message", load_s * each),
         ]
 
-    def send(self, topic: str, threads: int, batch: int = 1) -> dict[str, float]:
-        """Send bodies of 1 KB for the measured time. Raises RunFailed."""
-        return self.run("send", self.seconds, **self.sending(topic, threads, batch))
-
     @property
     def seconds(self) -> int:
         """The measured time of a rate."""
@@ -218,13 +214,9 @@ def _beside(bench: Bench, what: str, name: str, make: Callable[[], None]) -> lis
     """Sends before and after `make`."""
     topic = f"Beside{what}"
     bench.make_topics([topic])
-    before = bench.send(topic, 64)["a_second"]
+    figures = _sends(topic, 64, 1, f"64 senders before {name}")(bench)
     make()
-    after = bench.send(topic, 64)["a_second"]
-    return [
-        Figure(f"64 senders before {name}", "a second", before, more_is_better=True),
-        Figure(f"64 senders with {name}", "a second", after, more_is_better=True),
-    ]
+    return figures + _sends(topic, 64, 1, f"64 senders with {name}")(bench)
 
 
 def _delayed(bench: Bench) -> list[Figure]:

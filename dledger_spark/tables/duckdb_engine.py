@@ -6,6 +6,7 @@ Its memory is bounded. What does not fit goes to files in the temporary folder.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -22,6 +23,10 @@ DEFAULT_MEMORY_MIB: Final = 2048
 THREAD_MEMORY_MIB: Final = 256
 # Rows that are on their way to a table at once.
 BATCH_ROWS: Final = 64 * 1024
+
+# A column of many tables, and a word of SQL: DuckDB's error points behind it.
+_BARE_OFFSET: Final = re.compile(r"""(?<![\w."'])offset(?![\w"'])""", re.IGNORECASE)
+_OFFSET_HINT: Final = 'write the column offset as "offset", or with its table: m.offset'
 
 # Functions of Spark's that DuckDB has under another name.
 _FUNCTIONS: Final = (
@@ -49,8 +54,10 @@ class DuckdbEngine:
             return pa.table({}) if found is None else found.to_arrow_table()
         except duckdb.Error as error:
             # What follows points into the text of the query, over several lines.
-            told = str(error).partition("\n\nLINE ")[0]
-            raise QueryFailed(" ".join(told.split())) from None
+            told = " ".join(str(error).partition("\n\nLINE ")[0].split())
+            if isinstance(error, duckdb.ParserException) and _BARE_OFFSET.search(sql):
+                told += f"; {_OFFSET_HINT}"
+            raise QueryFailed(told) from None
 
     def batches(self, sql: str) -> Iterator[pa.RecordBatch]:
         """The same rows, a batch after the other; one batch at least. Raises QueryFailed."""

@@ -2,18 +2,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from dledger.core.hard_state import HardState
 from dledger.entry import Body
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
+from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import JavaMissing
 from dledger_spark.session import QUERY_LOGGERS, local_session
+from tests.dledger_spark.incident_log import IncidentLog
 
 
 @pytest.fixture
@@ -66,6 +70,27 @@ def loggers_of_spark(request: pytest.FixtureRequest) -> Iterator[None]:
     plugin: Any = request.config.pluginmanager.get_plugin("logging-plugin")
     for handler in (plugin.caplog_handler, plugin.report_handler):
         handler.setFormatter(plugin.formatter)
+
+
+@pytest.fixture(scope="session")
+def incident_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder OUT with the tables of the log that docs/tables.md asks about."""
+    base = tmp_path_factory.mktemp("incident")
+    entries = IncidentLog().entries
+    config = StoreConfig(1 << 20, 1 << 16, max_body_bytes=1 << 18, spare_segments=0)
+    store = open_store(OsDisk(), str(base / "log"), config, "broker-a", "n0")
+    try:
+        for term, of_term in groupby(entries, lambda entry: entry.term):
+            store.append(term, 1, [entry.body for entry in of_term])
+        store.begin_sync(HardState(entries[-1].term, None, store.last_index)).run()
+        store.note_committed(store.last_index)
+        store.save_committed()
+    finally:
+        store.close()
+    out = str(base / "OUT")
+    made = CliRunner().invoke(dledger_spark, ["tables", "--path", str(base / "log"), "--out", out])
+    assert made.exit_code == 0, made.output
+    return out
 
 
 @pytest.fixture(scope="session")

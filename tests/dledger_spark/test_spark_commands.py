@@ -7,6 +7,8 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import nullcontext
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -197,9 +199,28 @@ def test_an_unknown_format_is_refused(write_log: LogWriter, tmp_path: Path) -> N
 
 
 def test_a_line_of_json_holds_bytes_as_base64() -> None:
-    assert json_line({"body": b"\xff", "properties": [("a", "b")], "keys": None}) == (
+    assert json_line({"body": b"\xff", "properties": {"a": "b"}, "keys": None}) == (
         '{"body": "/w==", "properties": {"a": "b"}, "keys": null}'
     )
+
+
+def test_a_line_of_json_holds_whatever_a_query_may_answer() -> None:
+    row = {
+        "sum": Decimal(6),
+        "price": Decimal("1.50"),
+        "none": float("nan"),
+        "listed": [b"\xff", {"at": datetime(2026, 3, 2, tzinfo=UTC)}],
+        "day": date(2026, 3, 2),
+        "took": timedelta(seconds=3),
+    }
+    assert json.loads(json_line(row)) == {
+        "sum": 6,
+        "price": 1.5,
+        "none": None,
+        "listed": ["/w==", {"at": "2026-03-02T00:00:00.000Z"}],
+        "day": "2026-03-02",
+        "took": "0:00:03",
+    }
 
 
 def test_ctrl_c_ends_a_command_with_the_code_that_shells_report(

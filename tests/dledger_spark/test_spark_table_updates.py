@@ -243,11 +243,13 @@ def test_tables_are_made_and_asked_in_a_terminal(tmp_path: Path) -> None:
     assert run("tables", "--path", path, "--out", out)[1].splitlines()[0] == "table\tkind\trows"
     code, output = run("sql", "--tables", out, "select count(*) as n from entries", "--json")
     assert (code, json.loads(output)) == (0, {"n": len(log.entries)})
-    code, output = run(
-        "sql", "--tables", out, "select topic, sum(messages) from traffic group by 1"
-    )
+    by_topic = "select topic, sum(messages) as messages from traffic group by 1"
+    code, output = run("sql", "--tables", out, by_topic)
     assert code == 0
-    assert output.splitlines()[0].split("\t")[0] == "topic"
+    lines = [line.split("\t") for line in output.splitlines()]
+    assert lines[0] == ["topic", "messages"]
+    listed = map(json.loads, run("sql", "--tables", out, by_topic, "--json")[1].splitlines())
+    assert {row["topic"]: str(row["messages"]) for row in listed} == dict(lines[1:])
 
 
 @pytest.mark.parametrize(
@@ -276,6 +278,30 @@ def test_a_query_that_cannot_be_answered_is_an_error_of_a_line(tmp_path: Path) -
     assert "the query cannot be answered" in output
 
 
+@pytest.mark.parametrize(
+    ("query_text", "hinted"),
+    [
+        ("select offset from messages", True),
+        ("select topic, OFFSET from messages", True),
+        ("selekt m.offset from messages m", False),
+        ("selekt \"offset\" from messages where topic = 'offset'", False),
+    ],
+)
+def test_a_column_that_is_a_word_of_sql_is_hinted_at(
+    query_text: str, hinted: bool, tmp_path: Path
+) -> None:
+    path, out = write(scripted(1), tmp_path / "log", 0, 30).name, str(tmp_path / "out")
+    assert run("tables", "--path", path, "--out", out, "--facts-only")[0] == 0
+    code, output = run("sql", "--tables", out, query_text)
+    assert code == 1
+    assert ('write the column offset as "offset", or with its table: m.offset' in output) == hinted
+    assert run("sql", "--tables", out, 'select "offset", m.offset from messages m')[0] == 0
+
+
+def types(table: Any) -> dict[str, str]:
+    return {field.name: str(field.type) for field in table.schema}
+
+
 @pytest.mark.spark
 def test_spark_computes_the_same_tables(spark: Any, home: TableHome, tmp_path: Path) -> None:
     from dledger_spark.tables.spark_engine import SparkEngine  # noqa: PLC0415
@@ -288,6 +314,8 @@ def test_spark_computes_the_same_tables(spark: Any, home: TableHome, tmp_path: P
     assert not os.path.exists(home.spill_path)
     with duckdb_engine(catalog(home)) as engine:
         stored = {query(name): engine.query(f'select * from "{name}"') for name in DERIVED}
+        for name in DERIVED:
+            assert types(engine.query(query(name))) == types(stored[query(name)]), name
     assert rows == {name: stored[query(name)].num_rows for name in DERIVED}
     check_tables(log, facts_of(log, []), SimpleNamespace(query=stored.__getitem__))
     # Without files, as `sql` asks.

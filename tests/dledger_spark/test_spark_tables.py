@@ -108,3 +108,30 @@ def test_each_table_of_a_long_log_is_what_a_plain_fold_says(seed: int) -> None:
     facts = facts_of(log, [chance.randrange(200) for _ in range(3)])
     with engine_over(facts) as engine:
         check_tables(log, facts, engine)
+
+
+def test_the_trace_of_a_dead_letter_names_the_topic_where_it_lies() -> None:
+    """A copy that was delayed before keeps the property that names where it was to go."""
+    places = [("SCHEDULE_TOPIC_XXXX", 2, 7), ("%RETRY%billing", 0, 1), ("%DLQ%billing", 0, 3)]
+    messages = [
+        {
+            **dict.fromkeys(FACTS["messages"].names),
+            "raft_group": "g",
+            "index": index,
+            "topic": topic,
+            "queue": queue,
+            "offset": offset,
+            "unique_key": "K",
+            "properties": {"REAL_TOPIC": "%RETRY%billing"},
+        }
+        for index, (topic, queue, offset) in enumerate(places)
+    ]
+    facts = {name: schema.empty_table() for name, schema in FACTS.items()}
+    facts["messages"] = pa.Table.from_pylist(messages, schema=FACTS["messages"])
+    with engine_over(facts) as engine:
+        made = engine.query(query("trace"))
+    assert as_rows(made, ["event", "topic", "queue", "offset"]) == [
+        ("dead", "%DLQ%billing", 0, 3),
+        ("delayed", "%RETRY%billing", 2, 7),
+        ("sent back", "%RETRY%billing", 0, 1),
+    ]

@@ -17,7 +17,7 @@ counted as (
         w.since,
         w.key,
         count(*) as messages,
-        sum(w.body_size) as bytes
+        cast(sum(w.body_size) as bigint) as bytes
     from words w
     where w.key <> ''
     group by w.raft_group, w.topic, w.since, w.key
@@ -36,6 +36,6 @@ ranked as (
         ) as place
     from counted c
 )
-select r.raft_group, r.topic, r.since, r.place, r.key, r.messages, r.bytes
+select r.raft_group, r.topic, r.since, cast(r.place as bigint) as place, r.key, r.messages, r.bytes
 from ranked r
 where r.place <= 20

@@ -14,7 +14,11 @@ select
         when substr(m.topic, 1, 5) = '%DLQ%' then 'dead'
         else 'stored'
     end as event,
-    coalesce(m.properties['REAL_TOPIC'], m.topic) as topic,
+    case
+        when m.topic in ('RMQ_SYS_TRANS_HALF_TOPIC', 'SCHEDULE_TOPIC_XXXX', 'rmq_sys_wheel_timer')
+        then coalesce(m.properties['REAL_TOPIC'], m.topic)
+        else m.topic  -- a copy keeps the property of the message that it was made from
+    end as topic,
     m.queue,
     m.offset,
     case
