@@ -16,7 +16,7 @@ from typing import Final
 import trio
 
 import dledger
-from bench.workload import Measured, measured
+from bench.workload import measured
 from dledger.node.collector import collect_seldom
 
 GROUP: Final = "bench"
@@ -45,29 +45,37 @@ async def run_member(node_id: str, peers: dict[str, str], folder: Path, rate: in
             if change.leader not in (None, node_id):
                 break
         while line := await trio.to_thread.run_sync(sys.stdin.readline):
-            print(json.dumps(asdict(await _send(node, rate, float(line)))), flush=True)
+            print(json.dumps(await _send(node, rate, float(line))), flush=True)
 
 
-async def _send(node: dledger.Node, rate: int, seconds: float) -> Measured:
-    """Send for some seconds. A tick for which too much is in flight is left out."""
+async def _send(node: dledger.Node, rate: int, seconds: float) -> dict[str, float]:
+    """Send for some seconds. A tick for which too much is in flight is left out.
+
+    Times count from the tick, not from when this process came to it: a sender that is held up
+    would otherwise hide that.
+
+    Returns:
+        the fields of `Measured`, and how many "entries" were acknowledged.
+    """
     batch = max(1, round(rate * TICK_S))
     latencies_s: list[float] = []
     room = trio.CapacityLimiter(max(1, MAX_IN_FLIGHT // batch))
 
-    async def send() -> None:
+    async def send(due: float) -> None:
         bodies = [time.time_ns().to_bytes(TIME_BYTES).ljust(BODY_BYTES, b"x")] * batch
         async with room:
-            started = time.perf_counter()
             await node.append_many(bodies)
-            latencies_s.append(time.perf_counter() - started)
+            latencies_s.append(trio.current_time() - due)
 
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
         for tick in range(round(seconds / TICK_S)):
-            await trio.sleep_until(began + tick * TICK_S)
+            due = began + tick * TICK_S
+            await trio.sleep_until(due)
             if room.available_tokens:
-                nursery.start_soon(send)
-    return measured(latencies_s, batch, trio.current_time() - began)
+                nursery.start_soon(send, due)
+    figures = measured(latencies_s, batch, trio.current_time() - began)
+    return {**asdict(figures), "entries": len(latencies_s) * batch}
 
 
 if __name__ == "__main__":

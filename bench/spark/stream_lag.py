@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import selectors
-import statistics
 import subprocess
 import sys
 import time
@@ -16,6 +15,7 @@ from typing import Any, Final, NamedTuple
 from bench.one_run import RunFailed
 from bench.place import Place, make_place
 from bench.spark.paced_member import GROUP, LEADS, TIME_BYTES
+from bench.spark.row_ages import RowAges
 
 # No machine takes longer to elect a leader, or to answer behind the end of a phase.
 PATIENCE_S: Final = 120.0
@@ -23,7 +23,7 @@ WARM_UP_S: Final = 5.0
 # Spark's first batches take seconds, and what gathers meanwhile makes the next ones large.
 SETTLING_BATCHES: Final = 5
 SETTLING_S: Final = 2.0
-_NS_PER_S: Final = 1e9
+POLL_S: Final = 0.1
 _SENT: Final = f"cast(conv(hex(substring(body, 1, {TIME_BYTES})), 16, 10) as double)"
 
 
@@ -33,9 +33,11 @@ class StreamRow(NamedTuple):
     Attributes:
         source: what the stream reads: the folders of the members, or the members themselves.
         alone_per_s, with_per_s: entries acknowledged a second without and with the stream.
-        alone_ms, with_ms: median time until an entry was acknowledged, likewise.
-        lag_s: from the send of an entry to its row in a batch of the sink: mean, median of batches.
-        oldest_s: the same for the oldest row of a batch, median of batches.
+        alone_ms, with_ms: median time until an entry was acknowledged, likewise, from the moment at
+            which it was to be sent.
+        lag_s: from the send of an entry to its row in a batch of the sink: the mean of all rows
+            that were sent while the stream was measured, however late they came.
+        oldest_s: the same for the latest of these rows.
     """
 
     source: str
@@ -76,7 +78,7 @@ def stream_rows(session: Any, home: Path, rate: int, seconds: float) -> Iterator
         seconds: how long each phase is measured.
 
     Raises:
-        RunFailed: there was no leader, or it did not answer.
+        RunFailed: there was no leader, or it did not answer; or the stream did not come to the end.
     """
     for source in ("folders", "network"):
         place = make_place(home / f"stream-{source}-{time.time_ns()}")
@@ -88,38 +90,57 @@ def stream_rows(session: Any, home: Path, rate: int, seconds: float) -> Iterator
                 del options["path"]
                 options |= {"bootstrap": ",".join(place.peers.values()), "group": GROUP}
             with _stream(session, options, place.folder / "checkpoint") as ages:
-                deadline = time.monotonic() + PATIENCE_S
-                while len(ages) < SETTLING_BATCHES and time.monotonic() < deadline:
-                    leader.send(SETTLING_S)
-                ages.clear()
-                beside = leader.send(seconds)
-                found = list(ages)
-        if not found:
-            raise RunFailed("the stream had no batch")
+                beside = _sends_beside(leader, ages, seconds)
         yield StreamRow(
             source,
             alone["entries_per_s"],
             beside["entries_per_s"],
             alone["median_ms"],
             beside["median_ms"],
-            statistics.median(mean for mean, _oldest in found),
-            statistics.median(oldest for _mean, oldest in found),
+            ages.mean_s,
+            ages.oldest_s,
         )
 
 
+def _sends_beside(leader: _Leader, ages: RowAges, seconds: float) -> dict[str, float]:
+    """Send beside a stream that has settled, and wait until it has come to the last row.
+
+    What it had not come to at the end of the sends is what it was latest with. Raises RunFailed.
+    """
+    deadline = time.monotonic() + PATIENCE_S
+    while ages.batches < SETTLING_BATCHES:
+        if time.monotonic() > deadline:
+            raise RunFailed(f"the stream had {ages.batches} batches in {PATIENCE_S:.0f} s")
+        leader.send(SETTLING_S)
+    ages.since_ns = time.time_ns()
+    beside = leader.send(seconds)
+    deadline = time.monotonic() + PATIENCE_S
+    while ages.rows < beside["entries"]:
+        if time.monotonic() > deadline:
+            lacking = beside["entries"] - ages.rows
+            raise RunFailed(f"the stream lacked {lacking:.0f} rows after {PATIENCE_S:.0f} s")
+        time.sleep(POLL_S)
+    return beside
+
+
 @contextmanager
-def _stream(
-    session: Any, options: dict[str, str], checkpoint: Path
-) -> Iterator[list[tuple[float, float]]]:
-    """A stream, and the ages of its batches in seconds: the mean row's, and the oldest one's."""
-    ages: list[tuple[float, float]] = []
+def _stream(session: Any, options: dict[str, str], checkpoint: Path) -> Iterator[RowAges]:
+    """A stream, and the ages of its rows."""
+    ages = RowAges()
 
     def take(batch: Any, _number: int) -> None:
-        sent = batch.where("magic = 1").selectExpr(f"avg({_SENT})", f"min({_SENT})")
-        mean_ns, oldest_ns = sent.collect()[0]
-        now_ns = time.time_ns()
-        if mean_ns is not None:
-            ages.append(((now_ns - mean_ns) / _NS_PER_S, (now_ns - oldest_ns) / _NS_PER_S))
+        since_ns = ages.since_ns
+        sent = batch.where("magic = 1").selectExpr(f"{_SENT} as sent")
+        counted = "false" if since_ns is None else f"sent >= {since_ns}"
+        found = sent.selectExpr(
+            "count(*)",
+            f"count_if({counted})",
+            f"avg(case when {counted} then sent end)",
+            f"min(case when {counted} then sent end)",
+        )
+        [(rows, rows_counted, mean_ns, first_ns)] = found.collect()
+        ages.batches += rows > 0
+        ages.add(rows_counted, mean_ns, first_ns, time.time_ns())
 
     frame = session.readStream.format("dledger").options(**options).schema("magic int, body binary")
     query = (
