@@ -248,6 +248,9 @@ def show(table: str, topic: str | None, decompress: bool, limit: int, as_json: b
         fail_on_data_loss=named.fail_on_data_loss,
         decompress=decompress,
     )
+    if topic is not None and not rows:
+        counted = "`dledger-spark count` lists the topics"
+        click.echo(f"no message of topic {topic!r} is there: {counted}", err=True)
     if decompress:
         names = (*names, BODY_PROBLEM)
     if as_json:

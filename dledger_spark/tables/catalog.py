@@ -55,6 +55,7 @@ def catalog(home: TableHome, *, derived: bool = True) -> list[CatalogTable]:
         except (DeltaError, OSError) as error:
             raise TablesInvalid(path, f"cannot be read: {error}") from None
     if not found:
-        problem = "holds no tables: make them with `dledger-spark tables --path LOG --out` it"
+        made = "make them with `dledger-spark tables --path LOG --out OUT`, and name OUT"
+        problem = f"holds no tables: {made}"
         raise TablesInvalid(home.path, problem)
     return found

@@ -117,6 +117,13 @@ def test_show_picks_a_topic_and_stops_at_the_limit(write_log: LogWriter) -> None
     ]
 
 
+def test_show_says_that_a_topic_has_no_message(write_log: LogWriter) -> None:
+    code, text = run("show", "--path", write_log(orders(30)), "--topic", "Orders")
+    assert code == 0
+    told = "no message of topic 'Orders' is there: `dledger-spark count` lists the topics"
+    assert told in text.splitlines()
+
+
 def test_show_takes_a_range(write_log: LogWriter) -> None:
     folder = write_log([b"x"] * 9, committed=5)
     _code, text = run("show", "--path", folder, "--from", "2", "--to", "4")
