@@ -207,6 +207,7 @@ class Broker:
             "dledgerApplied": str(status.applied),
             "dledgerCommitted": str(status.committed),
             "dledgerLeader": status.leader or "",
+            "dledgerProven": str(status.proven).lower(),
             "dledgerReady": str(status.ready).lower(),
             "dledgerRole": status.role,
             "dledgerTerm": str(status.term),

@@ -20,7 +20,7 @@ from dledger_mq.client import Client
 from dledger_mq.errors import MessagingError, NoLeaderInTime, NotRunning
 from dledger_mq.group_directory import ClusterPlan, GroupDirectory
 from dledger_mq.local_cluster import LocalCluster, Program
-from dledger_mq.local_leaders import serving_leaders
+from dledger_mq.local_leaders import DOUBT_SECONDS, members_in_doubt, serving_leaders
 from dledger_mq.new_groups import CLUSTER, new_groups
 from remoting.wire.errors import RemotingError
 
@@ -172,6 +172,20 @@ class Cluster:
             raise problems[0]
         for group in self._plan.groups:
             await self.leader(group.name)
+        await self._proven()
+
+    async def _proven(self) -> None:
+        """Wait until the loss of any member leaves a quorum."""
+        in_doubt: dict[str, list[str]] = {}
+        with trio.move_on_after(DOUBT_SECONDS):
+            async with Client(self.nameservers) as client:
+                while True:
+                    in_doubt = await members_in_doubt(client, self._plan)
+                    if not in_doubt:
+                        return
+                    await trio.sleep(_LOOK_SECONDS)
+        for group, names in in_doubt.items():
+            _log.warning("%s of %s neither votes nor counts yet", ", ".join(names), group)
 
     async def _run(
         self, program: Program, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED
@@ -213,8 +227,8 @@ async def cluster(
 ) -> AsyncIterator[Cluster]:
     """Run a name server and groups of brokers on this machine during an `async with` block.
 
-    The block begins when a leader of each group answers, and leaves no process behind however it
-    ends: even if this process is killed, its children end.
+    The block begins when a leader of each group answers and the loss of any member leaves a quorum,
+    and leaves no process behind however it ends: even if this process is killed, its children end.
 
     Args:
         nodes: how many brokers a group has.

@@ -1,5 +1,6 @@
 """`dledger-mq up`: whole groups on this machine."""
 
+import math
 import signal
 from dataclasses import replace
 from pathlib import Path
@@ -20,7 +21,7 @@ from dledger_mq.group_directory import (
     GroupPlan,
 )
 from dledger_mq.local_cluster import LocalCluster
-from dledger_mq.local_leaders import serving_leaders
+from dledger_mq.local_leaders import DOUBT_SECONDS, members_in_doubt, serving_leaders
 from dledger_mq.new_groups import CLUSTER, new_groups
 from remoting.wire.errors import RemotingError
 
@@ -130,8 +131,11 @@ async def _run(cluster: LocalCluster, plan: ClusterPlan) -> None:
 
 
 async def _say_ready(plan: ClusterPlan) -> None:
-    """Say so once the name server names a leader of each group, and it answers a request."""
+    """Say so once the name server names a leader of each group, it answers a request, and all
+    members count, so that any of them may be lost.
+    """
     waiting = {group.name: group for group in plan.groups}
+    patience_over_at = math.inf
     async with Client([plan.nameserver]) as client, Admin(client=client) as admin:
         while waiting:
             await trio.sleep(_LOOK_SECONDS)
@@ -140,7 +144,14 @@ async def _say_ready(plan: ClusterPlan) -> None:
             except (MessagingError, RemotingError):
                 # The name server does not answer yet; the processes' own lines show the progress.
                 continue
+            if len(leaders) == len(plan.groups):
+                patience_over_at = min(patience_over_at, trio.current_time() + DOUBT_SECONDS)
+            in_doubt = await members_in_doubt(client, plan)
             for name, node in leaders.items():
+                if name in waiting and name in in_doubt:
+                    if trio.current_time() < patience_over_at:
+                        continue
+                    say(f"{name}: {', '.join(in_doubt[name])} neither votes nor counts yet")
                 if name in waiting:
                     group = waiting.pop(name)
                     _say_leads(plan, group, node.name, node.client_address, is_last=not waiting)
