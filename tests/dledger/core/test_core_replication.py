@@ -79,12 +79,22 @@ def test_an_append_is_acknowledged_only_after_the_sync() -> None:
 
 def test_a_late_short_append_cuts_nothing() -> None:
     member = follower([1, 1, 5, 5, 5])
-    [late] = answer(member, push(Phase.APPEND, 1, [5]))
+    answers = answer(member, push(Phase.APPEND, 1, [5]))
+    assert member.log == [1, 1, 5, 5, 5]
+    assert member.written == []
+    [late] = answers
     assert isinstance(late, PushResponse)
     # The last entry is of the leader's own term, so the whole log agrees.
     assert (late.ok, late.match) == (True, 4)
-    assert member.log == [1, 1, 5, 5, 5]
-    assert member.written == []
+
+
+def test_a_short_append_confirms_no_tail_of_another_term() -> None:
+    member = follower([1, 1, 3, 3, 3])
+    answers = answer(member, push(Phase.APPEND, 1, [3]))
+    assert member.log == [1, 1, 3, 3, 3]
+    [late] = answers
+    assert isinstance(late, PushResponse)
+    assert (late.ok, late.match) == (True, 2)
 
 
 def test_an_append_that_begins_inside_the_log_adds_only_what_is_new() -> None:
