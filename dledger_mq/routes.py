@@ -29,6 +29,11 @@ REFRESH_SECONDS: Final = 10.0
 # A name server answers from memory; one that takes longer is left for the next.
 NAMESERVER_TIMEOUT_SECONDS: Final = 1.0
 
+# A topic that was there so short a time ago is not gone, as far as a client can tell: its group
+# may be between two leaders, which takes a second, or may be started again. RocketMQ's clients go
+# on with the route that they know.
+GONE_SECONDS: Final = 30.0
+
 # Topics one client follows. Each costs a request every 10 s.
 MAX_TOPICS: Final = 4096
 
@@ -48,6 +53,7 @@ class Routes:
         self._remoting = remoting
         self._nameservers = list(nameservers)
         self._routes: dict[str, ClientRoute] = {}
+        self._found_at: dict[str, float] = {}  # when a name server knew the topic last
         self._creatable: set[str] = set()
         self._asking: dict[str, trio.Event] = {}
         self._watchers: list[RouteWatcher] = []
@@ -159,16 +165,25 @@ class Routes:
     async def _ask(self, topic: str) -> ClientRoute:
         """Ask for the topic, then for the template of new topics if that is allowed."""
         found = await self._ask_one(topic)
-        if found is not None:
-            try:
-                return client_route(topic, found)
-            except BodyMalformed as error:
-                raise NameServersUnreachable(self.nameservers, str(error)) from None
-        if topic in self._creatable:
+        if found is None and topic in self._creatable and not self._was_there_lately(topic):
             template = await self._ask_one(AUTO_CREATE_TOPIC)
-            if template is not None:
+            # A leader may have registered between the two answers, with all topics. The template
+            # has fewer queues or more, so a message would leave the queue of its key.
+            found = await self._ask_one(topic)
+            if found is None and template is not None:
                 return client_route(topic, template, provisional=True)
-        raise await self._why_not_found(topic)
+        if found is None:
+            raise await self._why_not_found(topic)
+        try:
+            route = client_route(topic, found)
+        except BodyMalformed as error:
+            raise NameServersUnreachable(self.nameservers, str(error)) from None
+        self._found_at[topic] = trio.current_time()
+        return route
+
+    def _was_there_lately(self, topic: str) -> bool:
+        found_at = self._found_at.get(topic)
+        return found_at is not None and trio.current_time() < found_at + GONE_SECONDS
 
     async def _why_not_found(self, topic: str) -> RouteNotFound:
         """Whether the topic is unknown, or every topic, since no group of brokers has a leader."""
@@ -196,7 +211,9 @@ class Routes:
             return
         if route.topic not in self._routes and len(self._routes) >= MAX_TOPICS:
             # The one that was learnt first; if it is still in use it is asked for again.
-            del self._routes[next(iter(self._routes))]
+            first = next(iter(self._routes))
+            del self._routes[first]
+            self._found_at.pop(first, None)
         self._routes[route.topic] = route
         for watcher in list(self._watchers):
             watcher(route)
@@ -212,3 +229,4 @@ class Routes:
             self._store(ClientRoute(topic, (), route.read_queues, {}))
         elif route is not None:
             del self._routes[topic]
+            self._found_at.pop(topic, None)

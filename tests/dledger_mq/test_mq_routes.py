@@ -21,7 +21,7 @@ from dledger_mq.calls import call_master
 from dledger_mq.pauses import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, pause_seconds
 from dledger_mq.requests import max_offset
 from dledger_mq.subscription import subscription
-from dledger_mq.topic_route import client_route
+from dledger_mq.topic_route import AUTO_CREATE_TOPIC, client_route
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.route import BrokerData, QueueData, TopicRoute
 from remoting.message.properties import encode_properties
@@ -225,3 +225,34 @@ async def test_an_administrator_sees_how_far_a_group_is_behind() -> None:
         first, second = await admin.progress("T", "g")
     assert (first.committed, first.lag) == (None, 0)
     assert (second.next_offset, second.committed, second.lag) == (5, 2, 3)
+
+
+async def test_a_leader_that_registers_between_two_questions_changes_no_number_of_queues() -> None:
+    async with running() as (names, broker):
+        del names.routes["T"]
+
+        def route(_connection: Connection, command: Command) -> Command:
+            reply = names._route(_connection, command)
+            if not names.routes:  # behind the first question it registers
+                names.set_route("T", broker.address, queues=6)
+                names.set_route(AUTO_CREATE_TOPIC, broker.address, queues=4)
+            return reply
+
+        names.answers[RequestCode.GET_ROUTEINFO_BY_TOPIC] = route
+        async with Client([names.address]) as client:
+            found = await client.routes.find("T", may_create=True)
+    assert not found.provisional
+    assert len(found.write_queues) == 6
+
+
+async def test_a_topic_that_was_there_is_not_made_anew_while_its_group_has_no_leader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async with running() as (names, broker), Client([names.address]) as client:
+        assert len((await client.routes.find("T", may_create=True)).write_queues) == 2
+        del names.routes["T"]
+        names.set_route(AUTO_CREATE_TOPIC, broker.address, queues=4)  # of another group
+        with pytest.raises(RouteNotFound):
+            await client.routes.refresh("T", may_create=True)
+        monkeypatch.setattr("dledger_mq.routes.GONE_SECONDS", 0.0)
+        assert (await client.routes.refresh("T", may_create=True)).provisional
