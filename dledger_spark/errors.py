@@ -236,14 +236,19 @@ class QueryFailed(DledgerSparkError):
 
 
 class UnrecordedEntries(UserWarning):
-    """A query leaves out entries of a folder because they are not recorded as committed yet."""
+    """A query leaves out entries of a folder because they are not recorded as committed yet.
+
+    The text begins alike for all, so that PYTHONWARNINGS can name it: Python reads that variable
+    before it finds packages, and knows only its own categories then.
+    """
 
     def __init__(self, name: str, committed: int, count: int) -> None:
         self.name = name
         self.committed = committed
         self.count = count
         super().__init__(
-            f"{name}: {count} behind entry {committed} left out, because not recorded as committed "
-            "yet; a running node records this once a second, so load again, or name bootstrap and "
-            "group to ask the group itself, or to=end for all entries, committed or not"
+            f"unrecorded entries of {name}: {count} behind entry {committed} left out, because not "
+            "recorded as committed yet; a running node records this once a second, so load again, "
+            "or name bootstrap and group to ask the group itself, or to=end for all entries, "
+            "committed or not"
         )

@@ -13,7 +13,7 @@ from dledger_spark.terminal import one_line_errors, progress, resumable, session
 
 MAX_SECONDS: Final = 86_400.0
 # The command says it itself, in a line.
-_HINTED: Final = "ignore::dledger_spark.errors.UnrecordedEntries"
+_HINTED: Final = "ignore:unrecorded entries"
 
 
 class _Seconds(click.FloatRange):

@@ -50,9 +50,9 @@ def test_a_query_warns_of_entries_behind_those_recorded_as_committed(write_log: 
     with pytest.warns(UnrecordedEntries) as caught:
         source.reader(source.schema()).partitions()
     assert str(caught[0].message) == (
-        f"{folder}: 10 behind entry 19 left out, because not recorded as committed yet; a running "
-        "node records this once a second, so load again, or name bootstrap and group to ask the "
-        "group itself, or to=end for all entries, committed or not"
+        f"unrecorded entries of {folder}: 10 behind entry 19 left out, because not recorded as "
+        "committed yet; a running node records this once a second, so load again, or name "
+        "bootstrap and group to ask the group itself, or to=end for all entries, committed or not"
     )
 
 
@@ -158,7 +158,7 @@ def run(program: str, *arguments: Path, python_warnings: str = "") -> str:
 def test_the_warning_comes_again_and_can_be_turned_off(write_log: LogWriter) -> None:
     folder = write_log(orders(30), committed=19)
     assert run(PLAN, folder).count("UnrecordedEntries: ") == 2
-    off = "ignore::dledger_spark.errors.UnrecordedEntries"
+    off = "ignore:unrecorded entries"
     assert run(PLAN, folder, python_warnings=off) == ""
 
 
