@@ -32,7 +32,7 @@ select
     c.topic,
     c.origin_message_id,
     max(c.unique_key) as unique_key,
-    cast(sum(case when c.is_dead then 0 else 1 end) as bigint) as retries,
+    count(*) filter (where not c.is_dead) as retries,
     max(c.reconsume_times) as reconsume_times,
     min(c.store_time) as first_time,
     max(c.store_time) as last_time,

@@ -7,12 +7,12 @@ select
     date_trunc('minute', m.store_time) as minute,
     count(*) as messages,
     cast(sum(m.body_size) as bigint) as bytes,
-    cast(sum(case when m.body_size <= 1024 then 1 else 0 end) as bigint) as le_1_kb,
-    cast(sum(case when m.body_size > 1024 and m.body_size <= 4096 then 1 else 0 end) as bigint) as le_4_kb,
-    cast(sum(case when m.body_size > 4096 and m.body_size <= 524288 then 1 else 0 end) as bigint) as le_512_kb,
-    cast(sum(case when m.body_size > 524288 and m.body_size <= 1048576 then 1 else 0 end) as bigint) as le_1_mb,
-    cast(sum(case when m.body_size > 1048576 and m.body_size <= 2097152 then 1 else 0 end) as bigint) as le_2_mb,
-    cast(sum(case when m.body_size > 2097152 then 1 else 0 end) as bigint) as le_4_mb
+    count(*) filter (where m.body_size <= 1024) as le_1_kb,
+    count(*) filter (where m.body_size > 1024 and m.body_size <= 4096) as le_4_kb,
+    count(*) filter (where m.body_size > 4096 and m.body_size <= 524288) as le_512_kb,
+    count(*) filter (where m.body_size > 524288 and m.body_size <= 1048576) as le_1_mb,
+    count(*) filter (where m.body_size > 1048576 and m.body_size <= 2097152) as le_2_mb,
+    count(*) filter (where m.body_size > 2097152) as le_4_mb
 from messages m
 where m.store_time is not null
 group by m.raft_group, m.topic, m.queue, date_trunc('minute', m.store_time)

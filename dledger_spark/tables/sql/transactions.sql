@@ -6,7 +6,7 @@ with events as (
         e.position,
         min(case when e.event in ('prepared', 'resumed') then e.index end) as begin_index,
         max(e.producer_group) as producer_group,
-        cast(sum(case when e.event = 'checked' then 1 else 0 end) as bigint) as checks,
+        count(*) filter (where e.event = 'checked') as checks,
         min(case when e.event in ('committed', 'rolled back', 'given up') then e.index end)
             as end_index
     from transaction_events e
