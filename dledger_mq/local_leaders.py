@@ -1,5 +1,6 @@
 """Which processes of a local cluster lead their groups and answer, and which do not count yet."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from dledger_mq import requests
@@ -36,10 +37,8 @@ async def serving_leaders(client: Client, admin: Admin, plan: ClusterPlan) -> di
         node = nodes.get(broker.leader or "")
         if node is None:
             continue
-        (reply,) = await client.request_all(
-            [(node.client_address, requests.runtime_info())], _ANSWER_SECONDS
-        )
-        if not isinstance(reply, RemotingError) and reply.code == ResponseCode.SUCCESS:
+        (answer,) = await _answers(client, [node])
+        if answer is not None:
             leaders[broker.broker_name] = node
     return leaders
 
@@ -54,15 +53,25 @@ async def members_in_doubt(client: Client, plan: ClusterPlan) -> dict[str, list[
         client: an open client of the cluster's name server.
         plan: the cluster.
     """
-    found: dict[str, list[str]] = {}
-    for group in plan.groups:
-        replies = await client.request_all(
-            [(node.client_address, requests.runtime_info()) for node in group.nodes],
-            _ANSWER_SECONDS,
-        )
-        for node, reply in zip(group.nodes, replies, strict=True):
-            if not isinstance(reply, Command) or reply.code != ResponseCode.SUCCESS:
-                continue
-            if decode_table(reply.body).get("dledgerProven") == "false":
-                found.setdefault(group.name, []).append(node.name)
-    return found
+    answers = await _answers(client, plan.nodes)
+    in_doubt = {
+        node
+        for node, answer in zip(plan.nodes, answers, strict=True)
+        if answer is not None and decode_table(answer.body).get("dledgerProven") == "false"
+    }
+    return {
+        group.name: [node.name for node in group.nodes if node in in_doubt]
+        for group in plan.groups
+        if not in_doubt.isdisjoint(group.nodes)
+    }
+
+
+async def _answers(client: Client, nodes: Sequence[NodePlan]) -> list[Command | None]:
+    """What these nodes tell of themselves, all asked at once; None for one that does not."""
+    replies = await client.request_all(
+        [(node.client_address, requests.runtime_info()) for node in nodes], _ANSWER_SECONDS
+    )
+    return [
+        None if isinstance(reply, RemotingError) or reply.code != ResponseCode.SUCCESS else reply
+        for reply in replies
+    ]

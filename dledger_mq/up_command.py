@@ -148,13 +148,14 @@ async def _say_ready(plan: ClusterPlan) -> None:
                 patience_over_at = min(patience_over_at, trio.current_time() + DOUBT_SECONDS)
             in_doubt = await members_in_doubt(client, plan)
             for name, node in leaders.items():
-                if name in waiting and name in in_doubt:
+                if name not in waiting:
+                    continue
+                if name in in_doubt:
                     if trio.current_time() < patience_over_at:
                         continue
                     say(f"{name}: {', '.join(in_doubt[name])} neither votes nor counts yet")
-                if name in waiting:
-                    group = waiting.pop(name)
-                    _say_leads(plan, group, node.name, node.client_address, is_last=not waiting)
+                group = waiting.pop(name)
+                _say_leads(plan, group, node.name, node.client_address, is_last=not waiting)
 
 
 def _say_leads(
