@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -165,14 +167,7 @@ async def test_a_held_pull_is_answered_and_asked_again_when_its_leader_dies(tmp_
         client = Client(group.nursery, str(settings["listen_group"]))
         await sent(client, b"x")
         await client.heartbeat("c1", "g", "T")
-        replies: list[Command] = []
-
-        async def pull() -> None:
-            replies.append(await client.pull("T", 1, sysFlag=6))
-
-        async with trio.open_nursery() as pulls:
-            pulls.start_soon(pull)
-            await until_held(group, leader)
+        async with held_pull(client, group, leader) as replies:
             group.stop(leader)
         assert replies[0].code == ResponseCode.PULL_RETRY_IMMEDIATELY
         assert replies[0].fields["nextBeginOffset"] == "1"
@@ -218,14 +213,7 @@ async def test_a_follower_that_ends_lets_its_clients_go_to_the_others(tmp_path: 
         await sent(client, b"x")
         (follower,) = [name for name in group.brokers if passes_on(group, name)]
         assert follower != leader
-        replies: list[Command] = []
-
-        async def pull() -> None:
-            replies.append(await client.pull("T", 1, sysFlag=6))
-
-        async with trio.open_nursery() as pulls:
-            pulls.start_soon(pull)
-            await until_held(group, leader)
+        async with held_pull(client, group, leader) as replies:
             await group.brokers[follower].end()
         # Clients pause after that code; then they come by another member, on a new connection.
         assert replies[0].code == ResponseCode.SERVICE_NOT_AVAILABLE
@@ -234,6 +222,20 @@ async def test_a_follower_that_ends_lets_its_clients_go_to_the_others(tmp_path: 
             other = Client(group.nursery, str(settings["listen_group"]))
             assert (await sent(other, b"y")).code == ResponseCode.SUCCESS
         assert not passes_on(group, follower)
+
+
+@asynccontextmanager
+async def held_pull(client: Client, group: Group, leader: str) -> AsyncIterator[list[Command]]:
+    """A pull that the leader holds when the block begins; behind it the reply is in the list."""
+    replies: list[Command] = []
+
+    async def pull() -> None:
+        replies.append(await client.pull("T", 1, sysFlag=6))
+
+    async with trio.open_nursery() as pulls:
+        pulls.start_soon(pull)
+        await until_held(group, leader)
+        yield replies
 
 
 def passes_on(group: Group, name: str) -> int:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +22,7 @@ from dledger_spark.tables.catalog import catalog
 from dledger_spark.tables.derived import DERIVED, query
 from dledger_spark.tables.duckdb_engine import duckdb_engine
 from dledger_spark.tables.table_home import TableHome
+from tests.page_program import printed_by
 
 PROJECT = Path(__file__).parents[2]
 PAGE = PROJECT / "docs" / "tables.md"
@@ -116,14 +115,6 @@ def programs() -> list[Any]:
 def test_a_program_that_reads_the_tables_prints_what_the_page_says(
     program: str, printed: str, incident_tables: str
 ) -> None:
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=Path(incident_tables).parent,
-        env={**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONWARNINGS": ""},
-        capture_output=True,
-        text=True,
-        timeout=PROCESS_SECONDS,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout == printed
+    environment = {**os.environ, "PYTHONPATH": str(PROJECT), "PYTHONWARNINGS": ""}
+    folder = Path(incident_tables).parent
+    assert printed_by(program, folder, environment, PROCESS_SECONDS) == printed

@@ -7,12 +7,12 @@ behind the next `<!-- prints -->`.
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from _pytest.mark.structures import ParameterSet
+
+from tests.page_program import printed_by
 
 ROOT = Path(__file__).parent.parent.parent
 PROGRAM = re.compile(
@@ -41,17 +41,7 @@ def programs() -> list[ParameterSet]:
 def test_a_program_of_the_documentation_prints_what_its_page_says(
     program: str, printed: str, tmp_path: Path
 ) -> None:
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", "-c", program],
-        cwd=tmp_path,
-        env={"PYTHONPATH": str(ROOT)},
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert ended.stdout == printed
+    assert printed_by(program, tmp_path, {"PYTHONPATH": str(ROOT)}, TIMEOUT_S) == printed
 
 
 def test_there_are_programs_to_run() -> None:
