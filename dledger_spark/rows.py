@@ -39,8 +39,8 @@ def print_rows(title: str, names: Sequence[str], rows: Sequence[Sequence[object]
 def json_line(row: Mapping[str, Any]) -> str:
     """One row as a line of JSON.
 
-    Bytes are in base64, times in ISO 8601, maps and structures objects, decimals numbers, floats
-    that are none null; other values are their texts.
+    Bytes are in base64, times in ISO 8601, maps and structures are objects, decimals are numbers,
+    NaN and infinities are null; other values are their texts.
 
     Args:
         row: as Arrow gives it, with maps as dicts.

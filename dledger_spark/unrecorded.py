@@ -22,9 +22,8 @@ def warn_of_unrecorded(logs: Iterable[ReadableLog]) -> None:
     """
     for log in logs:
         count = log.unrecorded
-        if count:
-            committed = -1 if log.committed is None else log.committed
-            _warn(UnrecordedEntries(log.name, committed, count))
+        if count and log.committed is not None:  # without a record nothing stands behind it
+            _warn(UnrecordedEntries(log.name, log.committed, count))
 
 
 def is_open(log: ReadableLog, entries: range, options: SourceOptions) -> bool:

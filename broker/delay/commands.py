@@ -4,7 +4,7 @@ A delayed message is a record in one of RocketMQ's topics for them, with a `Dela
 delivery is a copy in the topic that it was sent to, with a `Deliver` behind it: a copy of a message
 that does not wait any more is refused together with its command, so each is delivered once. No
 leader proposes such a copy: it sees what leaders before it have delivered, and keeps in mind what
-is on its way. That matters to readers of the log alone, which does not show without its beginning
+is on its way. That matters to those that read only the log: without its beginning it does not show
 what was refused.
 """
 
