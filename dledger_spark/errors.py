@@ -248,7 +248,7 @@ class UnrecordedEntries(UserWarning):
         self.count = count
         super().__init__(
             f"unrecorded entries of {name}: {count} behind entry {committed} left out, because not "
-            "recorded as committed yet; a running node records this once a second, so load again, "
-            "or name bootstrap and group to ask the group itself, or to=end for all entries, "
-            "committed or not"
+            "recorded as committed yet; a running node records this four times a second, so load "
+            "again, or name bootstrap and group to ask the group itself, or to=end for all "
+            "entries, committed or not"
         )

@@ -76,7 +76,7 @@ class FolderLog:
 
     @property
     def unrecorded(self) -> int:
-        """Entries behind the commit index on record, which a node writes once a second."""
+        """Entries behind the commit index on record, which a node writes four times a second."""
         committed = self.folder.committed
         return 0 if committed is None else entries_behind(self.folder, committed)
 

@@ -88,8 +88,8 @@ def hint_unrecorded(logs: Sequence[ReadableLog]) -> None:
     where = names[0] if len(names) == 1 else f"{names[0]} and {len(names) - 1} more"
     click.echo(
         f"left out, because not recorded as committed yet: {sum(behind.values())} at the end of "
-        f"{where}; a running node records this once a second, and --bootstrap asks the group "
-        "itself",
+        f"{where}; a running node records this four times a second, and --bootstrap asks the "
+        "group itself",
         err=True,
     )
 

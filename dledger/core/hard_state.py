@@ -10,8 +10,8 @@ from dledger.entry import BEFORE_FIRST_INDEX
 class HardState(NamedTuple):
     """Term and vote are promises (Raft, figure 2): durable before any message that rests on them.
 
-    `committed` is only a lower bound, for readers of a folder at rest. It is written once a second,
-    and whenever the record is written for another reason.
+    `committed` is only a lower bound, for readers of the folder. It is written four times a second
+    while entries come in, and whenever the record is written for another reason.
     """
 
     term: int = 0

@@ -12,11 +12,17 @@ from dledger.store.segment_store import SegmentStore
 
 logger = logging.getLogger(__name__)
 
-# How often the commit index is recorded (recovery refuses to cut below it), and a missing spare
-# segment is noticed. A segment takes longer than this to fill.
-INTERVAL_S = 1.0
+# How often the commit index is recorded, which readers of the folder go by, and a missing spare
+# segment is noticed. A record is a write of 512 bytes without a sync, and a segment takes longer
+# than this to fill.
+INTERVAL_S = 0.25
 
-# The same while no new entry is committed: a process may have a hundred idle groups.
+# How often the next sync makes the record durable as well: recovery refuses to cut below it. That
+# sync then has one more file to sync.
+DURABLE_INTERVAL_S = 1.0
+
+# How often the housekeeper looks while no new entry is committed, unless it is roused: a process
+# may have a hundred idle groups.
 IDLE_INTERVAL_S = 5.0
 
 # Checked in one step: holds up the event loop for well under a millisecond.
@@ -27,6 +33,10 @@ _MAX_SCRUB_BYTES = 4 * 1024 * 1024
 
 class Housekeeper:
     """Does the node's housekeeping. Call `look` at `next_look_at`.
+
+    Attributes:
+        next_look_at: when to call `look`.
+        is_idle: no entry was committed lately, so the next look is far away; see `rouse`.
 
     Args:
         store: the node's store.
@@ -51,11 +61,14 @@ class Housekeeper:
         self._scrubber = Scrubber(store)
         self._due_bytes = 0.0
         self._recorded = -1
+        self._durable = -1  # the next sync makes the record of this one durable
+        self._durable_at = now + DURABLE_INTERVAL_S
         self._makes_spares = True
         self._makes_one = False
         self._looked_at = now
         self._interval_at = now + INTERVAL_S
         self.next_look_at = self._interval_at
+        self.is_idle = False
 
     @property
     def scrub(self) -> ScrubStatus:
@@ -66,13 +79,18 @@ class Housekeeper:
         """Set the time of a pass in seconds; 0 switches scrubbing off."""
         self._scrub_period_s = period_s
 
+    def rouse(self, now: float) -> None:
+        """Have the next look now: an entry was committed while the node was idle."""
+        self.is_idle = False
+        self._interval_at = self.next_look_at = now
+
     def look(self, now: float) -> None:
         """Do what is due, a little at a time: `next_look_at` may be now again.
 
         Raises DiskFailed if the commit index cannot be recorded.
         """
         if now >= self._interval_at:
-            recorded = self._record_committed()
+            self.is_idle = not self._record_committed(now)
             self._make_spare()
             if self._scrub_period_s:
                 log_bytes = self._store.end_pos - self._store.begin_pos
@@ -81,17 +99,21 @@ class Housekeeper:
             else:
                 self._due_bytes = 0.0
             self._looked_at = now
-            self._interval_at = now + (INTERVAL_S if recorded else IDLE_INTERVAL_S)
+            self._interval_at = now + (IDLE_INTERVAL_S if self.is_idle else INTERVAL_S)
         self.next_look_at = now if self._scrub_step() else self._interval_at
 
-    def _record_committed(self) -> bool:
-        """Record the commit index if it has grown; return whether it has."""
+    def _record_committed(self, now: float) -> bool:
+        """Record the commit index if it has grown; return whether it had, or is not durable yet."""
         appliable = self._appliable()
-        if appliable <= self._recorded:
+        if appliable <= min(self._recorded, self._durable):
             return False
-        self._recorded = appliable
-        self._store.note_committed(appliable)
-        self._store.save_committed()
+        becomes_durable = appliable > self._durable and now >= self._durable_at
+        if becomes_durable:
+            self._durable, self._durable_at = appliable, now + DURABLE_INTERVAL_S
+        if becomes_durable or appliable > self._recorded:
+            self._store.note_committed(appliable)
+            if self._store.save_committed(in_next_sync=becomes_durable):
+                self._recorded = appliable
         return True
 
     def _make_spare(self) -> None:

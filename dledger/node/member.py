@@ -208,6 +208,9 @@ class Member:
     def _applied(self) -> None:
         self.reads.applied_to(self.replica.state.applied)
         self._around.applied()
+        if self.housekeeper.is_idle:
+            self.housekeeper.rouse(self._around.clock())
+            self._around.wake_look()
 
     def _restored(self) -> None:
         self._applied()

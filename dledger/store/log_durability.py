@@ -53,7 +53,8 @@ class LogDurability:
         self._synced_index = recovered.last_index
         self._index_synced_through = recovered.last_index
         self._index_synced_pos = recovered.end_pos  # the log's end at the last sync of the index
-        self._record_wanted = False
+        self._record_wanted = False  # by the next sync
+        self._save_wanted = False  # once no sync is in flight
         self._work: SegmentSyncWork | None = None
 
     @property
@@ -142,11 +143,18 @@ class LogDurability:
             )
 
     def settle(self) -> None:
-        """Take over the result of a sync that has run. Raises DiskFailed if it failed."""
+        """Take over the result of a sync that has run, and write the record that waited for it.
+
+        Raises DiskFailed if the sync or the write failed.
+        """
         work = self._work
-        if work is None or not work.done:
-            return
-        self._work = None
+        if work is not None and work.done:
+            self._work = None
+            self._take_over(work)
+        if self._save_wanted and self._work is None:
+            self._save()
+
+    def _take_over(self, work: SegmentSyncWork) -> None:
         self._data.settle()
         self._index.settle()
         if work.failure is not None:
@@ -187,20 +195,31 @@ class LogDurability:
 
     # --- the record ---------------------------------------------------------------------------
 
-    def save_committed(self) -> None:
-        """Write the record with the noted commit index, without a sync. The next sync makes it
-        durable. While a sync is in flight, the next one writes the record.
+    def save_committed(self, *, in_next_sync: bool = True) -> bool:
+        """Write the record with the noted commit index, without a sync.
+
+        While a sync is in flight, the record waits for its end, or for the next call.
+
+        Args:
+            in_next_sync: the next sync makes the record durable, and has one more file to sync.
+
+        Returns:
+            whether the record is written.
         """
         self._health.check()
+        self._save_wanted = True
+        self._record_wanted |= in_next_sync
         self.settle()
-        if self._work is not None:
-            self._record_wanted = True
-            return
+        return not self._save_wanted
+
+    def _save(self) -> None:
+        self._save_wanted = False
         record = self._next_record(None, self._synced_index, False)
-        if record != self._record:
-            self._record_wanted = True  # the next sync makes it and the synced mark durable
-            with self._health.disk_work("write the hard state of"):
-                self._hard_state_file.write(record, durable=False)
+        if record == self._record:
+            self._record_wanted = False  # it is durable
+            return
+        with self._health.disk_work("write the hard state of"):
+            self._hard_state_file.write(record, durable=False)
 
     def _next_record(
         self, hard_state: HardState | None, synced_index: int, index_synced: bool

@@ -192,8 +192,11 @@ class LogStore(Protocol):
         """Note the commit index, which is written with the next record."""
         ...
 
-    def save_committed(self) -> None:
-        """Write the record with the noted commit index, without waiting for a sync."""
+    def save_committed(self, *, in_next_sync: bool = True) -> bool:
+        """Write the record with the noted commit index, without waiting for a sync.
+
+        `in_next_sync`: the next sync makes it durable. Returns whether it is written yet.
+        """
         ...
 
     def close(self) -> None:

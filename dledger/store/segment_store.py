@@ -262,9 +262,9 @@ class SegmentStore:
         """Begin a sync of everything dirty and of this hard state; see LogDurability."""
         return self._durability.begin_sync(hard_state)
 
-    def save_committed(self) -> None:
+    def save_committed(self, *, in_next_sync: bool = True) -> bool:
         """Write the record with the noted commit index, without a sync; see LogDurability."""
-        self._durability.save_committed()
+        return self._durability.save_committed(in_next_sync=in_next_sync)
 
     def prepare_spare(self) -> None:
         """Write a data file ahead, in any thread; see SpareSegments.

@@ -26,7 +26,7 @@ LogWriter = Callable[..., Path]
 ROOT = Path(__file__).parents[2]
 HINT = (
     "left out, because not recorded as committed yet: {} at the end of {}; a running node records "
-    "this once a second, and --bootstrap asks the group itself"
+    "this four times a second, and --bootstrap asks the group itself"
 )
 
 

@@ -51,7 +51,7 @@ def test_a_query_warns_of_entries_behind_those_recorded_as_committed(write_log: 
         source.reader(source.schema()).partitions()
     assert str(caught[0].message) == (
         f"unrecorded entries of {folder}: 10 behind entry 19 left out, because not recorded as "
-        "committed yet; a running node records this once a second, so load again, or name "
+        "committed yet; a running node records this four times a second, so load again, or name "
         "bootstrap and group to ask the group itself, or to=end for all entries, committed or not"
     )
 

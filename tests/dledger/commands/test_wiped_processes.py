@@ -128,7 +128,7 @@ def test_a_member_that_lost_committed_entries_comes_back_after_rejoin(group: Gro
     group.append(*[f"body-{n}" for n in range(20)])
     last = max(int(str(node["last_index"])) for node in group.status().values())
     group.wait(lambda status: all(node["applied"] == last for node in status.values()))
-    time.sleep(1.5)  # the commit index is recorded once a second
+    time.sleep(1.5)  # the commit index is recorded four times a second
     group.kill("n1")
     (segment,) = sorted((group.folder / "dledger-n1" / "data").iterdir())[:1]
     content = segment.read_bytes()

@@ -290,12 +290,14 @@ class MemoryStore:
         """Remember it: nothing up to there is ever truncated."""
         self._committed = max(self._committed, index)
 
-    def save_committed(self) -> None:
+    def save_committed(self, *, in_next_sync: bool = True) -> bool:
         """Show what was noted in `hard_state`."""
+        del in_next_sync  # nothing outlives this store
         self._check_usable()
         self.hard_state = self.hard_state._replace(
             committed=max(self.hard_state.committed, min(self._committed, self.last_index))
         )
+        return True
 
     def close(self) -> None:
         """Nothing can be read or written afterwards."""
