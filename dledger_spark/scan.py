@@ -253,10 +253,11 @@ class _SegmentReader:
         if len(content) < size:
             raise EntryMismatch(len(positions) - 2, "the file is shorter than it was")
         starts = positions - base
-        batch = entry_batch(content, starts, base, self._index, self._term, self._log.group)
+        indexes = np.arange(self._index, self._index + len(positions) - 1)
+        batch = entry_batch(content, starts, positions[:-1], indexes, self._term, self._log.group)
         if self._checksums:
             unchecked = self._log.unchecked_through
-            check_sums(content, starts, batch.column("body"), self._index, unchecked, self.chain)
+            check_sums(content, starts, batch.column("body"), indexes, unchecked, self.chain)
         self._index += len(batch)
         self._pos = base + size
         self._term = batch.column("term")[-1].as_py()
