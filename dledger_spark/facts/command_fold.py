@@ -97,7 +97,6 @@ class CommandFold:
             at_ms = members[kind.time_at]
             if type(at_ms) is not int:
                 return
-        told = dict(zip(kind.members, members, strict=False))
         head = (command.index, at_ms)
         fold = self._folds.get(command.kind)
         if fold is not None:
@@ -105,9 +104,12 @@ class CommandFold:
                 fold(head, command, *members)
             except (Refused, TypeError, ValueError):
                 return  # members that make no sense: brokers pass the command over
-        topic, group = told.get("topic"), told.get("group")
-        if isinstance(topic, list):
-            topic = topic[0]
+        told = kind.spelt_out(members)
+        about = dict(told)
+        for part in told.values():  # such as the configuration of a topic, which has its name
+            if isinstance(part, dict):
+                about |= part
+        topic, group = about.get("topic"), about.get("group")
         self._rows.add(
             *("commands", *head, command.term, command.kind, kind.name, command.version),
             command.is_attached,
