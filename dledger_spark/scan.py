@@ -36,6 +36,7 @@ from dledger_spark.log_folder import (
 from dledger_spark.log_range import gaps_in, readable, resolve_range
 from dledger_spark.message_columns import message_batch
 from dledger_spark.schema import ENTRIES, MESSAGES, SCHEMAS, TABLES
+from dledger_spark.unrecorded import warn_of_unrecorded_in
 
 # The approximate length of a batch of entries: it fits the caches of a CPU's core, and the fixed
 # cost of a batch is small beside it. One entry may be longer.
@@ -68,12 +69,17 @@ def arrow_batches(
         fail_on_data_loss: whether to raise if entries of the range are in no file; otherwise the
             iterator goes on behind them.
 
+    Warns of `UnrecordedEntries` if no last entry is named, and the folder holds entries behind the
+    commit index on record.
+
     Raises:
         DledgerSparkError: see `dledger_spark.errors`. All earlier batches are right.
     """
     log = path if isinstance(path, LogFolder) else open_log(path)
     names = check_columns(table, columns)
     entries = resolve_range(log, first, last)
+    if last in (None, ""):
+        warn_of_unrecorded_in(log)
     for part in readable(log, entries, fail_on_data_loss=fail_on_data_loss):
         acceptance = beginning(log, part)
         for batch in read_range(log, part, batch_bytes=batch_bytes, checksums=checksums):
