@@ -15,7 +15,8 @@ from dledger_spark.errors import FolderNotShared, LogDamaged
 from dledger_spark.log_folder import LogFolder, Segment, open_log
 from dledger_spark.log_range import entries_behind, gaps_in, readable, resolve_range, share_out
 from dledger_spark.log_set import open_logs
-from dledger_spark.queued_entries import QueuedEntries, queued_entries
+from dledger_spark.queued_entries import QueuedEntries
+from dledger_spark.queued_log import queued_entries
 from dledger_spark.scan import read_range
 from dledger_spark.stream_offset import NO_CHAIN, NO_TERM, UNKNOWN, Mark
 
@@ -137,7 +138,7 @@ class FolderLog:
         return read_range(self.folder, entries, batch_bytes=batch_bytes, checksums=checksums)
 
     def queued(self, entries: range) -> Iterator[QueuedEntries]:
-        """See `queued_entries`."""
+        """See `ReadableLog.queued`."""
         return queued_entries(self.folder, entries)
 
 

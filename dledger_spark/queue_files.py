@@ -22,7 +22,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
@@ -30,6 +30,7 @@ import numpy.typing as npt
 from dledger.store.segment import start_of
 from dledger_spark.acceptance import TOPIC_NAME
 from dledger_spark.entry_columns import Positions
+from dledger_spark.queued_entries import QueueUnits
 
 FOLDER: Final = "consumequeue"
 MARK: Final = ".synced"
@@ -48,24 +49,6 @@ _HELD_UNITS: Final = 1024 * 1024
 _MAX_READ_UNITS: Final = 8192
 # Listings of folders that are kept; a query plans one range of a log after another.
 _KEPT_LISTINGS: Final = 8
-
-
-class QueueUnits(NamedTuple):
-    """Messages of one queue that follow one another.
-
-    Attributes:
-        topic: its number among the topics.
-        queue: the number of the queue.
-        first_offset: the offset of the first of them.
-        places: where each record lies in the log, rising.
-        sizes: the bytes of each record.
-    """
-
-    topic: int
-    queue: int
-    first_offset: int
-    places: Positions
-    sizes: Positions
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker.store.consume_queue import UNIT_BYTES
-from dledger_spark import queue_files, queued_entries, record_judge
+from dledger_spark import queue_files, queued_log, record_judge
 from dledger_spark.acceptance import Run
 from dledger_spark.errors import LogDamaged
 from dledger_spark.folder_log import FolderLog, FolderOrigin
@@ -46,7 +46,7 @@ Rows = list[tuple[Any, ...]]
 @contextmanager
 def small_stretches(entries: int) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(queued_entries, "STRETCH_ENTRIES", entries)
+        patch.setattr(queued_log, "STRETCH_ENTRIES", entries)
         patch.setattr(queue_files, "_MAX_READ_UNITS", 4)
         yield
 
