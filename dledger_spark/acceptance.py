@@ -47,7 +47,7 @@ _PUT_TOPIC: Final = 1
 _DELETE_TOPIC: Final = 2
 _RAISE_FORMAT: Final = 9
 _KINDS: Final = (_PUT_TOPIC, _DELETE_TOPIC, _RAISE_FORMAT)
-_TOPIC_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
+TOPIC_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 # The topics of an empty log.
 FIRST_TOPICS: Final = frozenset({"TBW102", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"})
 # The types of a topic's configuration, without the attributes.
@@ -74,6 +74,15 @@ class _FormatRaised(NamedTuple):
     """A command behind which entries may hold several records."""
 
     index: int  # type: ignore[assignment]  # hides tuple.index
+
+
+class QueueRun(NamedTuple):
+    """Messages of one queue that follow one another: where they begin, and how many they are."""
+
+    topic: str
+    queue: int
+    first_offset: int
+    messages: int
 
 
 class Acceptance:
@@ -118,7 +127,7 @@ class Acceptance:
     def encode(self) -> bytes:
         """The state as JSON, for `decode`."""
         ends = {
-            topic: None if queues is None else [[queue, end] for queue, end in queues.items()]
+            topic: None if queues is None else sorted([queue, end] for queue, end in queues.items())
             for topic, queues in self._ends.items()
         }
         content = [self._is_whole, ends, self._has_runs]
@@ -251,14 +260,31 @@ class Acceptance:
             offsets: the offsets of the records, by queue.
         """
         goes_on = np.diff(offsets) == 1
-        for topic, queue, start, stop in of_queues:
-            first = int(offsets[start])
-            if self._end(topic, queue, first) != first or not goes_on[start : stop - 1].all():
+        if not all(goes_on[start : stop - 1].all() for _, _, start, stop in of_queues):
+            return False
+        return self.take(
+            [
+                QueueRun(topic, queue, int(offsets[start]), stop - start)
+                for topic, queue, start, stop in of_queues
+            ]
+        )
+
+    def take(self, runs: Sequence[QueueRun]) -> bool:
+        """Accept the next records of the log, all that are not refused for what they are.
+
+        Args:
+            runs: their queues, each once.
+
+        Returns:
+            Whether each run goes on where its queue ends. If not, nothing has changed.
+        """
+        for topic, queue, first, _messages in runs:
+            if self._end(topic, queue, first) != first:
                 return False
-        for topic, queue, start, stop in of_queues:
+        for topic, queue, first, messages in runs:
             known = self._ends.get(topic)
             if known is not None:
-                known[queue] = int(offsets[start]) + stop - start
+                known[queue] = first + messages
         return True
 
     def _judge_queue(self, topic: str, queue: int, rows: Numbers, offsets: Numbers) -> Numbers:
@@ -310,6 +336,11 @@ def _runs(candidates: Numbers, refused: Numbers) -> list[Run]:
     firsts = refused[np.append(0, borders + 1)]
     lasts = refused[np.append(borders, len(refused) - 1)]
     return list(zip(firsts.tolist(), lasts.tolist(), strict=True))
+
+
+def changes_topics(entries: pa.RecordBatch) -> bool:
+    """Whether one of these entries decides on the records behind it."""
+    return bool(_topic_changes(entries))
 
 
 def _topic_changes(entries: pa.RecordBatch) -> list[_TopicChange | _FormatRaised]:
@@ -373,6 +404,6 @@ def is_topic_config(members: list[Any]) -> bool:
     texts = (*attributes, *attributes.values())
     return (
         fits
-        and _TOPIC_NAME.fullmatch(members[0]) is not None
+        and TOPIC_NAME.fullmatch(members[0]) is not None
         and all(isinstance(text, str) for text in texts)
     )

@@ -92,8 +92,8 @@ def bounds(values: Any) -> tuple[Positions, Positions]:
 def entry_batch(
     content: bytes,
     starts: Positions,
-    base: int,
-    first_index: int,
+    places: Positions,
+    indexes: Positions,
     previous_term: int,
     group: str | None,
 ) -> pa.RecordBatch:
@@ -102,8 +102,8 @@ def entry_batch(
     Args:
         content: the bytes of the entries.
         starts: where each entry begins in `content`, and finally where the last one ends.
-        base: position of content[0] in the log.
-        first_index: index of the first entry.
+        places: where each entry begins in the log.
+        indexes: the index of each, rising.
         previous_term: term of the entry before; terms never decrease (Raft, section 5.3).
         group: the group of the log; None if it is unknown.
 
@@ -119,8 +119,8 @@ def entry_batch(
     magic = headers["magic"].astype(np.int32)
     for problem, wrong in (
         ("no header of an entry", (magic < 1) | (magic > 3)),
-        ("the header is another entry's", index != np.arange(first_index, first_index + rows)),
-        ("the entry says it lies elsewhere", pos != starts[:-1] + base),
+        ("the header is another entry's", index != indexes),
+        ("the entry says it lies elsewhere", pos != places),
         ("the entry's size is not the one of its place", size != np.diff(starts)),
         ("the sizes in the header differ", size != HEADER_BYTES + headers["body_size"]),
         ("the term is smaller than the one before", np.diff(term, prepend=previous_term) < 0),
@@ -146,21 +146,23 @@ def check_sums(
     content: bytes,
     starts: Positions,
     bodies: Any,
-    first_index: int,
+    indexes: Positions,
     unchecked_through: int,
     previous_chain: int | None,
 ) -> None:
     """Compare each entry with its two sums: the body's, and the chain sum.
 
-    `bodies` are those of `entry_batch`. A sum of zero is not set. Entries up to
-    `unchecked_through` came from Java, whose callers may put any number into the fields.
-    `previous_chain` is the chain sum of the entry before the first one; None if it is unknown.
+    `bodies` and `indexes` are those of `entry_batch`. The chain sum of an entry is not compared if
+    the entry before is not among them, because it goes on from that one. A sum of zero is not set.
+    Entries up to `unchecked_through` came from Java, whose callers may put any number into the
+    fields. `previous_chain` is the chain sum of the entry before the first one; None if it is
+    unknown.
 
     Raises:
         EntryMismatch: a header or body is not the one that was written.
     """
     headers = fixed_part(binaries(content, starts), 0, HEADER)
-    checked = np.arange(first_index, first_index + len(headers)) > unchecked_through
+    checked = indexes > unchecked_through
     body_sums = headers["body_crc"].astype(np.uint32)
     rows = np.flatnonzero(checked & (body_sums != 0))
     if len(rows) < len(headers) or not _match_together(bodies, body_sums):
@@ -178,6 +180,7 @@ def check_sums(
 
     chains = headers["chain_crc"].astype(np.uint32)
     checked &= chains != 0
+    checked[1:] &= np.diff(indexes) == 1
     if previous_chain is None:
         checked[0] = False
     if checked.any():

@@ -15,6 +15,8 @@ from dledger_spark.errors import FolderNotShared, LogDamaged
 from dledger_spark.log_folder import LogFolder, Segment, open_log
 from dledger_spark.log_range import entries_behind, gaps_in, readable, resolve_range, share_out
 from dledger_spark.log_set import open_logs
+from dledger_spark.queued_entries import QueuedEntries
+from dledger_spark.queued_log import queued_entries
 from dledger_spark.scan import read_range
 from dledger_spark.stream_offset import NO_CHAIN, NO_TERM, UNKNOWN, Mark
 
@@ -134,6 +136,10 @@ class FolderLog:
     ) -> Iterator[pa.RecordBatch]:
         """See `ReadableLog.batches`."""
         return read_range(self.folder, entries, batch_bytes=batch_bytes, checksums=checksums)
+
+    def queued(self, entries: range) -> Iterator[QueuedEntries]:
+        """See `ReadableLog.queued`."""
+        return queued_entries(self.folder, entries)
 
 
 def _stop_in(

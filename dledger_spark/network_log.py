@@ -35,6 +35,7 @@ from dledger import (
 from dledger_spark.entry_columns import HEADER_BYTES
 from dledger_spark.errors import DataLost, GroupUnavailable, OptionInvalid, RangeUnavailable
 from dledger_spark.log_range import END, MAX_PIECES, START_THERE, index_option
+from dledger_spark.queued_entries import QueuedEntries
 from dledger_spark.read_pace import ReadPace
 from dledger_spark.schema import ENTRY_SCHEMA
 from dledger_spark.source_options import TlsFiles
@@ -224,6 +225,10 @@ class NetworkLog:
                 pace.read(sum(HEADER_BYTES + len(entry.body) for entry in found), began_s)
             yield _batch(found, self.group)
             first = found[-1].index + 1
+
+    def queued(self, entries: range) -> Iterator[QueuedEntries]:
+        """See `ReadableLog.queued`: consume queues are not read over the network."""
+        return iter(())
 
     def _chunk(self, entries: range, max_bytes: int) -> list[Entry]:
         origin = self.origin

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from dledger_spark.queued_entries import QueuedEntries
 from dledger_spark.stream_offset import Mark
 
 
@@ -67,3 +68,6 @@ class ReadableLog(Protocol):
         self, entries: range, *, batch_bytes: int, checksums: bool
     ) -> Iterator[pa.RecordBatch]:
         """The table of entries of a range that `parts` returned."""
+
+    def queued(self, entries: range) -> Iterator[QueuedEntries]:
+        """What consume queues say of a range that `parts` returned, from its beginning on."""

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from dledger_spark.acceptance import COLUMNS, Acceptance, Run
+from dledger_spark.acceptance import COLUMNS, Acceptance, Run, changes_topics
+from dledger_spark.entry_columns import EntryMismatch
 from dledger_spark.message_columns import message_batch
+from dledger_spark.queued_entries import QueuedEntries
 from dledger_spark.readable_log import Origin, ReadableLog
 from dledger_spark.scan import BATCH_BYTES
 from dledger_spark.stream_offset import NO_CHAIN, UNKNOWN
@@ -95,6 +97,32 @@ def _remember(judged: _Judged, refused: list[Run], state: bytes) -> None:
 
 
 def _judge(log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
+    """The refused records of a range; consume queues tell those of most entries."""
+    refused: list[Run] = []
+    at = entries.start
+    for stretch in log.queued(entries):
+        if not _takes(state, stretch):
+            refused += _judge_all(log, stretch.entries, state)
+        at = stretch.entries.stop
+    return refused + _judge_all(log, range(at, entries.stop), state)
+
+
+def _takes(state: Acceptance, stretch: QueuedEntries) -> bool:
+    """Accept the records of a stretch, if the queues show that none can be refused."""
+    others = stretch.others
+    if len(others):
+        try:
+            read = stretch.read(others, checksums=False)
+        except EntryMismatch:
+            return (
+                False  # who reads all of it looks for the entries elsewhere, or says what is wrong
+            )
+        if len(message_batch(read, ("index",))) or changes_topics(read):
+            return False
+    return state.take(stretch.runs)
+
+
+def _judge_all(log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
     refused: list[Run] = []
     for batch in log.batches(entries, batch_bytes=BATCH_BYTES, checksums=False):
         refused += state.judge(batch, message_batch(batch, COLUMNS))

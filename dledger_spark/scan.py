@@ -36,6 +36,7 @@ from dledger_spark.log_folder import (
 from dledger_spark.log_range import gaps_in, readable, resolve_range
 from dledger_spark.message_columns import message_batch
 from dledger_spark.schema import ENTRIES, MESSAGES, SCHEMAS, TABLES
+from dledger_spark.unrecorded import warn_of_unrecorded_in
 
 # The approximate length of a batch of entries: it fits the caches of a CPU's core, and the fixed
 # cost of a batch is small beside it. One entry may be longer.
@@ -68,12 +69,17 @@ def arrow_batches(
         fail_on_data_loss: whether to raise if entries of the range are in no file; otherwise the
             iterator goes on behind them.
 
+    Warns of `UnrecordedEntries` if no last entry is named, and the folder holds entries behind the
+    commit index on record.
+
     Raises:
         DledgerSparkError: see `dledger_spark.errors`. All earlier batches are right.
     """
     log = path if isinstance(path, LogFolder) else open_log(path)
     names = check_columns(table, columns)
     entries = resolve_range(log, first, last)
+    if last in (None, ""):
+        warn_of_unrecorded_in(log)
     for part in readable(log, entries, fail_on_data_loss=fail_on_data_loss):
         acceptance = beginning(log, part)
         for batch in read_range(log, part, batch_bytes=batch_bytes, checksums=checksums):
@@ -253,10 +259,11 @@ class _SegmentReader:
         if len(content) < size:
             raise EntryMismatch(len(positions) - 2, "the file is shorter than it was")
         starts = positions - base
-        batch = entry_batch(content, starts, base, self._index, self._term, self._log.group)
+        indexes = np.arange(self._index, self._index + len(positions) - 1)
+        batch = entry_batch(content, starts, positions[:-1], indexes, self._term, self._log.group)
         if self._checksums:
             unchecked = self._log.unchecked_through
-            check_sums(content, starts, batch.column("body"), self._index, unchecked, self.chain)
+            check_sums(content, starts, batch.column("body"), indexes, unchecked, self.chain)
         self._index += len(batch)
         self._pos = base + size
         self._term = batch.column("term")[-1].as_py()

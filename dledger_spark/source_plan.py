@@ -8,19 +8,18 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Final
 
-import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from pyspark.sql.datasource import InputPartition
 
 from dledger_spark.acceptance import Run
 from dledger_spark.errors import CommittedUnknown, OptionInvalid, RangeUnavailable
 from dledger_spark.inflated_bodies import BODY_PROBLEM, COLUMNS, inflated
 from dledger_spark.log_range import END, begin_kept
-from dledger_spark.message_columns import message_batch
+from dledger_spark.queued_entries import QueuedEntries
+from dledger_spark.queued_messages import KNOWN_COLUMNS, messages_of, queued_messages
 from dledger_spark.readable_log import Origin, ReadableLog
 from dledger_spark.record_judge import RecordJudge
-from dledger_spark.scan import BATCH_BYTES, accepted_messages
+from dledger_spark.scan import BATCH_BYTES
 from dledger_spark.schema import MESSAGES
 from dledger_spark.source_options import EARLIEST, LATEST, Place, SourceOptions
 from dledger_spark.store_times import entry_at_time
@@ -160,16 +159,39 @@ def _stored(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of one task with bodies as they are stored."""
     log: ReadableLog = piece.origin.open()
-    batches = log.batches(
-        range(piece.first, piece.last + 1), batch_bytes=BATCH_BYTES, checksums=options.checksums
-    )
-    for batch in batches:
-        if options.table != MESSAGES:
+    entries = range(piece.first, piece.last + 1)
+    if options.table != MESSAGES:
+        for batch in _read(log, entries, options):
             yield batch.select(columns)
-        elif topics is None:
-            yield accepted_messages(batch, piece.refused, columns)
-        else:
-            yield _of_topics(batch, piece.refused, columns, topics)
+        return
+    at = entries.start
+    if topics is not None or (not options.checksums and KNOWN_COLUMNS.issuperset(columns)):
+        for stretch in log.queued(entries):
+            yield from _of_stretch(log, stretch, piece.refused, options, columns, topics)
+            at = stretch.entries.stop
+    for batch in _read(log, range(at, entries.stop), options):
+        yield messages_of(batch, piece.refused, columns, topics)
+
+
+def _of_stretch(
+    log: ReadableLog,
+    stretch: QueuedEntries,
+    refused: Sequence[Run],
+    options: SourceOptions,
+    columns: Sequence[str],
+    topics: frozenset[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    """The messages of a stretch, with as little reading as its columns and topics need."""
+    found = queued_messages(stretch, refused, columns, topics, checksums=options.checksums)
+    if found is not None:
+        yield from found
+        return
+    for batch in _read(log, stretch.entries, options):
+        yield messages_of(batch, refused, columns, topics)
+
+
+def _read(log: ReadableLog, entries: range, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    return log.batches(entries, batch_bytes=BATCH_BYTES, checksums=options.checksums)
 
 
 @cache
@@ -180,20 +202,6 @@ def _keep_modules() -> None:
     Arrow and numpy takes 50 ms, as long as reading 100,000 entries.
     """
     gc.freeze()
-
-
-def _of_topics(
-    entries: pa.RecordBatch, refused: Sequence[Run], columns: Sequence[str], topics: frozenset[str]
-) -> pa.RecordBatch:
-    """The messages of some topics; entries of others are not decoded."""
-    wanted = pa.array(sorted(topics), pa.string())
-    found = message_batch(entries, ("index", "topic"))
-    index = found.filter(pc.is_in(found.column("topic"), wanted)).column("index").to_numpy()
-    rows = np.unique(index) - (entries.column("index")[0].as_py() if len(entries) else 0)
-    names = list(dict.fromkeys((*columns, "topic")))
-    messages = accepted_messages(entries.take(pa.array(rows)), refused, names)
-    # An entry may hold records of several topics.
-    return messages.filter(pc.is_in(messages.column("topic"), wanted)).select(columns)
 
 
 def _index_of(log: ReadableLog, place: Place, default: int, *, kept_only: bool = False) -> int:

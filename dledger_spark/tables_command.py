@@ -14,6 +14,7 @@ from dledger_spark.rows import print_rows
 from dledger_spark.terminal import one_line_errors, progress, resumable, session_options
 
 if TYPE_CHECKING:
+    from dledger_spark.readable_log import ReadableLog
     from dledger_spark.tables.engine import Engine
     from dledger_spark.tables.table_home import TableHome
 
@@ -85,6 +86,7 @@ def tables(
     with home.held(), resumable(kept):
         for log in logs:
             there = next_index(home, log.group)
+            _hint_behind(log, there)
             first = log.first_index if there is None else there
             total = max((-1 if log.committed is None else log.committed) + 1 - first, 0)
             with progress(total, "reading the log") as on_progress:
@@ -112,6 +114,24 @@ def tables(
         listed = [(name, "facts", f"+{count}") for name, count in rows.items()]
         listed += [(name, "derived", str(count)) for name, count in made.items()]
         print_rows(f"{home.path}, {added} entries added", ("table", "kind", "rows"), listed)
+
+
+def _hint_behind(log: ReadableLog, there: int | None) -> None:
+    """Say that a copy of the log has less than the tables, so that no rows are added for it.
+
+    Args:
+        log: the copy.
+        there: the entry behind those that the tables have; None if they have none.
+    """
+    committed = -1 if log.committed is None else log.committed
+    if there is None or committed >= there - 1:
+        return
+    here = f"{log.name} is committed up to entry {committed}"
+    if committed < 0:
+        here = f"nothing of {log.name} is committed"
+    click.echo(
+        f"nothing new: the tables already have the entries up to {there - 1}, and {here}", err=True
+    )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""Warns of entries that a query leaves out, because they are not recorded as committed yet.
+"""Warns of entries that a reader leaves out, because they are not recorded as committed yet.
 
 Spark plans a query in a Python process of its own, so the warning is a line on standard error, and
 the filters of `warnings` in the user's process do not reach it; those of PYTHONWARNINGS do.
@@ -10,6 +10,8 @@ import warnings
 from collections.abc import Iterable
 
 from dledger_spark.errors import UnrecordedEntries
+from dledger_spark.log_folder import LogFolder
+from dledger_spark.log_range import entries_behind
 from dledger_spark.readable_log import ReadableLog
 from dledger_spark.source_options import LATEST, SourceOptions
 
@@ -21,9 +23,18 @@ def warn_of_unrecorded(logs: Iterable[ReadableLog]) -> None:
         logs: the logs that a query reads to their ends.
     """
     for log in logs:
-        count = log.unrecorded
-        if count and log.committed is not None:  # without a record nothing stands behind it
-            _warn(UnrecordedEntries(log.name, log.committed, count))
+        if log.committed is not None:  # without a record nothing stands behind it
+            _warn(log.name, log.committed, log.unrecorded)
+
+
+def warn_of_unrecorded_in(log: LogFolder) -> None:
+    """Warn once if a folder holds entries behind those recorded as committed.
+
+    Args:
+        log: the log of the folder, which a program without Spark reads to its end.
+    """
+    if log.committed is not None:
+        _warn(log.path, log.committed, entries_behind(log, log.committed))
 
 
 def is_open(log: ReadableLog, entries: range, options: SourceOptions) -> bool:
@@ -42,10 +53,12 @@ def is_open(log: ReadableLog, entries: range, options: SourceOptions) -> bool:
     return ending.of_group.get(log.group or "", ending.everywhere) in (None, LATEST)
 
 
-def _warn(warning: UnrecordedEntries) -> None:
-    """Warn each time: Python shows the same text only once in a process, which plans many queries.
+def _warn(name: str, committed: int, count: int) -> None:
+    """Warn each time: Python shows the same text only once in a process, which reads many times.
 
     The filter stands behind all others, so that those of the user count.
     """
-    warnings.filterwarnings("always", category=UnrecordedEntries, append=True)
-    warnings.warn(warning, stacklevel=4)
+    if count:
+        warnings.filterwarnings("always", category=UnrecordedEntries, append=True)
+        # Names the line that called the reader.
+        warnings.warn(UnrecordedEntries(name, committed, count), stacklevel=4)

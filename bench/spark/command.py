@@ -19,7 +19,7 @@ from rich.console import Console
 from bench.one_run import RunFailed
 from bench.options import json_option
 from bench.process_figures import tree_processor_seconds
-from bench.spark.message_log import write_message_log
+from bench.spark.message_log import RARE_TOPIC, write_message_log
 from bench.spark.stream_lag import StreamRow, stream_rows
 from dledger_spark.tables_command import memory_option
 
@@ -207,8 +207,8 @@ def _measured(home: Path, log: Path, rounds: int, console: Console) -> Iterator[
     yield Row("all analytics tables, without Spark", most, _tables(path, home, rounds), None)
 
 
-def _of_log(session: Any, path: str, table: str) -> Any:
-    return session.read.format("dledger").option("table", table).load(path)
+def _of_log(session: Any, path: str, table: str, **options: str) -> Any:
+    return session.read.format("dledger").options(table=table, **options).load(path)
 
 
 def _queries(
@@ -228,18 +228,30 @@ def _queries(
             partial(lambda table: drain(_of_log(session, path, table)), table),
             partial(lambda table: drain(read(table)), table),
         )
+    for what, checksums in (
+        ("messages per topic", "true"),
+        ("messages per topic, no sums checked", "false"),
+    ):
+        yield (
+            what,
+            partial(
+                lambda checksums: (
+                    session.read.format("dledger")
+                    .options(table="messages", checksums=checksums)
+                    .schema("topic string")
+                    .load(path)
+                    .groupBy("topic")
+                    .count()
+                    .collect()
+                ),
+                checksums,
+            ),
+            lambda: read("messages").groupBy("topic").count().collect(),
+        )
     yield (
-        "messages per topic",
-        lambda: (
-            session.read.format("dledger")
-            .option("table", "messages")
-            .schema("topic string")
-            .load(path)
-            .groupBy("topic")
-            .count()
-            .collect()
-        ),
-        lambda: read("messages").groupBy("topic").count().collect(),
+        "messages of a topic with 1 in 10,000",
+        lambda: drain(_of_log(session, path, "messages", subscribe=RARE_TOPIC)),
+        lambda: drain(read("messages").where(f"topic = '{RARE_TOPIC}'")),
     )
     middle = session.read.parquet(f"{parquet}/entries").count() // 2
     yield (

@@ -8,9 +8,13 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Final
 
+from broker.config import DEFAULT_SNAPSHOTS
+from broker.features import REGISTRY
 from broker.formats.commands import RaiseFormat
 from broker.log.entry import RUNS_VERSION, encode_log_command
+from broker.machine import BrokerMachine
 from broker.offsets.commands import CommitOffsets, CommittedOffset
+from broker.store.consume_queues import ConsumeQueues
 from broker.topics.commands import PutTopic
 from dledger.core.hard_state import HardState
 from dledger.entry import Body, PositionedBody
@@ -22,6 +26,8 @@ from remoting.message.properties import encode_properties
 from remoting.message.record import MessageRecord, encode_record_parts
 
 TOPICS: Final = ("orders", "payments", "clicks", "logs")
+RARE_TOPIC: Final = "alerts"  # of so many messages one
+_RARE: Final = 10_000
 QUEUES: Final = 4
 BODY_BYTES: Final = 256
 KEYS: Final = 5000
@@ -33,25 +39,32 @@ _SEGMENT_BYTES: Final = 256 * 1024 * 1024
 
 
 def write_message_log(folder: Path, messages: int, on_progress: Callable[[int], None]) -> None:
-    """Write a node's log: so many messages of 256 random bytes, in four topics of four queues, with
-    a group whose progress is 50 messages behind.
+    """Write the log and the consume queues of a broker: so many messages of 256 random bytes, in
+    four topics of four queues, and a few in another one; with a group whose progress is 50 messages
+    behind.
     """
     config = StoreConfig(segment_bytes=_SEGMENT_BYTES, spare_segments=0)
     store = open_store(OsDisk(), str(folder), config, "bench", "n0")
+    machine = BrokerMachine(ConsumeQueues(folder / "consumequeue"), REGISTRY)
     try:
         pending: list[Body] = []
+        saved = 0
         for done, body in enumerate(_bodies(messages)):
             pending.append(body)
             if len(pending) == _APPENDED:
-                store.append(1, 1, pending)
+                machine.apply(store.append(1, 1, pending).entries)
                 pending = []
                 on_progress(done)
+                if done - saved >= DEFAULT_SNAPSHOTS.every_entries:
+                    machine.queues.sync_due(machine.state.log_end).run()
+                    saved = done
         if pending:
-            store.append(1, 1, pending)
+            machine.apply(store.append(1, 1, pending).entries)
         store.begin_sync(HardState(1, None, store.last_index)).run()
         store.note_committed(store.last_index)
         store.save_committed()
     finally:
+        machine.close()
         store.close()
 
 
@@ -59,10 +72,12 @@ def _bodies(messages: int) -> Iterator[Body]:
     chance = random.Random(1)
     ends: Counter[tuple[str, int]] = Counter()
     yield encode_log_command(RaiseFormat(RUNS_VERSION))
-    for topic in TOPICS:
+    for topic in (*TOPICS, RARE_TOPIC):
         yield encode_log_command(PutTopic(TopicConfig(topic), FIRST_MS))
     for number in range(messages):
         topic, queue = chance.choice(TOPICS), chance.randrange(QUEUES)
+        if number % _RARE == _RARE - 1:
+            topic = RARE_TOPIC
         stored_ms = FIRST_MS + number // 2
         pairs = {
             "KEYS": f"key{chance.randrange(KEYS)}",

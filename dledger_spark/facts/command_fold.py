@@ -97,7 +97,6 @@ class CommandFold:
             at_ms = members[kind.time_at]
             if type(at_ms) is not int:
                 return
-        told = dict(zip(kind.members, members, strict=False))
         head = (command.index, at_ms)
         fold = self._folds.get(command.kind)
         if fold is not None:
@@ -105,9 +104,12 @@ class CommandFold:
                 fold(head, command, *members)
             except (Refused, TypeError, ValueError):
                 return  # members that make no sense: brokers pass the command over
-        topic, group = told.get("topic"), told.get("group")
-        if isinstance(topic, list):
-            topic = topic[0]
+        told = kind.spelt_out(members)
+        about = dict(told)
+        for part in told.values():  # such as the configuration of a topic, which has its name
+            if isinstance(part, dict):
+                about |= part
+        topic, group = about.get("topic"), about.get("group")
         self._rows.add(
             *("commands", *head, command.term, command.kind, kind.name, command.version),
             command.is_attached,
@@ -246,12 +248,17 @@ class CommandFold:
         self._popped_progress(head, key)
 
     def _acknowledge(self, head: Any, _command: BrokerCommand, messages: Any) -> None:
-        landed: dict[QueueKey, None] = {}
-        for key, offset, popped_ms in [_popped_message(*one) for one in messages]:
-            if self._popped.land(key, offset, popped_ms):
-                self._pop_event(head, key, offset, "acknowledged", None)
-                landed[key] = None
-        for key in landed:
+        landed = [
+            one
+            for one in [_popped_message(*message) for message in messages]
+            if self._popped.land(*one)
+        ]
+        if not landed:
+            return
+        head = _not_before(head, max(popped_ms for _, _, popped_ms in landed))
+        for key, offset, _ in landed:
+            self._pop_event(head, key, offset, "acknowledged", None)
+        for key in dict.fromkeys(key for key, _, _ in landed):
             self._popped_progress(head, key)
 
     def _hide(
@@ -266,6 +273,7 @@ class CommandFold:
         key, offset, popped_ms = _popped_message(*message)
         if not self._popped.bury(key, offset, popped_ms):
             raise Refused
+        head = _not_before(head, popped_ms)
         self._pop_event(head, key, offset, "buried", None)
         self._popped_progress(head, key)
 
@@ -377,6 +385,16 @@ def _popped_message(
 ) -> tuple[QueueKey, int, int]:
     key = (_text(group), _text(topic), _natural(queue))
     return key, _natural(offset), _natural(popped_ms)
+
+
+def _not_before(head: Any, popped_ms: int) -> tuple[int, int]:
+    """The head of rows about the end of a message, whose command carries no time.
+
+    It names when the message was given. No message may have been stored since, so the newest one
+    says too little.
+    """
+    index, log_ms = head
+    return index, max(log_ms or 0, popped_ms)
 
 
 def _text(value: Any) -> str:

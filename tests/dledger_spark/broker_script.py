@@ -145,6 +145,9 @@ class ScriptedLog:
             case "sends":
                 first = self._record(topic, queue)
                 self._append(first + self._record(topic, queue, 1, len(first)))
+            case "send to both":
+                first = self._record(TOPICS[0], queue)
+                self._append(first + self._record(TOPICS[1], queue, at=len(first)))
             case "delay":
                 record = self._record(SCHEDULE_TOPIC, REAL_TOPIC=topic, REAL_QID=str(queue))
                 self._with(record, Delay(self._now_ms + 1000 * step.number))

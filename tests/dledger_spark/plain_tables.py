@@ -75,6 +75,13 @@ class PlainTables:
             at_ms = getattr(command, name, None) or at_ms
         head = {"raft_group": self._group, "index": entry.index, "ms": at_ms}
         self.commands.append({**head, "command": command, "position": entry.body_pos})
+        landed = [
+            one.popped_ms
+            for one in getattr(command, "messages", [getattr(command, "message", None)])
+            if type(command).__name__ in ("AckPopped", "BuryPopped") and _is_out(one, pops)
+        ]
+        if landed:
+            head = {**head, "ms": max(at_ms or 0, *landed)}
         after = _progress(self._state)
         for key in offsets.keys() | after.keys():
             if offsets.get(key) != after.get(key):
@@ -129,8 +136,7 @@ class PlainTables:
         elif name == "AckPopped":
             done = set()
             for one in command.messages:
-                flight = before.get(one.key, ({}, ""))[0].get(one.offset)
-                if flight and flight.popped_ms == one.popped_ms and one not in done:
+                if _is_out(one, before) and one not in done:
                     done.add(one)
                     add(one.key, one.offset, "acknowledged")
         elif name == "HidePopped":
@@ -351,12 +357,13 @@ class PlainTables:
         return list(found.values())
 
     def pops(self) -> list[Row]:
-        found: defaultdict[Any, list[str]] = defaultdict(list)
+        found: defaultdict[Any, list[Row]] = defaultdict(list)
         for one in self.pop_events:
-            found[one["key"], one["life"], one["offset"]].append(one["event"])
+            found[one["key"], one["life"], one["offset"]].append(one)
         rows = []
-        for ((group, topic, queue), life, offset), events in found.items():
-            outcome = "buried" if "buried" in events else "out"
+        for ((group, topic, queue), life, offset), steps in found.items():
+            events, times = [one["event"] for one in steps], [one["ms"] for one in steps]
+            outcome = events[-1] if events[-1] in ("acknowledged", "buried") else "out"
             rows.append(
                 {
                     "consumer_group": group,
@@ -366,7 +373,11 @@ class PlainTables:
                     "offset": offset,
                     "times": events.count("given"),
                     "hidden": events.count("hidden"),
-                    "outcome": "acknowledged" if "acknowledged" in events else outcome,
+                    "first_time": min(times),
+                    "last_given_time": [one["ms"] for one in steps if one["event"] == "given"][-1],
+                    "acknowledged_time": max(times) if outcome == "acknowledged" else None,
+                    "buried_time": max(times) if outcome == "buried" else None,
+                    "outcome": outcome,
                 }
             )
         return rows
@@ -474,3 +485,9 @@ def _percentile(values: list[int], share: float) -> float:
     place = share * (len(ordered) - 1)
     low, high = ordered[floor(place)], ordered[ceil(place)]
     return low + (high - low) * (place - floor(place))
+
+
+def _is_out(message: Any, pops: Any) -> bool:
+    """Whether a message was out, given at that time, before its command."""
+    flight = pops.get(message.key, ({}, ""))[0].get(message.offset)
+    return flight is not None and flight.popped_ms == message.popped_ms

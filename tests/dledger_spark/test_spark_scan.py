@@ -88,6 +88,7 @@ def test_ranges_are_cut_exactly_at_any_place(write_log: LogWriter) -> None:
             assert indexes(folder, first, last) == list(range(first, last + 1))
 
 
+@pytest.mark.filterwarnings("ignore:unrecorded entries")
 def test_only_committed_entries_are_read(write_log: LogWriter) -> None:
     folder = write_log(some_bodies(30), segment_bytes=1024, committed=17)
     assert indexes(folder) == list(range(18))
@@ -96,6 +97,7 @@ def test_only_committed_entries_are_read(write_log: LogWriter) -> None:
         indexes(folder, 0, 18)
 
 
+@pytest.mark.filterwarnings("ignore:unrecorded entries")
 def test_a_log_with_nothing_committed_is_an_empty_table(write_log: LogWriter) -> None:
     assert indexes(write_log([b"a", b"b"], committed=-1)) == []
     assert indexes(write_log([], base=Path(str(write_log([b"a"])) + "-empty"))) == []
@@ -444,6 +446,7 @@ def test_the_schema_is_the_same_for_every_batch(write_log: LogWriter) -> None:
     assert len(schemas) == 1
 
 
+@pytest.mark.filterwarnings("ignore:unrecorded entries")
 def test_a_log_is_read_while_its_node_appends_to_it(tmp_path: Path) -> None:
     config = StoreConfig(1024, 1024, 900, 0)
     store = open_store(OsDisk(), str(tmp_path), config, "g", "n0")

@@ -53,14 +53,25 @@ def scripted(seed: int, length: int = 150) -> ScriptedLog:
     return log
 
 
-def write(log: ScriptedLog, base: Path, first: int, stop: int, group: str = "g") -> FolderLog:
-    """Append entries to a node's log; one segment holds them all, so they lie where they should."""
+def write(
+    log: ScriptedLog,
+    base: Path,
+    first: int,
+    stop: int,
+    group: str = "g",
+    committed: int | None = None,
+) -> FolderLog:
+    """Append entries to a node's log; one segment holds them all, so they lie where they should.
+
+    All are committed, unless `committed` names the last one that is.
+    """
     store = open_store(OsDisk(), str(base), CONFIG, group, "n0")
     try:
         for term, of_term in groupby(log.entries[first:stop], lambda entry: entry.term):
             store.append(term, 1, [entry.body for entry in of_term])
-        store.begin_sync(HardState(log.entries[stop - 1].term, None, store.last_index)).run()
-        store.note_committed(store.last_index)
+        end = store.last_index if committed is None else committed
+        store.begin_sync(HardState(log.entries[stop - 1].term, None, end)).run()
+        store.note_committed(end)
         store.save_committed()
     finally:
         store.close()
@@ -250,6 +261,27 @@ def test_tables_are_made_and_asked_in_a_terminal(tmp_path: Path) -> None:
     assert lines[0] == ["topic", "messages"]
     listed = map(json.loads, run("sql", "--tables", out, by_topic, "--json")[1].splitlines())
     assert {row["topic"]: str(row["messages"]) for row in listed} == dict(lines[1:])
+
+
+@pytest.mark.parametrize(
+    ("kept", "here"),
+    [(20, "{} is committed up to entry 19"), (0, "nothing of {} is committed")],
+)
+def test_a_copy_of_the_log_that_is_behind_the_tables_is_told_of(
+    kept: int, here: str, tmp_path: Path
+) -> None:
+    log = scripted(1)
+    ahead = write(log, tmp_path / "ahead", 0, 30).name
+    behind = write(log, tmp_path / "behind", 0, 20, committed=kept - 1).name
+    arguments = ("--out", str(tmp_path / "out"), "--facts-only", "--json")
+    for path, hinted in ((ahead, False), (ahead, False), (behind, True)):
+        ended = CliRunner().invoke(dledger_spark, ["tables", "--path", path, *arguments])
+        assert ended.exit_code == 0, ended.output
+        assert json.loads(ended.stdout)["through"] == {"g": 29}
+        lines = [line for line in ended.stderr.splitlines() if line.startswith("nothing new")]
+        assert lines == hinted * [
+            "nothing new: the tables already have the entries up to 29, and " + here.format(behind)
+        ]
 
 
 @pytest.mark.parametrize(

@@ -110,6 +110,58 @@ def test_each_table_of_a_long_log_is_what_a_plain_fold_says(seed: int) -> None:
         check_tables(log, facts, engine)
 
 
+def pops_of(*steps: Step) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
+    """The facts about pops in a log of some steps, and the table of pops."""
+    log = ScriptedLog()
+    log.run(list(steps))
+    facts = facts_of(log, [])
+    with engine_over(facts) as engine:
+        check_tables(log, facts, engine)
+        table = engine.query(query("pops")).to_pylist()
+    return facts["pop_events"].to_pylist(), table
+
+
+@pytest.mark.parametrize("end", ["acknowledge", "bury"])
+def test_a_message_ends_no_earlier_than_it_was_given(end: str) -> None:
+    """No message is stored between, so the log's own time stands still."""
+    events, (row,) = pops_of(
+        Step("send"), Step("pop", 1, passes_ms=90_000), Step(end, passes_ms=40)
+    )
+    given, ended = events
+    assert ended["time"] >= given["time"]
+    times = row["last_given_time"], row["acknowledged_time"] or row["buried_time"]
+    assert times == (given["time"], ended["time"])
+
+
+def test_the_progress_that_an_acknowledgement_makes_is_no_earlier_than_the_pop() -> None:
+    log = ScriptedLog()
+    log.run([Step("send"), Step("pop", 1, passes_ms=90_000), Step("acknowledge", passes_ms=40)])
+    facts = facts_of(log, [])
+    times = facts["consumer_progress"].column("time").to_pylist()
+    assert times == sorted(times)
+    assert times[-1] == facts["pop_events"].column("time")[0].as_py()
+
+
+def test_a_message_ends_no_earlier_than_it_was_given_if_a_leaders_clock_is_behind() -> None:
+    events, (row,) = pops_of(
+        Step("send"), Step("pop", 1), Step("hide", passes_ms=-700_000), Step("acknowledge")
+    )
+    assert [one["event"] for one in events] == ["given", "hidden", "acknowledged"]
+    assert row["acknowledged_time"] == row["last_given_time"] == events[0]["time"]
+
+
+def test_a_message_that_is_given_again_behind_a_reset_is_out() -> None:
+    events, (row,) = pops_of(
+        Step("send", 1, 1),
+        Step("pop", 1, 1),
+        Step("acknowledge"),
+        Step("pop", 1, 5, passes_ms=90_000),  # 5: from the beginning
+    )
+    assert [one["event"] for one in events] == ["given", "acknowledged", "given"]
+    assert (row["outcome"], row["acknowledged_time"], row["times"]) == ("out", None, 2)
+    assert row["last_given_time"] == events[-1]["time"]
+
+
 def test_the_trace_of_a_dead_letter_names_the_topic_where_it_lies() -> None:
     """A copy that was delayed before keeps the property that names where it was to go."""
     places = [("SCHEDULE_TOPIC_XXXX", 2, 7), ("%RETRY%billing", 0, 1), ("%DLQ%billing", 0, 3)]

@@ -19,6 +19,7 @@ from pyspark.sql.datasource import Filter, GreaterThan, LessThan
 from dledger_spark.errors import UnrecordedEntries
 from dledger_spark.folder_log import FolderLog
 from dledger_spark.log_folder import open_log
+from dledger_spark.scan import arrow_batches
 from dledger_spark.source import DledgerDataSource
 from tests.dledger_spark.test_spark_session import orders
 
@@ -94,6 +95,30 @@ def test_a_query_whose_filter_ends_before_warns_of_nothing(write_log: LogWriter)
     assert not told(folder, LessThan(("index",), 19))
     assert told(folder, LessThan(("index",), 25))
     assert told(folder, GreaterThan(("index",), 25))
+
+
+def test_reading_without_spark_warns_once_of_entries_behind(write_log: LogWriter) -> None:
+    folder = write_log(orders(30), committed=19)
+    expected = UnrecordedEntries(str(folder), 19, 10)
+    for _ in range(2):  # each time, not only the first
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.resetwarnings()
+            rows = sum(len(batch) for batch in arrow_batches(str(folder), batch_bytes=1))
+        assert rows == 20
+        assert [(one.category, str(one.message)) for one in caught] == [
+            (UnrecordedEntries, str(expected))
+        ]
+        assert caught[0].filename == __file__
+
+
+@pytest.mark.parametrize("last", [19, "end"])
+def test_reading_without_spark_up_to_a_named_end_warns_of_nothing(
+    last: int | str, write_log: LogWriter
+) -> None:
+    folder = write_log(orders(30), committed=19)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert list(arrow_batches(str(folder), last=last))
 
 
 @pytest.mark.parametrize("harm", [None, "missing", "wrong"])
