@@ -12,12 +12,12 @@ from typing import Final
 
 MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
     "acknowledge-before-sync": 1,
-    "answer-covers-later-reads": 41,
+    "answer-covers-later-reads": 6,
     "apply-before-durable": 4,
     "candidate-in-a-hurry": 0,
     "change-while-one-is-pending": 11,
     "clocks-beyond-bound": 30,
-    "commit-older-term": 6,
+    "commit-older-term": 60,
     "commit-recorded-ahead-of-the-disk": 1,
     "commit-unverified": 20,
     "configuration-on-append": 7,
@@ -35,7 +35,7 @@ MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
     "leader-counts-its-cache": 8,
     "learners-counted": 10,
     "lease-from-answer": 82,
-    "lease-ignores-drift": 38,
+    "lease-ignores-drift": 53,
     "lease-kept-in-transfer": 21,
     "log-check-skipped": 1,
     "log-cut-before-the-snapshot": 2,
@@ -50,11 +50,11 @@ MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
     "read-without-round": 349,
     "reads-never-end": 0,
     "removal-kept-secret": 88,
-    "session-results-not-in-snapshots": 17,
-    "session-table-not-consulted": 17,
+    "session-results-not-in-snapshots": 26,
+    "session-table-not-consulted": 4,
     "sign-believed-under-leases": 27,
     "snapshot-applied-from-the-log": 0,
-    "snapshot-named-before-its-folder-is-synced": 0,
+    "snapshot-named-before-its-folder-is-synced": 7,
     "torn-tail-kept": 40,
     "truncate-without-conflict": 0,
     "vote-forgotten": 0,
@@ -62,11 +62,11 @@ MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
     "vote-twice": 9,
     "votes-counted-not-voters": 17,
     "wiped-member-counts": 0,
-    "wiped-member-votes": 82,
+    "wiped-member-votes": 0,
 }
 HOSTS_SHOW_AT: Final[Mapping[str, int]] = {
     "appends-outlive-their-node": 11,
-    "asked-by-address": 38,
+    "asked-by-address": 86,
     "lost-answer-is-certain": 7,
 }
 BROKERS_SHOW_AT: Final[Mapping[str, int]] = {
