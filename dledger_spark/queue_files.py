@@ -3,7 +3,7 @@
 They are in the folder `consumequeue` beside that of the log, in RocketMQ's format: of each message
 its place in the log, its size and the hash of its tag, 20 bytes in all. The broker makes them from
 the log and writes them late; `.synced` says up to which place of the log the files are whole (see
-"The files" in docs/broker.md).
+"Consume queues" in docs/broker.md).
 
 A reader may use them to find records, never to decide whether there are any: a file may be missing,
 or have leftovers at its end. What cannot be read here is as if it were not there, because the log
@@ -17,8 +17,6 @@ import re
 import struct
 import zlib
 from bisect import bisect_left
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from heapq import heapify, heappop, heappush
@@ -30,15 +28,17 @@ import numpy.typing as npt
 from dledger.store.segment import start_of
 from dledger_spark.acceptance import TOPIC_NAME
 from dledger_spark.entry_columns import Positions
+from dledger_spark.errors import SegmentGone
+from dledger_spark.log_folder import open_file
 from dledger_spark.queued_entries import QueueUnits
 
-FOLDER: Final = "consumequeue"
-MARK: Final = ".synced"
+_FOLDER: Final = "consumequeue"
+_MARK: Final = ".synced"
 _MARK_FIELDS: Final = struct.Struct(">qI")
 _POSITION: Final = struct.Struct(">q")
 _QUEUE_NAME: Final = re.compile(r"0|[1-9][0-9]{0,9}")
 _LAST_QUEUE: Final = 2**31 - 1
-UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("code", ">i8")])
+_UNIT: Final = np.dtype([("place", ">i8"), ("size", ">i4"), ("code", ">i8")])
 
 # Each queue has to be searched for where a range begins, which takes 30 us. With more queues,
 # reading the log takes no longer.
@@ -56,12 +56,10 @@ class QueueFolder:
     """The queues of one broker.
 
     Attributes:
-        whole_before: everything before this place of the log is in the files.
         topics: their names.
         queues: the files of each queue.
     """
 
-    whole_before: int
     topics: tuple[str, ...]
     queues: tuple[_Queue, ...]
 
@@ -79,9 +77,9 @@ class _Queue:
 def whole_before(log_folder: str) -> int:
     """The place of the log before which the queues beside it are whole; -1 if nothing says so."""
     try:
-        with _opened(f"{_beside(log_folder)}/{MARK}") as file:
-            content = os.pread(file, _MARK_FIELDS.size, 0)
-    except OSError:
+        with open_file(f"{_beside(log_folder)}/{_MARK}") as file:
+            content = os.pread(file.fileno(), _MARK_FIELDS.size, 0)
+    except (OSError, SegmentGone):
         return -1
     if len(content) < _MARK_FIELDS.size:
         return -1
@@ -100,12 +98,12 @@ def queue_folder(log_folder: str, whole_before: int) -> QueueFolder | None:
 
 
 def _beside(log_folder: str) -> str:
-    return f"{os.path.dirname(log_folder)}/{FOLDER}"
+    return f"{os.path.dirname(log_folder)}/{_FOLDER}"
 
 
 @lru_cache(_KEPT_LISTINGS)
-def _listed(folder: str, whole_before: int) -> QueueFolder | None:
-    """A file that comes later has nothing before that place, and one that goes is not read."""
+def _listed(folder: str, _whole_before: int) -> QueueFolder | None:
+    """The queues, listed once for each mark: what comes later has nothing before its place."""
     topics: list[str] = []
     queues: list[_Queue] = []
     try:
@@ -122,7 +120,7 @@ def _listed(folder: str, whole_before: int) -> QueueFolder | None:
             topics.append(topic)
     except OSError:
         return None
-    return QueueFolder(whole_before, tuple(topics), tuple(queues))
+    return QueueFolder(tuple(topics), tuple(queues))
 
 
 def _files(folder: str) -> tuple[tuple[int, int], ...]:
@@ -131,8 +129,8 @@ def _files(folder: str) -> tuple[tuple[int, int], ...]:
     with os.scandir(folder) as found:
         for entry in found:
             start = start_of(entry.name)
-            if start is not None and start % UNIT.itemsize == 0:
-                sizes[start] = entry.stat().st_size // UNIT.itemsize * UNIT.itemsize
+            if start is not None and start % _UNIT.itemsize == 0:
+                sizes[start] = entry.stat().st_size // _UNIT.itemsize * _UNIT.itemsize
     files: list[tuple[int, int]] = []
     for start in sorted(sizes, reverse=True):
         if files and start + sizes[start] != files[-1][0]:
@@ -184,7 +182,7 @@ class _Cursor:
         self._queue = queue
         self._read_units = read_units
         self._offset = 0
-        self._held = np.empty(0, UNIT)
+        self._held = np.empty(0, _UNIT)
         self._places: Positions = np.empty(0, np.int64)
         self.has_more = False
         self.next_place = -1
@@ -194,7 +192,7 @@ class _Cursor:
         files = self._queue.files
         if not files:
             return False
-        offsets = range(files[0][0] // UNIT.itemsize, sum(files[-1]) // UNIT.itemsize)
+        offsets = range(files[0][0] // _UNIT.itemsize, sum(files[-1]) // _UNIT.itemsize)
         self._offset = offsets.start + bisect_left(offsets, place, key=self._place_at)
         self._fill(-1)
         return self.has_more
@@ -236,23 +234,14 @@ class _Cursor:
 
     def _read(self, offset: int, count: int) -> npt.NDArray[Any]:
         """Units of the file that has the first of them; none at the end."""
-        at = offset * UNIT.itemsize
+        at = offset * _UNIT.itemsize
         for start, size in self._queue.files:
             if start <= at < start + size:
-                wanted = min(count * UNIT.itemsize, start + size - at)
+                wanted = min(count * _UNIT.itemsize, start + size - at)
                 try:
-                    with _opened(f"{self._queue.folder}/{start:020d}") as file:
-                        content = os.pread(file, wanted, at - start)
-                except OSError:
+                    with open_file(f"{self._queue.folder}/{start:020d}") as file:
+                        content = os.pread(file.fileno(), wanted, at - start)
+                except (OSError, SegmentGone):
                     break
-                return np.frombuffer(content, UNIT, count=len(content) // UNIT.itemsize)
-        return np.empty(0, UNIT)
-
-
-@contextmanager
-def _opened(path: str) -> Iterator[int]:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        os.close(descriptor)
+                return np.frombuffer(content, _UNIT, count=len(content) // _UNIT.itemsize)
+        return np.empty(0, _UNIT)

@@ -83,7 +83,7 @@ class QueuedEntries:
     @cached_property
     def places(self) -> Positions:
         """Where each record lies in the log, rising."""
-        return self._places[self._order]
+        return self._unordered_places[self._order]
 
     @cached_property
     def rows(self) -> Positions:
@@ -108,31 +108,28 @@ class QueuedEntries:
     @property
     def offsets(self) -> Positions:
         """The offset of each record in its queue."""
-        if not self.units:
-            return np.empty(0, np.int64)
-        offsets = np.concatenate(
-            [np.arange(len(one.places)) + one.first_offset for one in self.units]
-        )
-        return offsets[self._order]
+        offsets = [np.arange(len(one.places)) + one.first_offset for one in self.units]
+        return _joined(offsets)[self._order]
 
     @cached_property
     def others(self) -> Positions:
         """The entries of which the records do not make up the whole body, from 0 on."""
-        covered = np.bincount(self.rows, self._sizes[self._order], len(self.entries))
+        covered = np.bincount(self.rows, self._sizes, len(self.entries))
         return np.flatnonzero(covered != np.diff(self.positions) - HEADER_BYTES)
 
     @cached_property
-    def _places(self) -> Positions:
+    def _unordered_places(self) -> Positions:
         return _joined([one.places for one in self.units])
 
     @cached_property
     def _sizes(self) -> Positions:
-        return _joined([one.sizes for one in self.units])
+        """The bytes of each record."""
+        return _joined([one.sizes for one in self.units])[self._order]
 
     @cached_property
     def _order(self) -> Positions:
         """The records of all queues in the log's order."""
-        order: Positions = np.argsort(self._places, kind="stable")
+        order: Positions = np.argsort(self._unordered_places, kind="stable")
         return order
 
     def _of_units(self, values: list[int]) -> Positions:
@@ -143,7 +140,7 @@ class QueuedEntries:
     def agrees(self) -> bool:
         """Whether every record lies within one entry, behind its header, and no two overlap."""
         places, rows = self.places, self.rows
-        ends = places + self._sizes[self._order]
+        ends = places + self._sizes
         # A record before the first entry has the row -1, and is compared with the end of the last.
         return bool(
             (self._sizes > 0).all()

@@ -114,9 +114,8 @@ def _takes(state: Acceptance, stretch: QueuedEntries) -> bool:
         try:
             read = stretch.read(others, checksums=False)
         except EntryMismatch:
-            return (
-                False  # who reads all of it looks for the entries elsewhere, or says what is wrong
-            )
+            # Reading all of it looks for the entries elsewhere, or says what is wrong.
+            return False
         if len(message_batch(read, ("index",))) or changes_topics(read):
             return False
     return state.take(stretch.runs)

@@ -106,7 +106,7 @@ def test_a_load_that_fails_or_hangs_fails_its_row(tmp_path: Path) -> None:
 
 
 def all_count(group: BrokerGroup) -> str | None:
-    """ "yes" once no member is in doubt: before, two of three may be no quorum."""
+    """Once no member is in doubt, "yes": before, two of three may be no quorum."""
     for address in group._addresses.members.values():
         with Asking(address) as connection:
             reply = connection.ask(Command(RequestCode.GET_BROKER_RUNTIME_INFO))
