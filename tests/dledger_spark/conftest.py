@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from itertools import groupby
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from dledger.store.store_config import StoreConfig
 from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import JavaMissing
 from dledger_spark.session import QUERY_LOGGERS, local_session
+from tests.dledger_spark.entry_writer import write_entries
 from tests.dledger_spark.incident_log import IncidentLog
 
 
@@ -78,15 +78,7 @@ def incident_tables(tmp_path_factory: pytest.TempPathFactory) -> str:
     base = tmp_path_factory.mktemp("incident")
     entries = IncidentLog().entries
     config = StoreConfig(1 << 20, 1 << 16, max_body_bytes=1 << 18, spare_segments=0)
-    store = open_store(OsDisk(), str(base / "log"), config, "broker-a", "n0")
-    try:
-        for term, of_term in groupby(entries, lambda entry: entry.term):
-            store.append(term, 1, [entry.body for entry in of_term])
-        store.begin_sync(HardState(entries[-1].term, None, store.last_index)).run()
-        store.note_committed(store.last_index)
-        store.save_committed()
-    finally:
-        store.close()
+    write_entries(base / "log", entries, config, "broker-a")
     out = str(base / "OUT")
     made = CliRunner().invoke(dledger_spark, ["tables", "--path", str(base / "log"), "--out", out])
     assert made.exit_code == 0, made.output

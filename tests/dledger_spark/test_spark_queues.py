@@ -18,6 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.store.consume_queue import UNIT_BYTES
+from dledger.store.store_config import StoreConfig
 from dledger_spark import queue_files, queued_log, record_judge
 from dledger_spark.acceptance import Run
 from dledger_spark.errors import LogDamaged
@@ -36,10 +37,12 @@ from tests.dledger_spark.broker_script import (
     random_step,
     scripts,
 )
-from tests.dledger_spark.queue_writer import write_entries, write_queues
+from tests.dledger_spark.entry_writer import write_entries
+from tests.dledger_spark.queue_writer import write_queues
 
 SOME = ("raft_group", "index", "topic", "queue", "offset", "physical_offset")
 ALL = tuple(MESSAGE_SCHEMA.names)
+CONFIG = StoreConfig(1 << 16, 1024, max_body_bytes=1 << 14, spare_segments=0)
 Rows = list[tuple[Any, ...]]
 
 
@@ -55,7 +58,7 @@ def small_stretches(entries: int) -> Iterator[None]:
 def written(log: ScriptedLog, synced: int) -> Iterator[Path]:
     """The folder of a node with this log, and queues beside it."""
     with TemporaryDirectory() as base:
-        folder = write_entries(Path(base), log.entries)
+        folder = write_entries(Path(base), log.entries, CONFIG)
         write_queues(Path(base), log.entries, synced).close()
         yield folder
 

@@ -9,7 +9,6 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
-from itertools import groupby
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,9 +20,6 @@ pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-sp
 
 from click.testing import CliRunner
 
-from dledger.core.hard_state import HardState
-from dledger.store.disk import OsDisk
-from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
 from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import DataLost, TablesInvalid
@@ -38,6 +34,7 @@ from dledger_spark.tables.refresh import refresh
 from dledger_spark.tables.table_home import TableHome
 from dledger_spark.tables.update import Updated, update_tables
 from tests.dledger_spark.broker_script import ScriptedLog, random_step
+from tests.dledger_spark.entry_writer import write_entries
 from tests.dledger_spark.test_spark_tables import as_rows, check_tables, facts_of
 
 PROJECT = Path(__file__).parents[2]
@@ -65,17 +62,8 @@ def write(
 
     All are committed, unless `committed` names the last one that is.
     """
-    store = open_store(OsDisk(), str(base), CONFIG, group, "n0")
-    try:
-        for term, of_term in groupby(log.entries[first:stop], lambda entry: entry.term):
-            store.append(term, 1, [entry.body for entry in of_term])
-        end = store.last_index if committed is None else committed
-        store.begin_sync(HardState(log.entries[stop - 1].term, None, end)).run()
-        store.note_committed(end)
-        store.save_committed()
-    finally:
-        store.close()
-    return FolderLog(open_log(str(base)))
+    folder = write_entries(base, log.entries[first:stop], CONFIG, group, committed)
+    return FolderLog(open_log(str(folder)))
 
 
 def update(home: TableHome, log: FolderLog, **options: Any) -> Updated:
