@@ -47,6 +47,18 @@ class TopicChanges:
         """Whether a topic is being deleted; nothing is to be sent to it."""
         return topic in self._deleting
 
+    def is_same(self, topic: str, since: int) -> bool:
+        """Whether a topic is the one that existed at a position of the log, for what was stored for
+        it there and goes to it now.
+
+        Raises:
+            RequestRefused (2): it is being deleted. Behind its deletion the log may have it made
+                again already: ask once more when the deletion is applied.
+        """
+        if topic in self._deleting:
+            raise RequestRefused(ResponseCode.SYSTEM_BUSY, f"topic {topic:.127} is being deleted")
+        return self._topics.existed(topic, since)
+
     def creating(self, topic: str) -> TopicConfig | None:
         """A topic that `create` is making, as it will be."""
         return self._creating.get(topic)
