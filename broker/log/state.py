@@ -20,11 +20,14 @@ class Deletion(NamedTuple):
         name: of what was deleted.
         with_offsets: whether its committed offsets go.
         with_locks: whether its locks go; entries before version 3 kept them.
+        keeps_ends: whether it is remembered where the queues of a topic ended; entries before
+            version 6 did not.
     """
 
     name: str
     with_offsets: bool
     with_locks: bool
+    keeps_ends: bool = False
 
 
 @dataclass(frozen=True, eq=False)

@@ -52,8 +52,9 @@ class OffsetProcessor:
     def query(self, _origin: Origin, command: Command) -> Command:
         """The offset a group has committed.
 
-        A group that never committed an offset gets 0 while the queue is young and whole, else "not
-        found": the client then starts at the queue's end, or where it is configured to start.
+        A group that never committed an offset gets the first one, mostly 0, while the queue is
+        young and whole, else "not found": the client then starts at the queue's end, or where it is
+        configured to start.
         Clients lean on this rule of RocketMQ: a new group on a new topic misses nothing.
 
         Raises:
@@ -65,7 +66,7 @@ class OffsetProcessor:
         offset = self._offsets.committed(group, topic, queue_id)
         if offset is None:
             is_young = (
-                self._reader.begin(topic, queue_id) == 0
+                self._reader.begin(topic, queue_id) == self._reader.first(topic)
                 and self._reader.first_distance_bytes(topic, queue_id) <= YOUNG_QUEUE_BYTES
             )
             if not is_young or not command.boolean("setZeroIfNotFound", True):
@@ -73,7 +74,7 @@ class OffsetProcessor:
                     ResponseCode.QUERY_NOT_FOUND,
                     "Not found, maybe this group consumer boot first",
                 )
-            offset = 0
+            offset = self._reader.first(topic)
         return _offset_reply(command, offset)
 
     def update(self, origin: Origin, command: Command) -> Command | None:

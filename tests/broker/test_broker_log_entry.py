@@ -17,6 +17,7 @@ from broker.locks.commands import LockQueues
 from broker.log.entry import (
     ATTACHED_VERSION,
     FORMAT_VERSION,
+    INCARNATIONS_VERSION,
     RUNS_VERSION,
     EntryKind,
     LogCommand,
@@ -48,6 +49,7 @@ commands: st.SearchStrategy[LogCommand] = st.one_of(
         st.none() | numbers,
     ),
     st.builds(DeleteTopic, names, numbers, st.booleans()),
+    st.builds(DeleteTopic, names, numbers, st.just(True), st.just(True)),
     st.builds(
         PutGroup,
         st.builds(ConsumerGroup, names, st.booleans()),
@@ -62,7 +64,9 @@ commands: st.SearchStrategy[LogCommand] = st.one_of(
     st.builds(Deliver, numbers),
     st.builds(MoveDelayed, numbers),
     st.builds(DropDelayed, numbers),
-    st.sampled_from([RaiseFormat(ATTACHED_VERSION), RaiseFormat(RUNS_VERSION)]),
+    st.sampled_from(
+        [RaiseFormat(one) for one in (ATTACHED_VERSION, RUNS_VERSION, INCARNATIONS_VERSION)]
+    ),
     st.builds(
         LockQueues,
         names,
@@ -157,6 +161,8 @@ def test_a_command_is_written_in_the_first_version_that_holds_it(command: LogCom
     match command:
         case PutTopic(max_topics=int()) | PutGroup(max_groups=int()):
             version = 3
+        case DeleteTopic(keeps_ends=True):
+            version = 6
         case DeleteTopic(with_locks=True) | DeleteGroup(with_locks=True):
             version = 3
         case CommitOffsets(as_of=int()):

@@ -54,6 +54,8 @@ COMMANDS = [
     encode_log_command(PutTopic(TopicConfig("B"), 1, max_topics=5)),
     encode_log_command(PutTopic(TopicConfig("A"), 1, max_topics=4)),
     encode_log_command(DeleteTopic("A", 9, with_locks=True)),
+    encode_log_command(DeleteTopic("A", 9, with_locks=True, keeps_ends=True)),
+    encode_log_command(DeleteTopic("B", 9, with_locks=True, keeps_ends=True)),
     encode_log_command(PutTopic(TopicConfig("A"), 1)),
     encode_log_command(PutTopic(TopicConfig("B"), 1, only_if_absent=True)),
     framed(msgpack.packb([2, "A", 9])),
@@ -104,7 +106,7 @@ records = st.tuples(
 right = st.tuples(st.sampled_from("AB"), st.sampled_from((0, 1)), *[st.just(0)] * 4)
 runs = st.lists(right | right | right | records, min_size=2, max_size=5)
 scripts = st.lists(
-    st.sampled_from(COMMANDS[:11]) | st.sampled_from(COMMANDS) | records | runs, max_size=60
+    st.sampled_from(COMMANDS[:13]) | st.sampled_from(COMMANDS) | records | runs, max_size=60
 )
 Step = tuple[str, int, int, int, int, int]
 Script = Sequence[bytes | Step | list[Step]]
@@ -116,7 +118,7 @@ def body_of(steps: Sequence[Step], state: BrokerState, pos: int) -> bytes:
     before: Counter[tuple[str, int]] = Counter()
     for topic, queue_id, off, misplaced, flag, cut in steps:
         key = (topic, queue_id)
-        end = state[MESSAGES].queue_ends.get(topic, {}).get(queue_id, 0)
+        end = state[MESSAGES].queue_end(topic, queue_id)
         record = encode_record(
             MessageRecord(
                 topic,

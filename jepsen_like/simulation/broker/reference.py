@@ -121,6 +121,8 @@ class Reference:
                 model.topics,
             ),
             ("births of topics", topics.created_at, model.created_at),
+            ("first offsets of topics", messages.begins, model.begins),
+            ("last offsets of deleted topics", messages.ended.ends, model.ended_topics),
             (
                 "ends of queues",
                 {
