@@ -47,11 +47,10 @@ class Messages:
         end = None if ends is None else ends.get(queue_id)
         return self.begins.get(topic, 0) if end is None else end
 
-    def topic_made(self, topic: str) -> None:
-        """A topic is there now. Under a name that was used before, its queues go on counting."""
-        begin = self.ended.take(topic)
-        if begin:
-            self.begins[topic] = begin
+
+def _topic_made(messages: Messages, topic: str) -> None:
+    if begin := messages.ended.take(topic):
+        messages.begins[topic] = begin
 
 
 def _topic_deleted(messages: Messages, deletion: Deletion) -> None:
@@ -132,5 +131,6 @@ MESSAGES: Final = StatePart(
         Rows("ended topics", _captured_ended, _take_ended),
         Rows("passed over", _captured_passed_over, _take_passed_over),
     ),
+    topic_made=_topic_made,
     topic_deleted=_topic_deleted,
 )

@@ -13,7 +13,6 @@ from broker.log.entry import (
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState, Deletion
-from broker.messages.state import MESSAGES
 from broker.topics.settings import read_topic, topic_members
 from broker.topics.state import TOPICS
 from dledger import Entry
@@ -116,7 +115,7 @@ def _put(
             return EntryRefused(f"there are {len(topics.configs)} topics: delete one first")
         topics.created_at[config.topic] = entry.pos
     if old is None:
-        state[MESSAGES].topic_made(config.topic)
+        state.topic_made(config.topic)
     topics.configs[config.topic] = config
     topics.changed(command.at_ms)
     folded.topics_changed = True

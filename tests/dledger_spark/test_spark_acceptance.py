@@ -231,6 +231,34 @@ def test_a_log_whose_beginning_is_not_read_says_nothing_of_a_topic_until_it_is_d
     assert messages(folder, first=9) == [9, 10, 11, 12, 13, 14]
 
 
+def test_a_topic_made_again_goes_on_where_it_ended_in_whole_logs_and_in_others(
+    write_log: LogWriter,
+) -> None:
+    bodies = BrokerBodies()
+    bodies.put_topic("A")
+    for _ in range(2):
+        bodies.message(MessageRecord("A", b"old"))
+    bodies.delete_topic("A", keeps_ends=True)
+    bodies.put_topic("A")
+    bodies.record(MessageRecord("A", b"late", queue_offset=1))  # 5
+    for offset in range(2, 4):
+        bodies.record(MessageRecord("A", b"new", queue_offset=offset))
+    bodies.delete_topic("A", keeps_ends=True)
+    bodies.put_topic("A")
+    bodies.record(MessageRecord("A", b"new", queue_id=1, queue_offset=4))  # 10
+    folder = write_log(bodies.bodies)
+    assert messages(folder) == [1, 2, 6, 7, 10]
+    # Where the topic began before the log, nothing says where it ended.
+    assert messages(folder, first=2) == [2, 5, 6, 7, 10]
+
+    put = encode_log_command(PutTopic(TopicConfig("A"), 1))
+    delete = encode_log_command(DeleteTopic("A", 1, with_locks=True, keeps_ends=True))
+    message, late = ("A", 0, 0, 0, 0, 0), ("A", 0, -1, 0, 0, 0)
+    entries, _state = entries_of([put, message, message, delete, put, late, message, delete])
+    for cut in range(len(entries)):
+        assert accepted(entries, [cut]) == [1, 2, 6]
+
+
 def test_records_that_share_an_entry_count_where_the_log_begins_later_as_well(
     write_log: LogWriter,
 ) -> None:
