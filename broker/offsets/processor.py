@@ -11,6 +11,7 @@ from broker.log.state import BrokerState
 from broker.log.submissions import Then
 from broker.offsets.commands import CommittedOffset
 from broker.offsets.commits import OffsetCommits
+from broker.offsets.generations import Generations
 from broker.offsets.state import OFFSETS
 from broker.serving.origin import Origin
 from broker.settings.settings import Settings
@@ -30,7 +31,7 @@ class OffsetProcessor:
     """Reads and commits offsets. Its reads are asked for when the group has confirmed them.
 
     Args:
-        state, reader, commits, settings: what it works with.
+        state, reader, commits, generations, settings: what it works with.
         confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
     """
 
@@ -39,6 +40,7 @@ class OffsetProcessor:
         state: BrokerState,
         reader: MessageReader,
         commits: OffsetCommits,
+        generations: Generations,
         settings: Settings,
         confirm: Callable[[Then], None],
     ) -> None:
@@ -47,9 +49,10 @@ class OffsetProcessor:
         self._offsets = state[OFFSETS]
         self._reader = reader
         self._commits = commits
+        self._generations = generations
         self._settings = settings
 
-    def query(self, _origin: Origin, command: Command) -> Command:
+    def query(self, origin: Origin, command: Command) -> Command:
         """The offset a group has committed.
 
         A group that never committed an offset gets the first one, mostly 0, while the queue is
@@ -75,6 +78,7 @@ class OffsetProcessor:
                     "Not found, maybe this group consumer boot first",
                 )
             offset = self._reader.first(topic)
+        self._generations.send(origin, (group, topic, queue_id), offset)
         return _offset_reply(command, offset)
 
     def update(self, origin: Origin, command: Command) -> Command | None:
@@ -99,6 +103,8 @@ class OffsetProcessor:
                 else command.reply(refusal.code, remark=refusal.remark)
             )
 
+        if not self._generations.counts(origin, key, offset):
+            return command.reply(remark="Offset has been previously reset")
         if self._offsets.committed(*key) == offset:
             self._confirm(then)
             return None
