@@ -311,7 +311,7 @@ async def test_a_slow_member_does_not_undo_a_reset_that_another_one_has_seen(
     async with members(tmp_path) as (slow, quick):
         assert (await slow.pull("T", 0)).code == 0
         assert await commit(slow, 4) == 0
-        await reset(quick, target)
+        await reset(quick, target, queueId=0)
         assert await committed(quick) == moved_to
         await quick.pull("T", moved_to)  # the group reads there now
         for offset in (3, 5, 9):
@@ -337,7 +337,7 @@ async def test_a_pull_that_begins_where_the_group_was_moved_brings_nothing_from_
 ) -> None:
     async with members(tmp_path) as (one, other):
         await commit(one, 10)
-        await reset(other)
+        await reset(other, queueId=0)
         assert await committed(one) == 0
         assert (await bring(one, 0, 10)).code == 0
         assert await committed(other) == 0
@@ -350,7 +350,7 @@ async def test_a_member_that_waits_just_where_its_group_is_moved_is_told_as_well
 ) -> None:
     async with members(tmp_path) as (slow, other):
         await slow.pull("T", 0)
-        await reset(other, -1)
+        await reset(other, -1, queueId=0)
         told = await slow.pull("T", 10)
         assert (told.code, told.fields["nextBeginOffset"]) == (ResponseCode.PULL_OFFSET_MOVED, "10")
         assert (await slow.pull("T", 10)).code == ResponseCode.PULL_NOT_FOUND
@@ -374,7 +374,7 @@ async def test_the_next_leader_tells_commits_from_before_as_well(tmp_path: Path)
     clock = Clock()
     async with members(tmp_path, clock=clock) as (slow, quick):
         await slow.pull("T", 0)
-        await reset(quick, -1)
+        await reset(quick, -1, queueId=0)
         assert await committed(quick) == 10
         await quick.pull("T", 10)
         await quick.send("T", b"behind it in the log")
@@ -398,7 +398,7 @@ async def test_who_keeps_its_progress_itself_is_moved_only_until_the_group_reads
 ) -> None:
     async with members(tmp_path, 3) as (one, other, reader):
         await reader.ask(35, clientID="c2", consumerGroup="g")
-        await reset(other, -1)
+        await reset(other, -1, queueId=0)
         assert (await reader.pull("T", 3)).code == ResponseCode.PULL_OFFSET_MOVED
         assert await committed(one) == 10
         await one.pull("T", 10)
