@@ -22,8 +22,9 @@ from broker.sends.pending_messages import Attach, MadeMessages
 from broker.sends.sends import SENDS, Sends
 from broker.serving.parts import Parts, Shared
 from broker.topics.state import TOPICS
-from remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, edit_properties
+from remoting.message.properties import REAL_TOPIC, edit_properties, kept_queue_id
 from remoting.message.record import MessageRecord, decode_record
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -173,11 +174,13 @@ class Deliveries:
         pairs = record.property_map()
         topic = pairs[REAL_TOPIC]
         if not self._topics.existed(topic, due.position):
-            _log.info("a delayed message of topic %s is dropped: the topic was deleted", topic)
+            _log.info(
+                "a delayed message of topic %s is dropped: the topic was deleted", quoted(topic)
+            )
             submit_commands(self._log, [DropDelayed(due.position)], self._began(due.position))
             return
         # The queue it was sent to may have been taken away since.
-        queue_id = int(pairs[REAL_QUEUE_ID]) % self._topics.configs[topic].write_queue_count
+        queue_id = kept_queue_id(pairs) % self._topics.configs[topic].write_queue_count
         record.properties = edit_properties(record.properties, {}, DELAY_NAMES)
         self._send(topic, queue_id, record, due, lambda _record: Deliver(due.position))
 
@@ -240,7 +243,7 @@ class Deliveries:
 
     def _failed(self, refusal: RequestRefused) -> None:
         """Begin again with the oldest, in a while."""
-        _log.debug("a delayed message waits on: %s", refusal.remark)
+        _log.debug("a delayed message waits on: %s", quoted(refusal.remark))
         self._fetched.clear()
         self._not_before = self._clock() + _RETRY_SECONDS
         self.on_sooner()

@@ -16,6 +16,7 @@ from remoting.message.properties import (
     TIMER_DELIVER_MILLISECONDS,
 )
 from remoting.wire.codes import ResponseCode
+from remoting.wire.field_values import read_int64
 
 _MINUTE: Final = 60_000
 
@@ -90,14 +91,11 @@ def read_due(pairs: Mapping[str, str], now_ms: int, max_delay_ms: int = MAX_DELA
 
 
 def _number(pairs: Mapping[str, str], name: str) -> int:
-    text = pairs.get(name, "").strip()
+    text = pairs.get(name)
     if not text:
         return 0
-    try:
-        value = int(text) if len(text) < 20 else _MAX_NUMBER + 1
-    except ValueError:
-        value = _MAX_NUMBER + 1
-    if not -_MAX_NUMBER <= value <= _MAX_NUMBER:
+    value = read_int64(text)
+    if value is None or not -_MAX_NUMBER <= value <= _MAX_NUMBER:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL, f"property {name}={text!r:.40}: give a whole number"
         )

@@ -11,6 +11,7 @@ from typing import Final
 
 from broker.errors import RequestRefused
 from broker.groups.state import GROUPS
+from broker.log.one_by_one import call_each
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
@@ -115,8 +116,7 @@ class OffsetCommits:
 
         def then(refusal: RequestRefused | None) -> None:
             self._is_on_its_way = False
-            for one in waiting.thens:
-                one(refusal)
+            call_each("answering a commit of an offset", waiting.thens, refusal)
             if refusal is None:
                 self.flush()
 
@@ -128,8 +128,7 @@ class OffsetCommits:
     def refuse_waiting(self, refusal: RequestRefused) -> None:
         """Answer everything that the log has not been given."""
         waiting, self._waiting = self._waiting, _Waiting()
-        for then in waiting.thens:
-            then(refusal)
+        call_each("answering a commit of an offset", waiting.thens, refusal)
 
 
 def _made(parts: Parts) -> OffsetCommits:

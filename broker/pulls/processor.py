@@ -13,6 +13,7 @@ from broker.filters.changes import SQL92
 from broker.filters.state import FILTERS
 from broker.groups.state import GROUPS
 from broker.log.folded import Arrivals, Folded
+from broker.log.one_by_one import failure
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
@@ -149,7 +150,7 @@ class PullProcessor:
         woken: list[_Woken] = [(held, None) for held in moved]
         for (topic, queue_id), arrivals in folded.arrivals.items():
             found = self._held.take_arrived(topic, queue_id, set(arrivals.codes))
-            woken += [(held, arrivals) for held in found if not self._waits_on(held)]
+            woken += [(held, arrivals) for held in found if not self._still_waits(held)]
         for topic in folded.deleted_topics:
             gone = self._held.take_matching(lambda held, topic=topic: held.request.topic == topic)  # type: ignore[misc]
             woken += [(held, None) for held in gone]
@@ -191,6 +192,14 @@ class PullProcessor:
                     self._answer_when_taken(origin, held.command, held.request, arrivals)
             finally:
                 origin.write_gathered()
+
+    def _still_waits(self, held: HeldPull) -> bool:
+        """As `_waits_on`; a pull for which that fails is answered."""
+        try:
+            return self._waits_on(held)
+        except Exception as error:
+            failure("looking whether a pull waits on", error)
+            return False
 
     def _waits_on(self, held: HeldPull) -> bool:
         """Messages came: whether a pull goes on waiting, as its condition wants none of them."""

@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 import trio
 
 from broker.errors import RequestRefused
+from broker.log.one_by_one import call
 from broker.log.submissions import Then
 from broker.serving.parts import WorkInSteps
 from dledger import DLedgerError
@@ -34,7 +35,7 @@ class ConfirmedReads:
     def add(self, then: Then) -> None:
         """Have `then` told when the state may be looked at, or why it may not; not at once.
 
-        It must not raise. Raises RequestRefused (2): too many wait.
+        Raises RequestRefused (2): too many wait.
         """
         if len(self._waiting) >= self._limit:
             raise RequestRefused(
@@ -61,5 +62,5 @@ class ConfirmedReads:
 
 def _tell(waiting: Sequence[Then], refusal: RequestRefused | None) -> Iterator[None]:
     for then in waiting:
-        then(refusal)
+        call("answering a confirmed read", then, refusal)
         yield
