@@ -32,6 +32,7 @@ from remoting.message.record import (
 from remoting.message.record_batch import RecordBatch, Records
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
+from remoting.wire.field_values import saturated_int32
 
 # A record with nothing in it; with the message it must fit into one entry of the log.
 _RECORD_OVERHEAD_BYTES: Final = 91
@@ -112,8 +113,7 @@ def read_send_request(command: Command) -> SendRequest:
 
     Raises:
         FieldMissing, MessageMalformed: it cannot be read.
-        RequestRefused: (13) too large, of a kind that is not served, or failed less than 0
-            times, (16) a topic that is not
+        RequestRefused: (13) too large or of a kind that is not served, (16) a topic that is not
             writable, (29) a bad topic name.
     """
     names = _LONG if command.code in _LONG_NAMES else _SHORT
@@ -158,13 +158,8 @@ def read_send_request(command: Command) -> SendRequest:
 
 
 def _times(command: Command, name: str) -> int:
-    """How often a message failed before. Raises FieldMissing, RequestRefused (13): less than 0."""
-    times = command.int32(name, 0)
-    if times < 0:
-        raise RequestRefused(
-            ResponseCode.MESSAGE_ILLEGAL, f"a message that failed {times} times: 0 or more"
-        )
-    return times
+    """How often a message failed before; what is less than never is never. Raises FieldMissing."""
+    return saturated_int32(command.int32(name, 0))
 
 
 def _batch(envelope: MessageRecord) -> Records:
