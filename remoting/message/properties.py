@@ -171,7 +171,11 @@ def mended_runs(
 
 def shown_value(value: str) -> str:
     """A value that a header can hold: bytes in it that are no UTF-8 are U+FFFD."""
-    return value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+    try:
+        raw = value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a half of a surrogate pair that no bytes have given
+        raw = value.encode("utf-8", "surrogatepass")
+    return raw.decode("utf-8", "replace")
 
 
 def kept_queue_id(pairs: Mapping[str, str]) -> int:
