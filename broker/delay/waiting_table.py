@@ -9,6 +9,7 @@ import contextlib
 import os
 import sqlite3
 import tempfile
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -43,6 +44,9 @@ class Waiting(NamedTuple):
 class WaitingTable:
     """The delayed messages that wait.
 
+    A table in a file is to be closed. One in memory need not be: it goes with the last reference
+    to it, as the other collections of a state do.
+
     Args:
         folder: where the table's file lies; None keeps it in memory.
 
@@ -60,13 +64,20 @@ class WaitingTable:
             descriptor, self._path = tempfile.mkstemp(".sqlite", "delayed-", folder)
             os.close(descriptor)
         self._database = self._connect()
+        if folder is None:
+            # Before the collector sees the connection: it would warn of one that is open.
+            weakref.finalize(self, self._database.close)
         self._changes = 0  # since the last commit
         self._count = 0
         self.earliest_added_ms = 0
-        self._run("PRAGMA journal_mode = WAL")
-        self._run("PRAGMA synchronous = OFF")
-        for statement in _SCHEMA:
-            self._run(statement)
+        try:
+            self._run("PRAGMA journal_mode = WAL")
+            self._run("PRAGMA synchronous = OFF")
+            for statement in _SCHEMA:
+                self._run(statement)
+        except DiskFailed:
+            self.close()
+            raise
 
     def __len__(self) -> int:
         """How many messages wait."""
