@@ -44,9 +44,6 @@ class Waiting(NamedTuple):
 class WaitingTable:
     """The delayed messages that wait.
 
-    A table in a file is to be closed. One in memory need not be: it goes with the last reference
-    to it, as the other collections of a state do.
-
     Args:
         folder: where the table's file lies; None keeps it in memory.
 
@@ -64,9 +61,8 @@ class WaitingTable:
             descriptor, self._path = tempfile.mkstemp(".sqlite", "delayed-", folder)
             os.close(descriptor)
         self._database = self._connect()
-        if folder is None:
-            # Before the collector sees the connection: it would warn of one that is open.
-            weakref.finalize(self, self._database.close)
+        # Also when a state is dropped, as those are that a log was folded to only once.
+        self._end = weakref.finalize(self, _end, self._database, self._path)
         self._changes = 0  # since the last commit
         self._count = 0
         self.earliest_added_ms = 0
@@ -157,11 +153,7 @@ class WaitingTable:
 
     def close(self) -> None:
         """Close the table and remove its file."""
-        self._database.close()
-        if self._path != ":memory:":
-            for end in ("", "-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._path + end)
+        self._end()
 
     def _captured(self) -> Iterator[tuple[int, int, int]]:
         database = self._connect()
@@ -213,3 +205,11 @@ class WaitingTable:
 
     def _failed(self, error: sqlite3.Error) -> DiskFailed:
         return DiskFailed("change", self._path, OSError(str(error)))
+
+
+def _end(database: sqlite3.Connection, path: str) -> None:
+    database.close()
+    if path != ":memory:":
+        for end in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path + end)

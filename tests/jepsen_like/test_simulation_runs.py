@@ -118,22 +118,7 @@ FIRST_SEED = {
 }
 
 
-# One of each kind: elections, commits, reads, leases, sessions, snapshots, disks.
-IN_EVERY_RUN = {
-    "acknowledge-before-sync",
-    "commit-older-term",
-    "half-is-a-quorum",
-    "lease-ignores-drift",
-    "read-before-own-commit",
-    "session-table-not-consulted",
-    "snapshot-applied-from-the-log",
-    "torn-tail-kept",
-    "truncate-without-conflict",
-    "vote-not-durable",
-}
-
-
-@pytest.mark.parametrize("name", planted(MEMBERS_SHOW_AT, IN_EVERY_RUN))
+@pytest.mark.parametrize("name", planted(MEMBERS_SHOW_AT))
 def test_a_seeded_bug_is_caught(name: str) -> None:
     result = run_campaign(Plan(MEMBERS_SHOW_AT[name], SEEDS_NEARBY, seeded_bug=name), jobs=1)
     assert result.broken is not None, f"{name} does not show at its seed"
