@@ -114,6 +114,11 @@ class Reference:
         state, model = self.state, self.model
         messages, locks, place = state[MESSAGES], state[LOCKS], state[LEADER_PLACE]
         topics, offsets, redriven = state[TOPICS], state[OFFSETS], state[REDRIVEN]
+        taken = {
+            (topic, queue_id): runs
+            for topic, queues in redriven.runs.items()
+            for queue_id, runs in queues.items()
+        }
         return [
             (
                 "topics",
@@ -179,11 +184,11 @@ class Reference:
                 "dead letters that were delivered once more",
                 (
                     redriven.redriven_letters,
-                    {key: _numbers(runs.begins, runs.ends) for key, runs in redriven.runs.items()},
+                    {key: _numbers(runs.begins, runs.ends) for key, runs in taken.items()},
                 ),
                 (
                     model.redriven,
-                    {key: model.taken_letters(*key) for key in redriven.runs},
+                    {key: model.taken_letters(*key) for key in taken},
                 ),
             ),
         ]
