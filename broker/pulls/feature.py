@@ -46,6 +46,7 @@ def _service(parts: Parts) -> Service:
         parts.wall_clock_ms,
         MAX_HOLD_SECONDS,
         parts[SETTINGS],
+        parts.work,
     )
 
     def figures() -> dict[str, str]:

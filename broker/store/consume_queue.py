@@ -31,7 +31,7 @@ class ConsumeQueue:
     """The units of one queue of one topic.
 
     Args:
-        folder: where its files lie; made with the first batch.
+        folder: where its files lie; made when the first units are written.
         open_file: gives a descriptor for a path, which stays open until the next call at least;
             the second argument tells whether something will be written.
         units_per_file: 300,000 but in tests.
@@ -132,11 +132,6 @@ class ConsumeQueue:
         Raises:
             DiskFailed: a file could not be written.
         """
-        if self.end == self.first:
-            try:
-                self._disk.make_folder(self.folder)
-            except OSError as error:
-                raise DiskFailed("makedirs", self.folder, error) from error
         count = len(units) // UNIT_BYTES
         self._unwritten += count
         self.end += count
@@ -244,11 +239,18 @@ class ConsumeQueue:
     def _write(self, file_start: int, within: int, data: bytes) -> None:
         path = self._path(file_start)
         try:
-            written = self._disk.write(self._open_file(path, True), data, within)
+            written = self._disk.write(self._opened_to_write(path), data, within)
         except OSError as error:
             raise DiskFailed("pwrite", path, error) from error
         if written != len(data):
             _fail("pwrite", path, f"only {written} of {len(data)} bytes were written")
+
+    def _opened_to_write(self, path: str) -> int:
+        try:
+            return self._open_file(path, True)
+        except FileNotFoundError:
+            self._disk.make_folder(self.folder)  # the first units of this queue
+            return self._open_file(path, True)
 
     def _read(self, file_start: int, within: int, size: int) -> bytes:
         path = self._path(file_start)

@@ -114,11 +114,6 @@ class Reference:
         state, model = self.state, self.model
         messages, locks, place = state[MESSAGES], state[LOCKS], state[LEADER_PLACE]
         topics, offsets, redriven = state[TOPICS], state[OFFSETS], state[REDRIVEN]
-        taken = {
-            (topic, queue_id): runs
-            for topic, queues in redriven.runs.items()
-            for queue_id, runs in queues.items()
-        }
         return [
             (
                 "topics",
@@ -184,11 +179,19 @@ class Reference:
                 "dead letters that were delivered once more",
                 (
                     redriven.redriven_letters,
-                    {key: _numbers(runs.begins, runs.ends) for key, runs in taken.items()},
+                    {
+                        (topic, queue_id): _numbers(runs.begins, runs.ends)
+                        for topic, queues in redriven.runs.items()
+                        for queue_id, runs in queues.items()
+                    },
                 ),
                 (
                     model.redriven,
-                    {key: model.taken_letters(*key) for key in taken},
+                    {
+                        (topic, queue_id): model.taken_letters(topic, queue_id)
+                        for topic, queues in redriven.runs.items()
+                        for queue_id in queues
+                    },
                 ),
             ),
         ]
