@@ -28,6 +28,7 @@ class Member:
         language: from its header.
         version: from its header.
         kind: what it subscribes to; set when it is registered.
+        since: its first heartbeat under this name, as `last_heartbeat`; set when it is registered.
     """
 
     client_id: str
@@ -36,6 +37,7 @@ class Member:
     language: int | str = 0
     version: int = 0
     kind: Kind | None = None
+    since: float = 0.0
 
 
 @dataclass(slots=True)
@@ -69,10 +71,13 @@ class Consumers:
 
     Attributes:
         differing: the groups whose members subscribe to different things.
+        namesakes: by group and client id: the connections that have an id, where it is not one.
     """
 
     def __init__(self) -> None:
         self.differing: set[str] = set()
+        self.namesakes: dict[tuple[str, str], dict[Origin, Member]] = {}
+        self._named: dict[tuple[str, str], dict[Origin, Member]] = {}
         self._groups: dict[str, GroupMembers] = {}
         self._groups_of: dict[Origin, set[str]] = {}
         self._count = 0
@@ -95,6 +100,12 @@ class Consumers:
         else:
             member.kind = kind_of(member.data)
         self._move(name, group, None if old is None else old.kind, member.kind)
+        member.since = member.last_heartbeat
+        if old is not None and old.client_id == member.client_id:
+            member.since = old.since
+        elif old is not None:
+            self._unname(name, origin, old)
+        self._name(name, origin, member)
         group.members[origin] = member
         self._groups_of.setdefault(origin, set()).add(name)
         topics_changed = self._subscribe(group, member.data)
@@ -107,6 +118,7 @@ class Consumers:
         if members is None or member is None:
             return False
         self._count -= 1
+        self._unname(group, origin, member)
         self._move(group, members, member.kind, None)
         if not members.members:
             del self._groups[group]
@@ -176,7 +188,27 @@ class Consumers:
         self._groups.clear()
         self._groups_of.clear()
         self.differing.clear()
+        self.namesakes.clear()
+        self._named.clear()
         self._count = 0
+
+    def _name(self, group: str, origin: Origin, member: Member) -> None:
+        """A connection has a client's id."""
+        key = (group, member.client_id)
+        named = self._named.setdefault(key, {})
+        named[origin] = member
+        if len(named) > 1:
+            self.namesakes[key] = named
+
+    def _unname(self, group: str, origin: Origin, member: Member) -> None:
+        """A connection has it no more."""
+        key = (group, member.client_id)
+        named = self._named[key]
+        del named[origin]
+        if len(named) < 2:
+            self.namesakes.pop(key, None)
+        if not named:
+            del self._named[key]
 
     def _move(self, name: str, group: GroupMembers, old: Kind | None, new: Kind | None) -> None:
         """A member of a group is of another kind, has come or has gone."""
