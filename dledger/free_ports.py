@@ -7,6 +7,7 @@ import os
 import random
 import socket
 import tempfile
+from collections import deque
 from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import cache
@@ -40,6 +41,9 @@ def _endless_walk() -> Iterator[int]:
 # on it yet.
 _walk = _endless_walk()
 
+# What this process was given last: nobody may listen there yet, and its own claims do not show.
+_given: deque[int] = deque(maxlen=1000)
+
 
 @cache
 def _claims() -> int | None:
@@ -67,11 +71,15 @@ def _is_claimed(port: int) -> bool:
     return False
 
 
-def free_ports(count: int) -> list[int]:
+def free_ports(count: int, beside: int = 0) -> list[int]:
     """Return `count` different ports of loopback on which no process listens now.
 
     No other process of this user gets them before this one has ended, even if no member listens on
     them for a while.
+
+    Args:
+        count: how many.
+        beside: the port that lies so far from each of them is free as well, and is given to nobody.
 
     Raises:
         NoFreePort: the machine has fewer free ports.
@@ -82,17 +90,27 @@ def free_ports(count: int) -> list[int]:
             if len(ports) == count:
                 return ports
             port = next(_walk)
-            if _is_claimed(port):
+            if _is_taken(port, held):
                 continue
-            probe = held.enter_context(socket.socket())
-            try:
-                probe.bind(("127.0.0.1", port))
-            except OSError:
+            if beside and (port + beside in _given or _is_taken(port + beside, held)):
                 continue
             ports.append(port)
+            _given.append(port)
     raise NoFreePort(count)
 
 
-def free_addresses(count: int) -> list[str]:
+def _is_taken(port: int, held: ExitStack) -> bool:
+    """Whether somebody has the port; if not, this process claims it."""
+    if _is_claimed(port):
+        return True
+    probe = held.enter_context(socket.socket())
+    try:
+        probe.bind(("127.0.0.1", port))
+    except OSError:
+        return True
+    return False
+
+
+def free_addresses(count: int, beside: int = 0) -> list[str]:
     """As `free_ports`, each as `127.0.0.1:port`. Raises NoFreePort."""
-    return [f"127.0.0.1:{port}" for port in free_ports(count)]
+    return [f"127.0.0.1:{port}" for port in free_ports(count, beside)]

@@ -34,6 +34,9 @@ from remoting.message.record import decode_records
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError
 
+# RocketMQ 5's types of messages: a topic's clients send only such, where they look at it.
+MESSAGE_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
+
 # mqadmin's default for a new topic.
 DEFAULT_QUEUES: Final = 8
 
@@ -183,6 +186,7 @@ class Admin:
         queues: int = DEFAULT_QUEUES,
         permission: int = PERMISSION_READ_WRITE,
         cluster: str = "",
+        message_type: str | None = None,
     ) -> None:
         """Make a topic on every group of a cluster, or change it, and wait until it is routed.
 
@@ -191,6 +195,7 @@ class Admin:
             queues: how many queues on each group.
             permission: bits of 4 read, 2 write.
             cluster: only groups of this cluster; of all when empty.
+            message_type: one of MESSAGE_TYPES; what the topic has, if None.
 
         Raises:
             InvalidMessage: the name is not legal.
@@ -201,7 +206,10 @@ class Admin:
         check_topic(topic)
         config = TopicConfig(topic, queues, queues, permission)
         await Leaders(self._client).ask_each(
-            requests.create_topic(config), "make a topic", cluster=cluster, topic=topic
+            requests.create_topic(config, message_type),
+            "make a topic",
+            cluster=cluster,
+            topic=topic,
         )
         failures = 0
         with trio.move_on_after(ROUTE_TIMEOUT_SECONDS):

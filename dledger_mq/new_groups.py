@@ -9,6 +9,11 @@ from dledger_mq.group_directory import GroupPlan, NodePlan
 
 CLUSTER: Final = "DefaultCluster"
 
+# RocketMQ's brokers serve a second port, this far from the first, and some clients use that if they
+# are told nothing else: its dashboard, and versions before 4.5. A connection there must be refused
+# at once, rather than come to another member.
+_SECOND_PORT: Final = -2
+
 # Whether several processes can listen on one port, among which the system spreads connections.
 _SHARES_PORTS: Final = sys.platform.startswith("linux")
 
@@ -20,16 +25,17 @@ def new_groups(group_count: int, node_count: int) -> tuple[GroupPlan, ...]:
         group_count: how many groups.
         node_count: how many nodes each of them has.
     """
-    addresses = iter(free_addresses(group_count * (2 * node_count + 1)))
+    for_clients = iter(free_addresses(group_count * (node_count + 1), _SECOND_PORT))
+    for_peers = iter(free_addresses(group_count * node_count))
     groups: list[GroupPlan] = []
     for number in range(group_count):
         letter = ascii_lowercase[number]
         prefix = "n" if group_count == 1 else letter
         nodes = tuple(
-            NodePlan(f"{prefix}{node}", next(addresses), next(addresses))
+            NodePlan(f"{prefix}{node}", next(for_peers), next(for_clients))
             for node in range(node_count)
         )
-        address: str | None = next(addresses)
+        address: str | None = next(for_clients)
         if node_count == 1 or not _SHARES_PORTS:
             address = None
         preferred = None if group_count == 1 else nodes[number % node_count].name

@@ -289,11 +289,13 @@ def unlock_queues(group: str, client_id: str, queues: list[MessageQueue]) -> Com
     )
 
 
-def create_topic(config: TopicConfig) -> Command:
-    """Make a topic, or change its settings (17)."""
+def create_topic(config: TopicConfig, message_type: str | None = None) -> Command:
+    """Make a topic, or change its settings (17); and its type of messages, if one is given."""
+    attributes = {"attributes": f"+message.type={message_type}"} if message_type else {}
     return Command(
         RequestCode.UPDATE_AND_CREATE_TOPIC,
         {
+            **attributes,
             "topic": config.topic,
             "defaultTopic": AUTO_CREATE_TOPIC,
             "readQueueNums": str(config.read_queue_count),

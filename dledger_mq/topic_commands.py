@@ -6,7 +6,7 @@ from dataclasses import asdict
 
 import click
 
-from dledger_mq.admin import DEFAULT_QUEUES, Admin, QueueProgress
+from dledger_mq.admin import DEFAULT_QUEUES, MESSAGE_TYPES, Admin, QueueProgress
 from dledger_mq.command_line import nameserver_option, run, say
 from dledger_mq.rows import print_rows
 
@@ -25,13 +25,19 @@ def topic_commands() -> None:
     show_default=True,
     help="Queues on each group of brokers.",
 )
+@click.option(
+    "--type",
+    "message_type",
+    type=click.Choice(MESSAGE_TYPES, case_sensitive=False),
+    help="What it is for; clients of RocketMQ 5 send only that. Kept as it is without this.",
+)
 @nameserver_option
-def create(topic: str, queues: int, nameservers: Sequence[str]) -> None:
-    """Make TOPIC, or change its number of queues."""
+def create(topic: str, queues: int, message_type: str | None, nameservers: Sequence[str]) -> None:
+    """Make TOPIC, or change its number of queues or its type of messages."""
 
     async def task() -> None:
         async with Admin(nameservers=nameservers) as admin:
-            await admin.create_topic(topic, queues=queues)
+            await admin.create_topic(topic, queues=queues, message_type=message_type)
 
     run(task)
     click.echo(f"topic {topic} has {queues} queues on each group")

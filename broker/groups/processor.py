@@ -91,15 +91,35 @@ class GroupProcessor:
         with_offsets = command.boolean("cleanOffset")
         self._changes.delete_group(group, with_offsets, replying(origin, command))
 
-    def group_config(self, _origin: Origin, command: Command) -> Command:
-        """One group's configuration (352)."""
+    def group_config(self, origin: Origin, command: Command) -> Command | None:
+        """One group's configuration (352). Where groups make themselves it makes the group.
+
+        RocketMQ's proxy asks this when a consumer starts, and lets it start only if there is one.
+
+        Raises:
+            RequestRefused: (2) there are too many groups, (26) groups do not make themselves, (29)
+                a bad name.
+        """
         name = command.name("group")
-        group = self._groups.configs.get(name)
-        if group is None:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"no consumer group {name:.120}"
+
+        def told() -> Command:
+            group = self._groups.configs[name]
+            return command.reply(body=compact_json(group.to_json()).encode())
+
+        if name in self._groups.configs:
+            return told()
+        check_group_name(name)
+
+        def then(refusal: RequestRefused | None) -> None:
+            if refusal is None and name not in self._groups.configs:
+                words = f"subscription group not exist, {name:.120}: it was deleted"
+                refusal = RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, words)
+            origin.send(
+                told() if refusal is None else command.reply(refusal.code, remark=refusal.remark)
             )
-        return command.reply(body=compact_json(group.to_json()).encode())
+
+        self._changes.ensure_group(name, then)
+        return None
 
     def all_groups(self, _origin: Origin, command: Command) -> Command:
         """Every group's configuration (201)."""

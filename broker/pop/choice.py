@@ -157,7 +157,8 @@ class Chooser:
         committed = self._offsets.committed(*key)
         if committed is not None:
             return committed
-        return end if request.from_end else begin
+        _group, topic, queue_id = key
+        return end if request.from_end and not self._reader.is_young(topic, queue_id) else begin
 
     def _chosen_in_order(
         self,

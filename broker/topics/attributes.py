@@ -15,7 +15,9 @@ _MESSAGE_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNS
 # What each attribute may be, and why it may not be what else RocketMQ knows.
 _LEGAL: Final = {
     "message.type": (_MESSAGE_TYPES, "there are no other types"),
-    "queue.type": (("SimpleCQ",), "each message has a unit of its own in its queue"),
+    # With BatchCQ RocketMQ has a unit for a batch instead of one for each message, for producers
+    # whose batches stay together. Offsets and pulls are the same, so here it has no effect.
+    "queue.type": (("SimpleCQ", "BatchCQ"), "there are no other queues"),
     "cleanup.policy": (("DELETE",), "messages are dropped by their age only"),
     "reserve.time": (("-1",), "all topics are kept for as long as the broker says"),
 }

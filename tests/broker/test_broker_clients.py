@@ -218,8 +218,22 @@ async def test_a_group_is_made_switched_off_and_deleted_with_its_offsets(tmp_pat
         assert json.loads((await client.ask(43)).body) == {"offsetTable": {"T@g": {"0": 1}}}
         assert (await client.ask(207, groupName="g", cleanOffset="true")).code == 0
         assert json.loads((await client.ask(43)).body) == {"offsetTable": {}}
-        reply = await client.ask(352, group="g")
-        assert reply.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
+        assert "g" not in json.loads((await client.ask(201)).body)["subscriptionGroupTable"]
+
+
+async def test_a_question_for_the_configuration_of_a_group_makes_it_where_groups_make_themselves(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as client:
+        for _ in range(2):
+            config = json.loads((await client.ask(352, group="g")).body)
+            assert (config["groupName"], config["consumeEnable"]) == ("g", True)
+        assert "g" in json.loads((await client.ask(201)).body)["subscriptionGroupTable"]
+        refused = await client.ask(352, group="no/name")
+        assert refused.code == ResponseCode.INVALID_PARAMETER
+        await client.ask(25, b"autoCreateSubscriptionGroup=false\n")
+        refused = await client.ask(352, group="h")
+        assert refused.code == ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST
 
 
 async def test_figures_settings_connections_and_lag_can_be_read(tmp_path: Path) -> None:

@@ -189,6 +189,8 @@ async def test_a_topic_keeps_its_attributes_and_changes_those_that_are_named(
         return found
 
     async with served(tmp_path) as client:
+        assert await put("+message.type=FIFO,+queue.type=BatchCQ") == 0
+        assert await attributes() == {"message.type": "FIFO", "queue.type": "BatchCQ"}
         assert await put("+message.type=FIFO,+queue.type=SimpleCQ") == 0
         assert await attributes() == {"message.type": "FIFO", "queue.type": "SimpleCQ"}
         assert await put("-queue.type,+message.type=NORMAL") == 0

@@ -260,7 +260,18 @@ async def test_everything_is_known_after_a_restart(tmp_path: Path) -> None:
         assert (last.body, last.record.reconsume_times) == (b"1", 1)
 
 
-async def test_a_group_may_begin_at_the_end(tmp_path: Path) -> None:
+async def test_a_new_group_that_begins_at_the_end_misses_nothing_of_a_young_topic(
+    tmp_path: Path,
+) -> None:
+    async with popping(tmp_path) as pop:
+        await pop.send(b"old", b"older")
+        assert await pop.bodies(initMode=1) == [b"old", b"older"]
+
+
+async def test_a_group_may_begin_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.store.message_reader.YOUNG_QUEUE_BYTES", 0)
     async with popping(tmp_path) as pop:
         await pop.send(b"old", b"older")
         assert await pop.bodies(initMode=1) == []

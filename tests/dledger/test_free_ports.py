@@ -89,3 +89,9 @@ def test_without_a_place_for_claims_there_are_ports_all_the_same(
     monkeypatch.setattr(tempfile, "tempdir", str(claims_folder / "nowhere"))
     assert len(set(free_ports(3))) == 3
     assert ports._claims() is None
+
+
+def test_the_port_beside_each_of_them_is_given_to_nobody() -> None:
+    before, with_room, after = free_ports(3), free_ports(12, -2), free_ports(3)
+    beside = {port - 2 for port in with_room}
+    assert beside.isdisjoint([*before, *with_room, *after])
