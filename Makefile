@@ -18,6 +18,9 @@ PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 BENCH_ARGUMENTS ?=
 CHAOS_ARGUMENTS ?=
 
+# Tests start hundreds of processes. Where this is set, each of them compiles the whole product anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
