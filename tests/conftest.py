@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
-# Files whose tests share what takes long to start; the others are dealt out test by test.
+# Deadlines are by the wall clock: where others use the processor, too, right code misses them.
+settings.register_profile("dledger", settings(), deadline=None)
+settings.load_profile("dledger")
+
+_JAVA = "a Java virtual machine"
+_SPARK = "tests/dledger_spark/test_spark_"
+# Files, and tests of other files, that share what takes long to start. The rest is dealt out one
+# by one.
 TOGETHER = {
     "tests/dledger/commands/test_status_command.py": "a group of processes",
-    "tests/dledger_spark/test_spark_session.py": "a Java virtual machine",
+    f"{_SPARK}error_lines.py::test_errors_of_the_source_in_spark_have_one_line": _JAVA,
+    f"{_SPARK}network.py::test_count_goes_over_the_network": _JAVA,
+    f"{_SPARK}session.py": _JAVA,
+    f"{_SPARK}stream.py": _JAVA,
+    f"{_SPARK}table_files.py::test_spark_reads_the_same_rows": _JAVA,
+    f"{_SPARK}table_stream.py": _JAVA,
+    f"{_SPARK}table_updates.py::test_a_query_that_spark_cannot_answer_is_an_error": _JAVA,
+    f"{_SPARK}table_updates.py::test_spark_computes_the_same_tables": _JAVA,
     "tests/project/test_tutorial.py": "the wheel",
     "tests/project/test_wheel.py": "the wheel",
 }
+
+
+def shared_by(nodeid: str) -> str | None:
+    """What a test shares with others of its process; None when nothing that starts slowly."""
+    test = nodeid.partition("[")[0]
+    return TOGETHER.get(test) or TOGETHER.get(test.partition("::")[0])
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc]  # xdist says nothing of types
@@ -23,7 +44,7 @@ class Together(LoadScopeScheduling):  # type: ignore[misc]  # xdist says nothing
     """
 
     def _split_scope(self, nodeid: str) -> str:
-        return TOGETHER.get(nodeid.partition("::")[0], nodeid)
+        return shared_by(nodeid) or nodeid
 
 
 @pytest.hookimpl(optionalhook=True)  # a run without xdist has no such hook
@@ -43,4 +64,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if left_out:
             config.hook.pytest_deselected(items=left_out)
             items[:] = [item for item in items if not item.get_closest_marker("long")]
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()) and shared_by(item.nodeid) != _JAVA:
+            raise pytest.UsageError(f"{item.nodeid} starts Spark again: add it to TOGETHER")
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)

@@ -48,7 +48,7 @@ async def test_a_message_comes_later_unless_it_is_recalled() -> None:
                 await one.recall(now)
 
 
-@pytest.mark.parametrize("fault", ["kill", "freeze"])
+@pytest.mark.parametrize("fault", ["kill", pytest.param("freeze", marks=pytest.mark.long)])
 async def test_each_delayed_message_comes_once_though_leaders_are_lost(fault: str) -> None:
     count, recalled = 200, 20
     results: dict[int, SendResult] = {}

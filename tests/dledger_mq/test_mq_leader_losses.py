@@ -34,7 +34,7 @@ ENOUGH_SECONDS = 120
 MESSAGES = 120
 LOST_AT = 40  # the leader
 SEND_SECONDS = 30
-FAULTS = ["kill", "freeze"]
+FAULTS = ["kill", pytest.param("freeze", marks=pytest.mark.long)]
 
 
 async def lose_leader(group: Cluster, fault: str) -> None:

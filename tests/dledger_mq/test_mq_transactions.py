@@ -127,7 +127,7 @@ async def test_another_producer_of_the_group_is_asked_for_one_that_died(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["kill", "freeze"])
+@pytest.mark.parametrize("fault", ["kill", pytest.param("freeze", marks=pytest.mark.long)])
 async def test_each_transaction_ends_as_its_producer_says_though_leaders_are_lost(
     fault: str,
 ) -> None:

@@ -352,6 +352,7 @@ except KeyboardInterrupt:
 """
 
 
+@pytest.mark.long  # a Java virtual machine of its own
 def test_ctrl_c_ends_a_session_in_the_middle_of_a_job_without_a_traceback() -> None:
     ended = subprocess.run(
         [sys.executable, "-c", INTERRUPTED],

@@ -21,6 +21,7 @@ CLOSING_LINE = re.compile(
 )
 
 
+@pytest.mark.slow
 def test_the_demo_kills_the_leader_and_loses_nothing(tmp_path: Path) -> None:
     ended = subprocess.run(
         [sys.executable, "-m", "jepsen_like.demo", "--messages", "400", "--dir", tmp_path / "demo"],

@@ -4,6 +4,8 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
+from tests.conftest import TOGETHER
+
 PROJECT = Path(__file__).parent.parent.parent
 # In code marks, as in `test_store_scan.py` (a file), `test_a_scan_...` (a test) or a scenario.
 NAMED = re.compile(r"`((?:[\w/]+/)?test_\w+(?:\.py)?|(?:[\w/]+/)?\w+\.scenario)`")
@@ -29,6 +31,11 @@ def test_every_test_that_the_documentation_names_is_there() -> None:
     pages = [page.read_text(encoding="utf-8") for page in (PROJECT / "docs").rglob("*.md")]
     names = named_in(pages)
     assert len(names) > 50
+    assert missing(names, all_tests()) == []
+
+
+def test_every_test_that_shares_a_process_with_others_is_there() -> None:
+    names = {part for nodeid in TOGETHER for part in nodeid.split("::")}
     assert missing(names, all_tests()) == []
 
 
