@@ -113,7 +113,7 @@ class Reference:
         """What there is: its name, as the broker folds it, and as the model does."""
         state, model = self.state, self.model
         messages, locks, place = state[MESSAGES], state[LOCKS], state[LEADER_PLACE]
-        topics, offsets, redriven = state[TOPICS], state[OFFSETS], state[REDRIVEN]
+        topics, offsets = state[TOPICS], state[OFFSETS]
         return [
             (
                 "topics",
@@ -175,26 +175,31 @@ class Reference:
             ),
             ("resumed transactions", set(state[TRANSACTIONS].resumed), model.resumed),
             ("settings", state[CHANGED_SETTINGS].values, model.settings),
-            (
-                "dead letters that were delivered once more",
-                (
-                    redriven.redriven_letters,
-                    {
-                        (topic, queue_id): _numbers(runs.begins, runs.ends)
-                        for topic, queues in redriven.runs.items()
-                        for queue_id, runs in queues.items()
-                    },
-                ),
-                (
-                    model.redriven,
-                    {
-                        (topic, queue_id): model.taken_letters(topic, queue_id)
-                        for topic, queues in redriven.runs.items()
-                        for queue_id in queues
-                    },
-                ),
-            ),
+            self._redriven_letters(),
         ]
+
+    def _redriven_letters(self) -> tuple[str, object, object]:
+        """The view of the dead letters that were delivered once more."""
+        redriven, model = self.state[REDRIVEN], self.model
+        return (
+            "dead letters that were delivered once more",
+            (
+                redriven.redriven_letters,
+                {
+                    (topic, queue_id): _numbers(runs.begins, runs.ends)
+                    for topic, queues in redriven.runs.items()
+                    for queue_id, runs in queues.items()
+                },
+            ),
+            (
+                model.redriven,
+                {
+                    (topic, queue_id): model.taken_letters(topic, queue_id)
+                    for topic, queues in redriven.runs.items()
+                    for queue_id in queues
+                },
+            ),
+        )
 
 
 def _numbers(begins: Iterable[int], ends: Iterable[int]) -> set[int]:
