@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 
-from broker.dead_letters.state import REDRIVEN
+from broker.dead_letters.state import REDRIVEN, Redriven
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import WaitingTable
 from broker.features import REGISTRY
@@ -113,7 +113,8 @@ class Reference:
         """What there is: its name, as the broker folds it, and as the model does."""
         state, model = self.state, self.model
         messages, locks, place = state[MESSAGES], state[LOCKS], state[LEADER_PLACE]
-        topics, offsets = state[TOPICS], state[OFFSETS]
+        topics, offsets, redriven = state[TOPICS], state[OFFSETS], state[REDRIVEN]
+        letters = _letters(redriven)
         return [
             (
                 "topics",
@@ -175,31 +176,21 @@ class Reference:
             ),
             ("resumed transactions", set(state[TRANSACTIONS].resumed), model.resumed),
             ("settings", state[CHANGED_SETTINGS].values, model.settings),
-            self._redriven_letters(),
+            (
+                "dead letters that were delivered once more",
+                (redriven.redriven_letters, letters),
+                (model.redriven, {key: model.taken_letters(*key) for key in letters}),
+            ),
         ]
 
-    def _redriven_letters(self) -> tuple[str, object, object]:
-        """The view of the dead letters that were delivered once more."""
-        redriven, model = self.state[REDRIVEN], self.model
-        return (
-            "dead letters that were delivered once more",
-            (
-                redriven.redriven_letters,
-                {
-                    (topic, queue_id): _numbers(runs.begins, runs.ends)
-                    for topic, queues in redriven.runs.items()
-                    for queue_id, runs in queues.items()
-                },
-            ),
-            (
-                model.redriven,
-                {
-                    (topic, queue_id): model.taken_letters(topic, queue_id)
-                    for topic, queues in redriven.runs.items()
-                    for queue_id in queues
-                },
-            ),
-        )
+
+def _letters(redriven: Redriven) -> dict[tuple[str, int], set[int]]:
+    """The dead letters that were delivered once more, by topic and queue."""
+    return {
+        (topic, queue_id): _numbers(runs.begins, runs.ends)
+        for topic, queues in redriven.runs.items()
+        for queue_id, runs in queues.items()
+    }
 
 
 def _numbers(begins: Iterable[int], ends: Iterable[int]) -> set[int]:
