@@ -4,7 +4,6 @@ Source: RocketMQ's ConsumerManageProcessor and AdminBrokerProcessor.
 """
 
 from collections.abc import Callable
-from typing import Final
 
 from broker.errors import RequestRefused
 from broker.limits import MAX_QUEUES_PER_TOPIC
@@ -22,10 +21,6 @@ from broker.topics.state import TOPICS
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
-
-# A group without an offset starts with the first message while that lies so close to the log's end;
-# see `OffsetProcessor.query`. RocketMQ's measure is 40 % of the machine's memory.
-YOUNG_QUEUE_BYTES: Final = 1024 * 1024 * 1024
 
 
 class OffsetProcessor:
@@ -69,10 +64,7 @@ class OffsetProcessor:
         queue_id = command.int32("queueId")
         offset = self._offsets.committed(group, topic, queue_id)
         if offset is None:
-            is_young = (
-                self._reader.begin(topic, queue_id) == self._reader.first(topic)
-                and self._reader.first_distance_bytes(topic, queue_id) <= YOUNG_QUEUE_BYTES
-            )
+            is_young = self._reader.is_young(topic, queue_id)
             if not is_young or not command.boolean("setZeroIfNotFound", True):
                 raise RequestRefused(
                     ResponseCode.QUERY_NOT_FOUND,

@@ -157,6 +157,11 @@ class Chooser:
         committed = self._offsets.committed(*key)
         if committed is not None:
             return committed
+        _, topic, queue_id = key
+        if self._reader.first(topic) and self._reader.is_young(topic, queue_id):
+            # The topic was made again, and with the old one went how far the group had come. It
+            # may have been at work, and is to miss nothing of the new one.
+            return begin
         return end if request.from_end else begin
 
     def _chosen_in_order(

@@ -428,7 +428,7 @@ async def test_a_group_without_an_offset_starts_at_zero_on_a_young_topic(tmp_pat
 async def test_a_group_without_an_offset_is_told_so_when_the_topics_beginning_is_far_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.offsets.processor.YOUNG_QUEUE_BYTES", 1000)
+    monkeypatch.setattr("broker.store.message_reader.YOUNG_QUEUE_BYTES", 1000)
     async with served(tmp_path) as client:
         await client.send("T", bytes(2000))
         assert (await stored(client)).code == ResponseCode.QUERY_NOT_FOUND
