@@ -9,7 +9,6 @@ import socket
 import tempfile
 from collections import deque
 from collections.abc import Iterator
-from contextlib import ExitStack
 from functools import cache
 from itertools import chain
 
@@ -85,29 +84,28 @@ def free_ports(count: int, beside: int = 0) -> list[int]:
         NoFreePort: the machine has fewer free ports.
     """
     ports: list[int] = []
-    with ExitStack() as held:
-        for _ in range(FIRST_PORT, END_PORT):
-            if len(ports) == count:
-                return ports
-            port = next(_walk)
-            if _is_taken(port, held):
-                continue
-            if beside and (port + beside in _given or _is_taken(port + beside, held)):
-                continue
-            ports.append(port)
-            _given.append(port)
+    for _ in range(FIRST_PORT, END_PORT):
+        if len(ports) == count:
+            return ports
+        port = next(_walk)
+        if _is_taken(port):
+            continue
+        if beside and (port + beside in _given or _is_taken(port + beside)):
+            continue
+        ports.append(port)
+        _given.append(port)
     raise NoFreePort(count)
 
 
-def _is_taken(port: int, held: ExitStack) -> bool:
+def _is_taken(port: int) -> bool:
     """Whether somebody has the port; if not, this process claims it."""
     if _is_claimed(port):
         return True
-    probe = held.enter_context(socket.socket())
-    try:
-        probe.bind(("127.0.0.1", port))
-    except OSError:
-        return True
+    with socket.socket() as probe:
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return True
     return False
 
 

@@ -30,6 +30,11 @@ TRY_AGAIN_CODES: Final = frozenset(
     }
 )
 
+# Refusals of a queue that the topic does not have any more: its route has to be asked for anew. As
+# they may mean something else, or the name servers may not know yet, there are few attempts.
+NO_QUEUE_CODES: Final = frozenset({ResponseCode.INVALID_PARAMETER})
+NO_QUEUE_ATTEMPTS: Final = 5
+
 # Failures that may have happened after the message was stored: a leader that loses its leadership
 # between storing and committing answers SYSTEM_ERROR, and the next leader may keep the message.
 MAYBE_STORED_CODES: Final = frozenset({ResponseCode.SYSTEM_ERROR})
@@ -59,6 +64,7 @@ class Sending:
         called_at: when its user's call began, on trio's clock.
         deadline: when to give up, on trio's clock; known once its sending begins.
         goes_alone: it was refused together with others.
+        without_queue: how often a broker said that it does not have the queue.
         attempts: how often it was handed to a connection.
         maybe_stored: an attempt ended without telling whether it was stored.
         queue: the queue of the last attempt.
@@ -83,6 +89,7 @@ class Sending:
     called_at: float = 0.0
     deadline: float = float("inf")
     goes_alone: bool = False
+    without_queue: int = 0
     attempts: int = 0
     maybe_stored: bool = False
     queue: MessageQueue | None = None
@@ -106,7 +113,7 @@ def is_refused_for_good(answer: Command | RemotingError) -> bool:
     if isinstance(answer, RemotingError):
         return getattr(answer, "outcome_unknown", None) is None
     code = answer.code
-    return code not in MAYBE_STORED_CODES | TRY_AGAIN_CODES | _STORED_CODES
+    return code not in MAYBE_STORED_CODES | TRY_AGAIN_CODES | NO_QUEUE_CODES | _STORED_CODES
 
 
 class Acknowledgement:
@@ -189,6 +196,10 @@ def judge(sending: Sending, answer: Command | RemotingError) -> SendFailed | Non
     sending.code = answer.code
     if answer.code in MAYBE_STORED_CODES:
         sending.maybe_stored = True
+        return None
+    if answer.code in NO_QUEUE_CODES and sending.without_queue < NO_QUEUE_ATTEMPTS:
+        sending.without_queue += 1
+        sending.goes_alone = True
         return None
     if answer.code in TRY_AGAIN_CODES or answer.code in _STORED_CODES:
         return None

@@ -193,7 +193,8 @@ class _Cursor:
         if not files:
             return False
         offsets = range(files[0][0] // _UNIT.itemsize, sum(files[-1]) // _UNIT.itemsize)
-        self._offset = offsets.start + bisect_left(offsets, place, key=self._place_at)
+        # Zeros stand before the first message of a topic that was made again.
+        self._offset = offsets.start + bisect_left(offsets, max(place, 1), key=self._place_at)
         self._fill(-1)
         return self.has_more
 

@@ -150,7 +150,9 @@ class Statistics:
     def _queue_stats(
         self, group: str, topic: str, queue_id: int
     ) -> tuple[MessageQueue, dict[str, int]]:
-        committed = self._offsets.committed(group, topic, queue_id) or 0
+        committed = self._offsets.committed(group, topic, queue_id)
+        if committed is None:
+            committed = self._reader.first(topic)
         last = self._reader.store_timestamp_ms(topic, queue_id, committed - 1) if committed else 0
         pulled = self._pulled.of(group, topic, queue_id)
         return MessageQueue(topic, self._broker_name, queue_id), {

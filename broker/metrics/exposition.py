@@ -140,7 +140,11 @@ class BrokerMetrics:
             if left < 0:
                 break
             lag = sum(
-                max(0, self._reader.end(topic, queue_id) - offsets.get(queue_id, 0))
+                max(
+                    0,
+                    self._reader.end(topic, queue_id)
+                    - offsets.get(queue_id, self._reader.first(topic)),
+                )
                 for queue_id in range(config.read_queue_count)
             )
             gauge.add_metric(self._by_group(topic, group), lag)

@@ -6,6 +6,7 @@ Source: RocketMQ's ConsumerManageProcessor and AdminBrokerProcessor.
 from collections.abc import Callable
 
 from broker.errors import RequestRefused
+from broker.limits import MAX_QUEUES_PER_TOPIC
 from broker.log.state import BrokerState
 from broker.log.submissions import Then
 from broker.offsets.commands import CommittedOffset
@@ -108,8 +109,9 @@ class OffsetProcessor:
                 raise RequestRefused(
                     ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
                 )
-        config = self._topics.configs.get(topic)
-        if config is None or not 0 <= queue_id < config.read_queue_count:
+        # Of a queue that was taken away, too: a member that had read it tells how far it has come,
+        # and the queue may be given back.
+        if topic not in self._topics.configs or not 0 <= queue_id < MAX_QUEUES_PER_TOPIC:
             raise RequestRefused(
                 ResponseCode.INVALID_PARAMETER,
                 f"there is no queue {queue_id} of topic {topic}: refresh its route",

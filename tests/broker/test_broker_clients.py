@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -186,6 +187,25 @@ async def test_nobody_sends_to_a_read_only_topic_or_pulls_from_a_write_only_one(
         await put_topic(client, "W", perm=2)
         assert (await client.send("R", b"x")).code == ResponseCode.NO_PERMISSION
         assert (await client.pull("W", 0)).code == ResponseCode.NO_PERMISSION
+
+
+async def test_what_was_read_of_a_queue_that_was_taken_away_may_be_committed(
+    tmp_path: Path,
+) -> None:
+    async with served(tmp_path) as client:
+        await put_topic(client, "T", queues=4)
+        await client.send("T", b"x", 3)
+        await put_topic(client, "T", queues=1)
+        # As RocketMQ: nothing is sent there or read, but a member tells how far it has come.
+        assert (await client.send("T", b"x", 3)).code == ResponseCode.INVALID_PARAMETER
+        assert (await client.pull("T", 0, 3)).code == ResponseCode.INVALID_PARAMETER
+        of: dict[str, Any] = {"consumerGroup": "g", "topic": "T"}
+        assert (await client.ask(15, queueId=3, commitOffset=1, **of)).code == 0
+        for queue_id in (-1, 1024):
+            refused = await client.ask(15, queueId=queue_id, commitOffset=1, **of)
+            assert refused.code == ResponseCode.INVALID_PARAMETER
+        await put_topic(client, "T", queues=4)
+        assert (await client.ask(14, queueId=3, **of)).fields["offset"] == "1"
 
 
 async def test_the_brokers_own_topics_cannot_be_deleted(tmp_path: Path) -> None:

@@ -26,7 +26,8 @@ from broker.retention.commands import KeepLogFrom
 from broker.topics.commands import DeleteTopic, PutTopic
 from remoting.bodies.topic_config import TopicConfig
 from remoting.wire.codes import RequestCode, ResponseCode
-from tests.broker.one_broker import Client, running_broker
+from tests.broker.one_broker import Client, Clock, running_broker
+from tests.broker.popping_broker import PopClient
 from tests.broker.test_broker_fold import Log, with_topic
 from tests.broker.test_broker_queue_rebuild import KeptLog, machine_in, mended
 
@@ -247,3 +248,25 @@ async def test_a_consumer_of_the_old_topic_is_sent_to_the_first_message_of_the_n
         assert (await client.ask(RequestCode.GET_MAX_OFFSET, topic="T", queueId=1)).fields == {
             "offset": "10"
         }
+
+
+async def test_a_group_that_pops_what_is_to_come_misses_nothing_of_a_topic_made_again(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    async with running_broker(tmp_path, clock=clock) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        pop = PopClient(client, clock)
+        raised = encode_log_command(RaiseFormat(INCARNATIONS_VERSION))
+        broker.parts.log.submit([raised], lambda _outcome: None)
+        await pop.send(b"old")
+        assert await pop.bodies(initMode=1) == []
+        await pop.send(b"given")
+        (given,) = await pop.pop(initMode=1)
+        assert (await client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")).code == 0
+        await pop.send(b"new", b"newer")
+        assert await pop.bodies(initMode=1) == [b"new", b"newer"]
+        # The handle of a message that was out with the old topic acknowledges nothing.
+        await pop.ack(given)
+        pop.at(61)
+        assert await pop.bodies(initMode=1) == [b"new", b"newer"]

@@ -18,6 +18,7 @@ from dledger_mq import (
     by_key,
 )
 from dledger_mq.errors import ClientClosed
+from dledger_mq.sending import NO_QUEUE_ATTEMPTS
 from remoting.message.properties import decode_properties
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
@@ -344,3 +345,31 @@ async def test_a_silent_leader_is_left_when_another_is_elected() -> None:
         result = await producer.send(Message("T", b"x"))
         assert trio.current_time() - began < 2
     assert (result.attempts, result.possibly_duplicated) == (2, True)
+
+
+async def test_a_queue_that_was_taken_away_is_left_with_the_next_answer() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        cluster.names.set_route("T", cluster.first.address, queues=4)
+        await producer.send(Message("T", b"x"))
+
+        def shrunk(connection: Connection, command: Command) -> Command | None:
+            cluster.names.set_route("T", cluster.first.address, queues=1)
+            if command.fields["e"] != "0":
+                return command.reply(29, remark="no such queue")
+            return cluster.first.store_message(connection, command)
+
+        for code in (SEND, RequestCode.SEND_BATCH_MESSAGE):
+            cluster.first.answers[code] = shrunk
+        began = trio.current_time()
+        results = await producer.send_many([Message("T", b"%d" % number) for number in range(20)])
+        assert trio.current_time() - began < 0.5
+    assert {result.queue.queue_id for result in results} == {0}
+    assert not any(result.possibly_duplicated for result in results)
+
+
+async def test_a_queue_that_no_broker_has_is_refused_after_some_attempts() -> None:
+    async with running() as cluster, cluster.producer() as producer:
+        cluster.first.answers[SEND] = lambda _, command: command.reply(29, remark="no such queue")
+        with pytest.raises(Rejected, match="no such queue") as caught:
+            await producer.send(Message("T", b"x"))
+    assert (caught.value.attempts, caught.value.code) == (1 + NO_QUEUE_ATTEMPTS, 29)
