@@ -7,19 +7,22 @@ proposed and does not see in the state when its term ends, the next leader finds
 import logging
 from collections import deque
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Final
 
 from broker.delay.commands import Deliver, DropDelayed, MoveDelayed
 from broker.delay.due import DELAY_NAMES
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting
-from broker.errors import RequestRefused
+from broker.errors import NeverStored, RequestRefused
+from broker.log.entry import LogCommand
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.retention.full_disk import FULL_DISK, FullDisk
-from broker.sends.pending_messages import Attach, MadeMessages
+from broker.sends.copies import COPIES, Copies, Copy, StandIn
 from broker.sends.sends import SENDS, Sends
+from broker.serving.one_of_many import one_of_many
 from broker.serving.parts import Parts, Shared
 from broker.topics.state import TOPICS
 from remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, edit_properties
@@ -50,6 +53,7 @@ class Deliveries:
         state: the applied state.
         log: the log.
         sends: takes messages for the log.
+        copies: stores copies by it.
         disk: nothing is delivered while it is too full for messages.
         is_leading: whether this member leads and serves.
         wall_clock_ms: milliseconds since 1970.
@@ -64,6 +68,7 @@ class Deliveries:
         state: BrokerState,
         log: Log,
         sends: Sends,
+        copies: Copies,
         disk: FullDisk,
         is_leading: Callable[[], bool],
         wall_clock_ms: Callable[[], int],
@@ -73,12 +78,15 @@ class Deliveries:
         self._topics = state[TOPICS]
         self._log = log
         self._sends = sends
+        self._copies = copies
         self._disk = disk
         self._is_leading = is_leading
         self._wall_clock_ms = wall_clock_ms
         self._clock = clock
         self._fetched: deque[Waiting] = deque()  # due, the oldest first
         self._under_way: set[int] = set()  # positions; a new set for each term
+        # Those that a defect of this program or of their record keeps here: the others go on.
+        self._set_aside: set[int] = set()
         self._move_before = 0  # what waits at smaller positions has to move
         self._not_before = 0.0  # on the monotonic clock
         self._asleep_until_ms = 0
@@ -87,6 +95,7 @@ class Deliveries:
     def begin_term(self) -> None:
         """This member leads a new term: what was under way is applied or gone."""
         self._under_way = set()
+        self._set_aside = set()
         self._fetched.clear()
         self._not_before = 0.0
         self.on_sooner()
@@ -122,9 +131,6 @@ class Deliveries:
         try:
             if self._propose_moves() or self._propose_due():
                 return 0.0
-        except RequestRefused as refusal:
-            self._failed(refusal)
-            return _RETRY_SECONDS
         finally:
             self._sends.flush()
         return self._pause()
@@ -150,16 +156,26 @@ class Deliveries:
             self._fetched += self._delays.waiting.due(
                 self._wall_clock_ms(),
                 self._log.begin_position,
-                len(self._under_way) + _FETCHED_MESSAGES,
+                len(self._under_way) + len(self._set_aside) + _FETCHED_MESSAGES,
             )
         messages = size = 0
         while self._fetched and self._has_room(messages, size):
             due = self._fetched.popleft()
-            if due.position not in self._under_way and due.position in self._delays.waiting:
-                self._propose(due)
+            if not self._is_busy(due.position) and due.position in self._delays.waiting:
+                with self._one(due):
+                    self._propose(due)
                 messages += 1
                 size += due.size
         return messages > 0
+
+    def _is_busy(self, position: int) -> bool:
+        """Whether a message is on its way, or set aside."""
+        return position in self._under_way or position in self._set_aside
+
+    def _one(self, waiting: Waiting) -> AbstractContextManager[None]:
+        """What is done with one message. If it fails, that message is set aside for this term."""
+        place = waiting.position
+        return one_of_many("a delayed message", place, lambda: self._set_aside.add(place))
 
     def _has_room(self, messages: int, size: int) -> bool:
         return (
@@ -179,7 +195,7 @@ class Deliveries:
         # The queue it was sent to may have been taken away since.
         queue_id = int(pairs[REAL_QUEUE_ID]) % self._topics.configs[topic].write_queue_count
         record.properties = edit_properties(record.properties, {}, DELAY_NAMES)
-        self._send(topic, queue_id, record, due, lambda _record: Deliver(due.position))
+        self._store(topic, queue_id, record, due, Deliver(due.position))
 
     # --- what is in the way of retention ------------------------------------------------------
 
@@ -188,7 +204,7 @@ class Deliveries:
         if not self._move_before:
             return False
         rows = self._delays.waiting.before(
-            self._move_before, len(self._under_way) + _FETCHED_MESSAGES
+            self._move_before, len(self._under_way) + len(self._set_aside) + _FETCHED_MESSAGES
         )
         if not rows:
             self._move_before = 0
@@ -197,30 +213,27 @@ class Deliveries:
         for row in rows:
             if not self._has_room(messages, size):
                 break
-            if row.position in self._under_way or row.position < self._log.begin_position:
+            if self._is_busy(row.position) or row.position < self._log.begin_position:
                 continue
-            record, _end = decode_record(self._log.read_bytes(row.position, row.size))
-            self._move(row, record)
+            with self._one(row):
+                self._move(row)
             messages += 1
             size += row.size
         return messages > 0
 
-    def _move(self, row: Waiting, record: MessageRecord) -> None:
-        self._send(
-            record.topic, record.queue_id, record, row, lambda _record: MoveDelayed(row.position)
-        )
+    def _move(self, row: Waiting) -> None:
+        record, _end = decode_record(self._log.read_bytes(row.position, row.size))
+        self._store(record.topic, record.queue_id, record, row, MoveDelayed(row.position))
 
     # --- the log ------------------------------------------------------------------------------
 
-    def _send(
-        self, topic: str, queue_id: int, record: MessageRecord, row: Waiting, attach: Attach
+    def _store(
+        self, topic: str, queue_id: int, record: MessageRecord, row: Waiting, command: LogCommand
     ) -> None:
-        done = self._began(row.position)
-        try:
-            self._sends.add(MadeMessages(topic, queue_id, [record], done, attach))
-        except RequestRefused as refusal:
-            done(refusal)
-            raise
+        done, stand_in = self._began(row.position), StandIn(Deliver(row.position))
+        copy = Copy("a delayed message", topic, queue_id, record, done, stand_in)
+        copy.attach = lambda _record: command
+        self._copies.store(copy)
 
     def _began(self, position: int) -> Then:
         """A message is on its way to wait no longer; what to call with the outcome."""
@@ -231,7 +244,9 @@ class Deliveries:
             under_way.discard(position)
             if under_way is not self._under_way:
                 return  # of an earlier term
-            if refusal is not None:
+            if isinstance(refusal, NeverStored):
+                self._set_aside.add(position)  # not even something in its place
+            elif refusal is not None:
                 self._failed(refusal)
             elif len(under_way) == _UNDER_WAY_MESSAGES // 2:
                 self.on_sooner()
@@ -251,6 +266,7 @@ def _made(parts: Parts) -> Deliveries:
         parts.state,
         parts.log,
         parts[SENDS],
+        parts[COPIES],
         parts[FULL_DISK],
         lambda: parts.led_term() is not None and parts.log.is_ready_leader,
         parts.wall_clock_ms,

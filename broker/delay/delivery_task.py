@@ -1,8 +1,14 @@
 """The task that lets a broker deliver what is due."""
 
+from typing import Final
+
 import trio
 
 from broker.delay.deliveries import Deliveries
+from broker.serving.one_of_many import one_of_many
+
+# After a failure.
+_PAUSE_SECONDS: Final = 1.0
 
 
 class DeliveryTask:
@@ -17,7 +23,10 @@ class DeliveryTask:
         """Deliver, for ever."""
         while True:
             self._woken = trio.Event()
-            with trio.move_on_after(self._deliveries.deliver()):
+            pause = _PAUSE_SECONDS
+            with one_of_many("delivering", "delayed messages"):
+                pause = self._deliveries.deliver()
+            with trio.move_on_after(pause):
                 await self._woken.wait()
             await trio.lowlevel.checkpoint()
 

@@ -14,6 +14,7 @@ from broker.log.registry import add_once
 from broker.log.replicated_log import Log
 from broker.log.submissions import Then
 from broker.serving.not_here import NOT_HERE
+from broker.serving.one_of_many import one_of_many
 from broker.serving.service import Handler, Service, doing_something
 from dledger import Fatal
 from remoting.net.answering import answer_each
@@ -65,6 +66,8 @@ class Requests:
         # Called for every read and every apply; most services leave them out.
         self._flushes = doing_something([service.flush for service in services])
         self._appliers = doing_something([service.applied for service in services])
+        self._ticks = doing_something([service.tick for service in services])
+        self._looks = doing_something([service.look_over for service in services])
         self._term: int | None = None  # the term this member leads, once it may serve
         self._is_ending = False
         self._has_let_go = False
@@ -197,13 +200,15 @@ class Requests:
     def tick(self) -> None:
         """Let the services do what is due by time: five times a second."""
         if self._term is not None:
-            for service in self._services:
-                service.tick()
+            for tick in self._ticks:
+                with one_of_many("what is due by time", tick):
+                    tick()
 
     def look_over(self) -> None:
         """Let the services drop what has been silent for too long: every ten seconds."""
-        for service in self._services:
-            service.look_over()
+        for look_over in self._looks:
+            with one_of_many("looking over what is silent", look_over):
+                look_over()
 
 
 def _answer_now(connection: Connection, command: Command, handler: Handler) -> Command | None:

@@ -8,16 +8,19 @@ that they will not come back.
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from operator import itemgetter
 from typing import Final
 
-from broker.errors import RequestRefused
+from broker.errors import NeverStored, RequestRefused
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
-from broker.log.submissions import submit_commands
+from broker.log.submissions import Then, submit_commands
+from broker.messages.fitted_properties import fitted
 from broker.producers.members import PRODUCERS, Producers
 from broker.retention.full_disk import FULL_DISK, FullDisk
 from broker.sends.sends import SENDS, Sends
+from broker.serving.one_of_many import one_of_many
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
 from broker.topics.names import GIVEN_UP_TOPIC
@@ -93,10 +96,13 @@ class Checks:
         self._next_look = 0.0
         self._move_before = 0  # messages at smaller positions have to move
         self._asked: set[int] = set()  # whose question is on its way into the log, in this term
+        # Those that a defect of this program or of their record keeps here: the others go on.
+        self._set_aside: set[int] = set()
 
     def begin_term(self) -> None:
         """This member leads a new term: what was under way is applied or gone."""
         self._asked = set()
+        self._set_aside = set()
         self._next_look = 0.0
 
     def move_before(self, position: int) -> None:
@@ -125,7 +131,7 @@ class Checks:
         policy, asked = self._policy(), self._asked
         due: list[tuple[int, int, Half]] = []
         for position, half in self._transactions.halves.items():
-            if half.due_ms > now_ms or position in asked or self._ends.is_under_way(position):
+            if half.due_ms > now_ms or position in asked or self._is_busy(position):
                 continue
             if self._is_hopeless(half, now_ms) or self._producers.members(half.group):
                 due.append((half.due_ms, position, half))
@@ -137,12 +143,21 @@ class Checks:
             if size > _PASS_BYTES and size > half.size:
                 break
             if self._is_hopeless(half, now_ms):
-                self._give_up(position, half)
+                with self._one(position):
+                    self._give_up(position, half)
             else:
                 questions.append(position)
         if questions:
             self._ask(questions, now_ms + round(policy.every_seconds * 1000))
         return len(due) > _PASS_MESSAGES
+
+    def _is_busy(self, position: int) -> bool:
+        """Whether a transaction is being ended or moved, or is set aside."""
+        return self._ends.is_under_way(position) or position in self._set_aside
+
+    def _one(self, position: int) -> AbstractContextManager[None]:
+        """What is done with one transaction. If it fails, it is set aside for this term."""
+        return one_of_many("a transaction", position, lambda: self._set_aside.add(position))
 
     def _is_hopeless(self, half: Half, now_ms: int) -> bool:
         policy = self._policy()
@@ -151,6 +166,7 @@ class Checks:
     def _give_up(self, position: int, half: Half) -> None:
         def then(refusal: RequestRefused | None) -> None:
             if refusal is not None:
+                self._note(position, refusal)
                 _tell("give up")(refusal)
                 return
             _log.warning(
@@ -174,7 +190,8 @@ class Checks:
                 _tell("ask about")(refusal)
             elif asked is self._asked:
                 for position in positions:
-                    self._send_question(position)
+                    with self._one(position):
+                        self._send_question(position)
 
         submit_commands(self._log, [Checked(next_ms, tuple(positions))], then)
 
@@ -192,11 +209,13 @@ class Checks:
             return
         pairs = record.property_map()
         record.topic, record.queue_id = pairs[REAL_TOPIC], int(pairs[REAL_QUEUE_ID])
-        record.properties = edit_properties(
-            record.properties,
-            {TRANSACTION_CHECK_TIMES: str(half.checks)},
-            (REAL_TOPIC, REAL_QUEUE_ID),
-        )
+        record.properties = fitted(
+            edit_properties(
+                record.properties,
+                {TRANSACTION_CHECK_TIMES: str(half.checks)},
+                (REAL_TOPIC, REAL_QUEUE_ID),
+            )
+        ).run
         key = pairs.get(UNIQUE_KEY, "")
         fields = {
             "bname": self._broker_name,
@@ -221,7 +240,7 @@ class Checks:
         waiting = [
             (position, half)
             for position, half in self._transactions.halves.items()
-            if half.at < before
+            if half.at < before and position not in self._set_aside
         ]
         if not waiting:
             self._move_before = 0
@@ -231,15 +250,27 @@ class Checks:
             if size > _PASS_BYTES or self._ends.is_under_way(position):
                 continue
             size += half.size
-            try:
-                self._ends.move(position, half, _tell("move"))
-            except RequestRefused as refusal:
-                _tell("move")(refusal)
-                return False
+            with self._one(position):
+                try:
+                    self._ends.move(position, half, self._moved(position))
+                except RequestRefused as refusal:
+                    _tell("move")(refusal)
+                    return False
         return len(waiting) > _PASS_MESSAGES
 
+    def _moved(self, position: int) -> Then:
+        def then(refusal: RequestRefused | None) -> None:
+            self._note(position, refusal)
+            _tell("move")(refusal)
 
-def _tell(what: str) -> Callable[[RequestRefused | None], None]:
+        return then
+
+    def _note(self, position: int, refusal: RequestRefused | None) -> None:
+        if isinstance(refusal, NeverStored):
+            self._set_aside.add(position)  # not even something in its place
+
+
+def _tell(what: str) -> Then:
     """Logs that something is done with a later look."""
 
     def then(refusal: RequestRefused | None) -> None:
