@@ -14,6 +14,7 @@ from broker.log.entry import LARGE_ENTRIES_VERSION
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.messages.record_facts import SMALLEST_RECORD_BYTES
+from broker.serving.parts import Shared
 from dledger import MAX_BODY_BYTES
 from remoting.message.properties import (
     DEAD_LETTER_ORIGIN_MESSAGE_ID,
@@ -68,11 +69,13 @@ class EntryRoom:
     Args:
         state: the applied state.
         log: the log.
+        copy_bytes: what is kept free for copies; less only where names are known to be short.
     """
 
-    def __init__(self, state: BrokerState, log: Log) -> None:
+    def __init__(self, state: BrokerState, log: Log, copy_bytes: int = COPY_BYTES) -> None:
         self._formats = state[FORMATS]
         self._log = log
+        self._copy_bytes = copy_bytes
 
     @property
     def most_bytes(self) -> int:
@@ -91,9 +94,12 @@ class EntryRoom:
         Raises:
             RequestRefused (13): they may not.
         """
-        most = self.most_bytes - COPY_BYTES
+        most = self.most_bytes - self._copy_bytes
         if message_bytes > most:
             raise RequestRefused(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"a message of {message_bytes} bytes with its properties: at most {most}",
             )
+
+
+ENTRY_ROOM: Final = Shared("entry room", lambda parts: EntryRoom(parts.state, parts.log))

@@ -7,7 +7,7 @@ from broker.feature import Feature
 from broker.retention.full_disk import FULL_DISK
 from broker.sends.awaited_topics import AWAITED_TOPICS
 from broker.sends.copies import COPIES
-from broker.sends.entry_room import EntryRoom
+from broker.sends.entry_room import ENTRY_ROOM
 from broker.sends.processor import SendProcessor
 from broker.sends.sends import SENDS
 from broker.sends.special_sends import SPECIAL_SENDS
@@ -23,7 +23,7 @@ def _service(parts: Parts) -> Service:
         parts.state,
         awaited,
         parts[SPECIAL_SENDS],
-        EntryRoom(parts.state, parts.log),
+        parts[ENTRY_ROOM],
         parts[FULL_DISK],
         parts[SETTINGS],
         parts.config.group,

@@ -40,6 +40,7 @@ from remoting.net.address import Address
 from remoting.net.connection import Connection
 from remoting.wire.command import Command
 from tests.broker.one_broker import START_MS
+from tests.broker.untimed import AtOnce
 
 Done = Callable[[list[Appended] | DLedgerError], None]
 
@@ -126,6 +127,7 @@ class BrokerInMemory:
             clock=lambda: self.now_ms / 1000,
             process_id=1,
             figures=dict,
+            work=AtOnce(),
         )
         self._answers: dict[int, Command] = {}
         self._opaque = 0
