@@ -40,7 +40,7 @@ _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 # The broker's commands (docs/broker.md): length, mark and version, then a msgpack array.
 _PREFIX_BYTES: Final = 8
 _COMMAND_MARK: Final = b"DLB"
-_MAX_COMMAND_VERSION: Final = 5
+_MAX_COMMAND_VERSION: Final = 6
 _VERSION_OF_RUNS: Final = 5
 _VERSION_WITH_LIMITS: Final = 3
 _PUT_TOPIC: Final = 1

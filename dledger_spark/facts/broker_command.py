@@ -19,7 +19,7 @@ from remoting.message.record import MESSAGE_MAGIC
 
 _PREFIX_BYTES: Final = 8
 _MARK: Final = int.from_bytes(b"DLB")
-_MAX_VERSION: Final = 5
+_MAX_VERSION: Final = 6
 
 
 class BrokerCommand(NamedTuple):
