@@ -178,10 +178,12 @@ class Deliveries:
         return one_of_many("a delayed message", place, lambda: self._set_aside.add(place))
 
     def _has_room(self, messages: int, size: int) -> bool:
+        """Whether one pass takes more; not once one of its messages was refused."""
         return (
             messages < _PASS_MESSAGES
             and size < _PASS_BYTES
             and len(self._under_way) < _UNDER_WAY_MESSAGES
+            and self._not_before <= self._clock()
         )
 
     def _propose(self, due: Waiting) -> None:

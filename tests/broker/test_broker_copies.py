@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import broker
 from broker.delay.deliveries import DELIVERIES
 from broker.features import FEATURES
+from broker.formats.commands import RaiseFormat
 from broker.limits import MAX_MESSAGE_BYTES
 from broker.log.entry import LARGE_ENTRIES_VERSION, encode_log_command
 from broker.messages.fitted_properties import LEFT_OUT, fitted
@@ -37,7 +38,8 @@ from remoting.message.record import MAX_TOPIC_BYTES, MessageRecord, decode_recor
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.broker_in_memory import BrokerInMemory, broker_in_memory
-from tests.broker.one_broker import START_MS
+from tests.broker.one_broker import START_MS, Clock, send_fields, until
+from tests.broker.three_brokers import group_of_three
 
 TOPIC: Final = "T" * MAX_TOPIC_BYTES
 GROUP: Final = "g" * MAX_GROUP_CHARACTERS
@@ -539,3 +541,26 @@ def test_a_failure_of_one_service_does_not_stop_the_tick_of_the_others(
         there.requests.look_over()
         assert ticked == [1, 2]
         assert "fails" in caplog.text
+
+
+async def test_the_largest_copy_is_replicated_to_the_next_leader(tmp_path: Path) -> None:
+    clock = Clock()
+    async with group_of_three(tmp_path, clock=clock) as group:
+        first, client = await group.leader()
+        node = group.brokers[first].node
+        await node.append(encode_log_command(RaiseFormat(LARGE_ENTRIES_VERSION)))
+        sent = message(MAX_MESSAGE_BYTES, 32_000, TIMER_DELAY_SEC="1")
+        fields = send_fields(TOPIC, i=encode_properties(sent.properties).decode())
+        assert (await client.ask(RequestCode.SEND_MESSAGE_V2, sent.body, **fields)).code == 0
+        clock.now_ms += 2_000
+        group.brokers[first].parts[DELIVERIES].on_sooner()
+
+        async def is_there() -> bool:
+            return (await client.pull(TOPIC, 0)).code == 0
+
+        await until(is_there)
+        group.stop(first)
+        _next, client = await group.leader()
+        await until(is_there)
+        (found,) = await client.messages(TOPIC)
+        assert sent.is_of(found)
