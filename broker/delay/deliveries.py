@@ -7,7 +7,6 @@ proposed and does not see in the state when its term ends, the next leader finds
 import logging
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Final
 
 from broker.delay.commands import Deliver, DropDelayed, MoveDelayed
@@ -16,17 +15,18 @@ from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting
 from broker.errors import NeverStored, RequestRefused
 from broker.log.entry import LogCommand
+from broker.log.one_by_one import call
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.retention.full_disk import FULL_DISK, FullDisk
 from broker.sends.copies import COPIES, Copies, Copy, StandIn
 from broker.sends.sends import SENDS, Sends
-from broker.serving.one_of_many import one_of_many
 from broker.serving.parts import Parts, Shared
 from broker.topics.state import TOPICS
-from remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, edit_properties
+from remoting.message.properties import REAL_TOPIC, edit_properties, kept_queue_id
 from remoting.message.record import MessageRecord, decode_record
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -162,8 +162,7 @@ class Deliveries:
         while self._fetched and self._has_room(messages, size):
             due = self._fetched.popleft()
             if not self._is_busy(due.position) and due.position in self._delays.waiting:
-                with self._one(due):
-                    self._propose(due)
+                self._call(self._propose, due)
                 messages += 1
                 size += due.size
         return messages > 0
@@ -172,10 +171,10 @@ class Deliveries:
         """Whether a message is on its way, or set aside."""
         return position in self._under_way or position in self._set_aside
 
-    def _one(self, waiting: Waiting) -> AbstractContextManager[None]:
-        """What is done with one message. If it fails, that message is set aside for this term."""
-        place = waiting.position
-        return one_of_many("a delayed message", place, lambda: self._set_aside.add(place))
+    def _call(self, step: Callable[[Waiting], None], waiting: Waiting) -> None:
+        """Take a step with one message. If it fails, the message is set aside for this term."""
+        if not call(f"a step with the delayed message at {waiting.position}", step, waiting):
+            self._set_aside.add(waiting.position)
 
     def _has_room(self, messages: int, size: int) -> bool:
         """Whether one pass takes more; not once one of its messages was refused."""
@@ -191,11 +190,13 @@ class Deliveries:
         pairs = record.property_map()
         topic = pairs[REAL_TOPIC]
         if not self._topics.existed(topic, due.position):
-            _log.info("a delayed message of topic %s is dropped: the topic was deleted", topic)
+            _log.info(
+                "a delayed message of topic %s is dropped: the topic was deleted", quoted(topic)
+            )
             submit_commands(self._log, [DropDelayed(due.position)], self._began(due.position))
             return
         # The queue it was sent to may have been taken away since.
-        queue_id = int(pairs[REAL_QUEUE_ID]) % self._topics.configs[topic].write_queue_count
+        queue_id = kept_queue_id(pairs) % self._topics.configs[topic].write_queue_count
         record.properties = edit_properties(record.properties, {}, DELAY_NAMES)
         self._store(topic, queue_id, record, due, Deliver(due.position))
 
@@ -217,8 +218,7 @@ class Deliveries:
                 break
             if self._is_busy(row.position) or row.position < self._log.begin_position:
                 continue
-            with self._one(row):
-                self._move(row)
+            self._call(self._move, row)
             messages += 1
             size += row.size
         return messages > 0
@@ -257,7 +257,7 @@ class Deliveries:
 
     def _failed(self, refusal: RequestRefused) -> None:
         """Begin again with the oldest, in a while."""
-        _log.debug("a delayed message waits on: %s", refusal.remark)
+        _log.debug("a delayed message waits on: %s", quoted(refusal.remark))
         self._fetched.clear()
         self._not_before = self._clock() + _RETRY_SECONDS
         self.on_sooner()

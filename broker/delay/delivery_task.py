@@ -5,7 +5,7 @@ from typing import Final
 import trio
 
 from broker.delay.deliveries import Deliveries
-from broker.serving.one_of_many import one_of_many
+from broker.log.one_by_one import failure
 
 # After a failure.
 _PAUSE_SECONDS: Final = 1.0
@@ -23,9 +23,11 @@ class DeliveryTask:
         """Deliver, for ever."""
         while True:
             self._woken = trio.Event()
-            pause = _PAUSE_SECONDS
-            with one_of_many("delivering", "delayed messages"):
+            try:
                 pause = self._deliveries.deliver()
+            except Exception as error:
+                failure("delivering delayed messages", error)
+                pause = _PAUSE_SECONDS
             with trio.move_on_after(pause):
                 await self._woken.wait()
             await trio.lowlevel.checkpoint()

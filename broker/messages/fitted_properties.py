@@ -46,6 +46,7 @@ from remoting.message.properties import (
     encode_properties,
     found_value,
 )
+from remoting.wire.field_values import read_natural
 
 # How many properties a copy lacks.
 LEFT_OUT: Final = "PROPERTIES_LEFT_OUT"
@@ -130,8 +131,8 @@ def fitted(run: bytes, most: int = MAX_PROPERTIES_BYTES) -> Fitted:
 
 def _left_out_before(run: bytes) -> int:
     """How many a copy lacks of which another one is made."""
-    text = found_value(run, LEFT_OUT.encode()) or ""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 6 else 0
+    count = read_natural(found_value(run, LEFT_OUT.encode()) or "")
+    return min(count or 0, MAX_PROPERTIES_BYTES)
 
 
 def _size(pieces: list[bytes]) -> int:

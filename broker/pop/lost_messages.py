@@ -4,10 +4,10 @@ and those that retention has dropped are forgotten.
 
 import logging
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from broker.errors import NeverStored, RequestRefused
+from broker.log.one_by_one import call
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
@@ -15,15 +15,16 @@ from broker.pop.choice import Lost
 from broker.pop.commands import AckPopped, BuryPopped, PoppedMessage
 from broker.pop.state import QueueKey
 from broker.retention.full_disk import FullDisk
-from broker.retry.copies import MAX_TIMES, dead_letter_properties
+from broker.retry.copies import dead_letter_properties
 from broker.sends.copies import Copies, Copy, StandIn
 from broker.sends.sends import Sends
-from broker.serving.one_of_many import one_of_many
 from broker.store.message_reader import Found, MessageReader
 from broker.topics.names import created_for_group, dead_letter_topic
 from broker.topics.state import TOPICS
 from remoting.message.properties import edit_properties
 from remoting.message.record import decode_record
+from remoting.wire.field_values import saturated_int32
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -76,8 +77,8 @@ class LostMessages:
                 continue
             if len(self._under_way) >= MAX_UNDER_WAY:
                 break
-            with one_of_many("a popped message", place, partial(self._set_aside.add, place)):
-                self._take(one)
+            if not call(f"taking a message away that was popped, {quoted(place)}", self._take, one):
+                self._set_aside.add(place)
         lost.clear()
 
     def _take(self, one: Lost) -> None:
@@ -87,8 +88,9 @@ class LostMessages:
                 "message %d of %s/%d was never acknowledged by group %s, and is gone: retention "
                 "has dropped it",
                 one.offset,
-                *one.key[1:],
-                one.key[0],
+                quoted(one.key[1]),
+                one.key[2],
+                quoted(one.key[0]),
             )
             submit_commands(self._log, [AckPopped([message])], self._began(one))
         elif not self._disk.is_refusing:
@@ -103,7 +105,8 @@ class LostMessages:
         record.properties = edit_properties(
             record.properties, dead_letter_properties(record, record.property_map())
         )
-        record.reconsume_times = min(record.reconsume_times + lost.flight.times, MAX_TIMES)
+        times = saturated_int32(record.reconsume_times)
+        record.reconsume_times = saturated_int32(times + lost.flight.times)
         config = created_for_group(dead_letter_topic(group))
         config = self._topics.configs.get(config.topic, config)
         bury = BuryPopped(message)

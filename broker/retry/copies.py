@@ -1,7 +1,6 @@
 """What copies of messages that could not be consumed say of where they come from."""
 
 from collections.abc import Mapping
-from typing import Final
 
 from remoting.message.message_id import message_id
 from remoting.message.properties import (
@@ -11,9 +10,6 @@ from remoting.message.properties import (
     RETRY_TOPIC,
 )
 from remoting.message.record import MessageRecord
-
-# How often a message failed, at most: what a record holds.
-MAX_TIMES: Final = (1 << 31) - 1
 
 
 def retry_properties(record: MessageRecord, pairs: Mapping[str, str]) -> dict[str, str]:

@@ -39,6 +39,7 @@ from remoting.message.properties import (
 from remoting.message.record import MessageRecord
 from remoting.net.address import Address
 from remoting.wire.codes import ResponseCode
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -149,7 +150,10 @@ class Copies:
             _log.warning(
                 "%s for topic %s goes without %d of its properties: a record holds no more; the "
                 "message at %d of the log has all",
-                *(copy.what, copy.topic, left_out, original),
+                quoted(copy.what),
+                quoted(copy.topic),
+                left_out,
+                original,
             )
 
         def done(refusal: RequestRefused | None) -> None:
@@ -159,7 +163,10 @@ class Copies:
             self.refused += 1
             if isinstance(refusal, NeverStored):
                 _log.error(
-                    "%s can never be stored in topic %s: %s", copy.what, copy.topic, refusal.remark
+                    "%s can never be stored in topic %s: %s",
+                    quoted(copy.what),
+                    quoted(copy.topic),
+                    quoted(refusal.remark),
                 )
                 if copy.stand_in is not None:
                     self._stand_in(copy, copy.stand_in, original, refusal)
@@ -168,7 +175,7 @@ class Copies:
                 # What a leader has on its way when it is replaced, the next one finds waiting.
                 is_usual = refusal.code == ResponseCode.SERVICE_NOT_AVAILABLE
                 level = logging.DEBUG if is_usual else logging.WARNING
-                _log.log(level, "%s waits on: %s", copy.what, refusal.remark)
+                _log.log(level, "%s waits on: %s", quoted(copy.what), quoted(refusal.remark))
             copy.done(refusal)
 
         made = MadeMessages(copy.topic, copy.queue_id, [copy.record], done, copy.attach)
@@ -187,7 +194,9 @@ class Copies:
                 copy.never = refusal
                 _log.error(
                     "%s at %d of the log is not delivered; a message in topic %s says so",
-                    *(copy.what, original, UNDELIVERED_TOPIC),
+                    quoted(copy.what),
+                    original,
+                    quoted(UNDELIVERED_TOPIC),
                 )
             copy.done(refused)
 

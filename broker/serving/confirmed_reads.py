@@ -34,7 +34,7 @@ class ConfirmedReads:
     def add(self, then: Then) -> None:
         """Have `then` told when the state may be looked at, or why it may not; not at once.
 
-        It must not raise. Raises RequestRefused (2): too many wait.
+        Raises RequestRefused (2): too many wait.
         """
         if len(self._waiting) >= self._limit:
             raise RequestRefused(
@@ -57,6 +57,7 @@ class ConfirmedReads:
                     ResponseCode.SERVICE_NOT_AVAILABLE, f"not confirmed ({error}): ask again"
                 )
             self._tell(waiting, refusal)
+            del waiting  # and the requests in them, which are answered
 
     def _tell(self, waiting: Sequence[Then], refusal: RequestRefused | None) -> None:
         self._work.each("answers that wait for the group", waiting, lambda then: then(refusal))

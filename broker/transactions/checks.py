@@ -8,11 +8,11 @@ that they will not come back.
 
 import logging
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from operator import itemgetter
 from typing import Final
 
 from broker.errors import NeverStored, RequestRefused
+from broker.log.one_by_one import call
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
@@ -20,7 +20,6 @@ from broker.messages.fitted_properties import fitted
 from broker.producers.members import PRODUCERS, Producers
 from broker.retention.full_disk import FULL_DISK, FullDisk
 from broker.sends.sends import SENDS, Sends
-from broker.serving.one_of_many import one_of_many
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
 from broker.topics.names import GIVEN_UP_TOPIC
@@ -35,11 +34,13 @@ from remoting.message.properties import (
     TRANSACTION_CHECK_TIMES,
     UNIQUE_KEY,
     edit_properties,
+    kept_queue_id,
 )
 from remoting.message.record import encode_record
 from remoting.net.address import Address
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -143,8 +144,7 @@ class Checks:
             if size > _PASS_BYTES and size > half.size:
                 break
             if self._is_hopeless(half, now_ms):
-                with self._one(position):
-                    self._give_up(position, half)
+                self._call(self._give_up, position, half)
             else:
                 questions.append(position)
         if questions:
@@ -155,9 +155,10 @@ class Checks:
         """Whether a transaction is being ended or moved, or is set aside."""
         return self._ends.is_under_way(position) or position in self._set_aside
 
-    def _one(self, position: int) -> AbstractContextManager[None]:
-        """What is done with one transaction. If it fails, it is set aside for this term."""
-        return one_of_many("a transaction", position, lambda: self._set_aside.add(position))
+    def _call(self, step: Callable[..., None], position: int, *half: Half) -> None:
+        """Take a step with one transaction. If it fails, it is set aside for this term."""
+        if not call(f"a step with the transaction at {position}", step, position, *half):
+            self._set_aside.add(position)
 
     def _is_hopeless(self, half: Half, now_ms: int) -> bool:
         policy = self._policy()
@@ -172,7 +173,9 @@ class Checks:
             _log.warning(
                 "a transaction of producer group %s is given up after %d questions: nobody said "
                 "how it ends; its message is in topic %s",
-                *(half.group, half.checks, GIVEN_UP_TOPIC),
+                quoted(half.group),
+                half.checks,
+                GIVEN_UP_TOPIC,
             )
 
         try:
@@ -190,8 +193,7 @@ class Checks:
                 _tell("ask about")(refusal)
             elif asked is self._asked:
                 for position in positions:
-                    with self._one(position):
-                        self._send_question(position)
+                    self._call(self._send_question, position)
 
         submit_commands(self._log, [Checked(next_ms, tuple(positions))], then)
 
@@ -208,7 +210,7 @@ class Checks:
             _tell("ask about")(refusal)
             return
         pairs = record.property_map()
-        record.topic, record.queue_id = pairs[REAL_TOPIC], int(pairs[REAL_QUEUE_ID])
+        record.topic, record.queue_id = pairs[REAL_TOPIC], kept_queue_id(pairs)
         record.properties = fitted(
             edit_properties(
                 record.properties,
@@ -250,20 +252,18 @@ class Checks:
             if size > _PASS_BYTES or self._ends.is_under_way(position):
                 continue
             size += half.size
-            with self._one(position):
-                try:
-                    self._ends.move(position, half, self._moved(position))
-                except RequestRefused as refusal:
-                    _tell("move")(refusal)
-                    return False
+            self._call(self._move_half, position, half)
         return len(waiting) > _PASS_MESSAGES
 
-    def _moved(self, position: int) -> Then:
+    def _move_half(self, position: int, half: Half) -> None:
         def then(refusal: RequestRefused | None) -> None:
             self._note(position, refusal)
             _tell("move")(refusal)
 
-        return then
+        try:
+            self._ends.move(position, half, then)
+        except RequestRefused as refusal:
+            then(refusal)
 
     def _note(self, position: int, refusal: RequestRefused | None) -> None:
         if isinstance(refusal, NeverStored):
@@ -275,7 +275,7 @@ def _tell(what: str) -> Then:
 
     def then(refusal: RequestRefused | None) -> None:
         if refusal is not None:
-            _log.debug("cannot %s a transaction now: %s", what, refusal.remark)
+            _log.debug("cannot %s a transaction now: %s", what, quoted(refusal.remark))
 
     return then
 

@@ -25,6 +25,7 @@ from broker.pop.commands import PoppedMessage
 from broker.sends import copies
 from broker.sends.copies import COPIES, UNDELIVERED_REASON, UNDELIVERED_TO, Copy
 from broker.sends.entry_room import COPY_BYTES, MAX_ATTACHED_BYTES
+from broker.serving.service import Service
 from broker.topics.names import GIVEN_UP_TOPIC, MAX_GROUP_CHARACTERS, UNDELIVERED_TOPIC
 from dledger import LARGEST_BODY_BYTES, MAX_BODY_BYTES
 from remoting.bodies.heartbeat import Heartbeat, encode_heartbeat
@@ -522,7 +523,7 @@ def test_a_message_that_cannot_be_read_is_set_aside_and_those_behind_it_go_on(
         there.log.content[at : at + 4] = b"LOST"
         there.at(10)
         only(there, TOPIC, good)
-        assert "a delayed message failed" in caplog.text
+        assert "delayed message at" in caplog.text
         assert there.parts[DELIVERIES].deliver() > 0
 
 
@@ -535,12 +536,14 @@ def test_a_failure_of_one_service_does_not_stop_the_tick_of_the_others(
         def fails() -> None:
             raise IndexError("a defect")
 
-        there.requests._ticks = [fails, lambda: ticked.append(1)]
-        there.requests._looks = [fails, lambda: ticked.append(2)]
+        there.requests._services = [
+            Service(tick=fails, look_over=fails),
+            Service(tick=lambda: ticked.append(1), look_over=lambda: ticked.append(2)),
+        ]
         there.requests.tick()
         there.requests.look_over()
         assert ticked == [1, 2]
-        assert "fails" in caplog.text
+        assert "a defect" in caplog.text
 
 
 async def test_the_largest_copy_is_replicated_to_the_next_leader(tmp_path: Path) -> None:
