@@ -23,6 +23,7 @@ from broker.retention.full_disk import FULL_DISK, FullDisk
 from broker.sends.copies import COPIES, Copies, Copy, StandIn
 from broker.sends.sends import SENDS, Sends
 from broker.serving.parts import Parts, Shared
+from broker.topics.changes import TOPIC_CHANGES, TopicChanges
 from broker.topics.state import TOPICS
 from remoting.message.properties import REAL_TOPIC, edit_properties, kept_queue_id
 from remoting.message.record import MessageRecord, decode_record
@@ -54,6 +55,7 @@ class Deliveries:
         log: the log.
         sends: takes messages for the log.
         copies: stores copies by it.
+        changes: knows the topics that are being deleted.
         disk: nothing is delivered while it is too full for messages.
         is_leading: whether this member leads and serves.
         wall_clock_ms: milliseconds since 1970.
@@ -69,6 +71,7 @@ class Deliveries:
         log: Log,
         sends: Sends,
         copies: Copies,
+        changes: TopicChanges,
         disk: FullDisk,
         is_leading: Callable[[], bool],
         wall_clock_ms: Callable[[], int],
@@ -79,6 +82,7 @@ class Deliveries:
         self._log = log
         self._sends = sends
         self._copies = copies
+        self._changes = changes
         self._disk = disk
         self._is_leading = is_leading
         self._wall_clock_ms = wall_clock_ms
@@ -186,19 +190,29 @@ class Deliveries:
         )
 
     def _propose(self, due: Waiting) -> None:
-        record, _end = decode_record(self._log.read_bytes(due.position, due.size))
+        record = self._read(due)
+        if record is None:
+            return
         pairs = record.property_map()
         topic = pairs[REAL_TOPIC]
-        if not self._topics.existed(topic, due.position):
-            _log.info(
-                "a delayed message of topic %s is dropped: the topic was deleted", quoted(topic)
-            )
-            submit_commands(self._log, [DropDelayed(due.position)], self._began(due.position))
-            return
         # The queue it was sent to may have been taken away since.
         queue_id = kept_queue_id(pairs) % self._topics.configs[topic].write_queue_count
         record.properties = edit_properties(record.properties, {}, DELAY_NAMES)
         self._store(topic, queue_id, record, due, Deliver(due.position))
+
+    def _read(self, row: Waiting) -> MessageRecord | None:
+        """A message that waits; None when its topic was deleted, so that it waits no longer.
+
+        A message that is moved stands behind the topic that was made meanwhile, and would be
+        taken for one of it. So this is asked before a move, as before a delivery.
+        """
+        record, _end = decode_record(self._log.read_bytes(row.position, row.size))
+        topic = record.property_map()[REAL_TOPIC]
+        if self._changes.is_same(topic, row.position):
+            return record
+        _log.info("a delayed message of topic %s is dropped: the topic was deleted", quoted(topic))
+        submit_commands(self._log, [DropDelayed(row.position)], self._began(row.position))
+        return None
 
     # --- what is in the way of retention ------------------------------------------------------
 
@@ -224,8 +238,9 @@ class Deliveries:
         return messages > 0
 
     def _move(self, row: Waiting) -> None:
-        record, _end = decode_record(self._log.read_bytes(row.position, row.size))
-        self._store(record.topic, record.queue_id, record, row, MoveDelayed(row.position))
+        record = self._read(row)
+        if record is not None:
+            self._store(record.topic, record.queue_id, record, row, MoveDelayed(row.position))
 
     # --- the log ------------------------------------------------------------------------------
 
@@ -269,6 +284,7 @@ def _made(parts: Parts) -> Deliveries:
         parts.log,
         parts[SENDS],
         parts[COPIES],
+        parts[TOPIC_CHANGES],
         parts[FULL_DISK],
         lambda: parts.led_term() is not None and parts.log.is_ready_leader,
         parts.wall_clock_ms,

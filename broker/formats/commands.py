@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from broker.formats.state import FORMATS
-from broker.log.entry import ATTACHED_VERSION, LARGE_ENTRIES_VERSION, RUNS_VERSION
+from broker.log.entry import ATTACHED_VERSION, INCARNATIONS_VERSION, RUNS_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -37,8 +37,8 @@ def _runs() -> RaiseFormat:
     return RaiseFormat(RUNS_VERSION)
 
 
-def _large_entries() -> RaiseFormat:
-    return RaiseFormat(LARGE_ENTRIES_VERSION)
+def _incarnations() -> RaiseFormat:
+    return RaiseFormat(INCARNATIONS_VERSION)
 
 
 def _raise(
@@ -51,6 +51,6 @@ def _raise(
 
 RAISE_FORMAT: Final = CommandType(
     RaiseFormat,
-    {ATTACHED_VERSION: _attached, RUNS_VERSION: _runs, LARGE_ENTRIES_VERSION: _large_entries},
+    {ATTACHED_VERSION: _attached, RUNS_VERSION: _runs, INCARNATIONS_VERSION: _incarnations},
     _raise,
 )

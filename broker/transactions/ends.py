@@ -16,6 +16,7 @@ from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.sends.copies import COPIES, Copies, Copy, StandIn
 from broker.serving.parts import Parts, Shared
+from broker.topics.changes import TOPIC_CHANGES, TopicChanges
 from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC
 from broker.topics.own_topics import OWN_TOPICS, OwnTopics
 from broker.topics.state import TOPICS
@@ -46,6 +47,7 @@ class Ends:
         state: the applied state.
         log: the log.
         copies: stores copies of messages.
+        changes: knows the topics that are being deleted.
         delayed: lets a message wait that is for later when it is committed.
         own_topics: makes the topic of what is given up.
         wall_clock_ms: milliseconds since 1970.
@@ -56,6 +58,7 @@ class Ends:
         state: BrokerState,
         log: Log,
         copies: Copies,
+        changes: TopicChanges,
         delayed: DelayedSends,
         own_topics: OwnTopics,
         wall_clock_ms: Callable[[], int],
@@ -64,6 +67,7 @@ class Ends:
         self._topics = state[TOPICS]
         self._log = log
         self._copies = copies
+        self._changes = changes
         self._delayed = delayed
         self._own_topics = own_topics
         self._wall_clock_ms = wall_clock_ms
@@ -98,12 +102,13 @@ class Ends:
         told why.
 
         Raises:
-            RequestRefused (17): its topic was deleted, and so it is rolled back; see `record`.
+            RequestRefused: (2) its topic is being deleted, (17) its topic was deleted, and so it is
+                rolled back; see `record`.
         """
         record = self.record(half)
         pairs = record.property_map()
         topic = pairs[REAL_TOPIC]
-        if not self._topics.existed(topic, position):
+        if not self._changes.is_same(topic, position):
             self.roll_back(position, lambda _refusal: None)
             raise RequestRefused(
                 ResponseCode.TOPIC_NOT_EXIST,
@@ -188,6 +193,7 @@ def _made(parts: Parts) -> Ends:
         parts.state,
         parts.log,
         parts[COPIES],
+        parts[TOPIC_CHANGES],
         parts[DELAYED_SENDS],
         parts[OWN_TOPICS],
         parts.wall_clock_ms,
