@@ -10,7 +10,7 @@ from broker.errors import SettingInvalid
 from broker.limits import MAX_DELAY_SECONDS, MAX_MESSAGE_BYTES, BrokerLimits
 from broker.retention.policy import RetentionPolicy
 from broker.transactions.policy import CheckPolicy
-from dledger import SnapshotPolicy, StoreConfig
+from dledger import LARGEST_BODY_BYTES, SnapshotPolicy, StoreConfig
 from remoting.bodies.topic_config import PERMISSION_READ_WRITE
 from remoting.net.address import Address, parse_address
 from remoting.net.errors import AddressMalformed
@@ -93,7 +93,9 @@ class BrokerConfig:
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     checks: CheckPolicy = field(default_factory=CheckPolicy)
     snapshots: SnapshotPolicy = DEFAULT_SNAPSHOTS
-    store: StoreConfig = field(default_factory=StoreConfig)
+    store: StoreConfig = field(
+        default_factory=lambda: StoreConfig(max_body_bytes=LARGEST_BODY_BYTES)
+    )
 
     def __post_init__(self) -> None:
         """Judge the settings."""

@@ -88,5 +88,9 @@ class RequestRefused(BrokerError):
         super().__init__(self.remark)
 
 
+class NeverStored(RequestRefused):
+    """No entry of the log can hold the message, so it is no use to try again."""
+
+
 class EntryPassedOver(RequestRefused):
     """The log took an entry, and the state did not: nothing was changed."""

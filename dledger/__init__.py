@@ -46,6 +46,7 @@ from dledger.core.membership.configuration_change import (
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import (
     HEADER_BYTES,
+    LARGEST_BODY_BYTES,
     MAX_BODY_BYTES,
     Body,
     Entry,
@@ -123,6 +124,7 @@ from dledger.wire.group_identity import Superseded
 
 __all__ = [
     "HEADER_BYTES",
+    "LARGEST_BODY_BYTES",
     "MAX_BODY_BYTES",
     "AddLearner",
     "AddVoter",

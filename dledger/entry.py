@@ -36,8 +36,13 @@ BLANK = struct.Struct(">ii")
 BLANK_BYTES = BLANK.size  # 8
 BLANK_MAGIC = -1
 
-# The largest body Java DLedger can encode: its buffer is 4 MiB, header included.
+# The largest body Java DLedger can encode: its buffer is 4 MiB, header included. No group takes
+# more unless it is told to (see StoreConfig).
 MAX_BODY_BYTES = 4 * 1024 * 1024 - HEADER_BYTES
+
+# The largest body that is read, from a disk or from a peer. An application that takes payloads of
+# 4 MiB from its own clients has this much room for what it adds to them.
+LARGEST_BODY_BYTES = 4 * 1024 * 1024 + 64 * 1024
 
 BEFORE_FIRST_INDEX = -1  # the index of "no entry"
 NO_TERM = -1  # the term of "no entry"
@@ -82,7 +87,7 @@ class Header(NamedTuple):
         return (
             self.magic in _MAGICS
             and self.size == HEADER_BYTES + self.body_size
-            and 0 <= self.body_size <= MAX_BODY_BYTES
+            and 0 <= self.body_size <= LARGEST_BODY_BYTES
             and self.index >= 0
             and self.term >= 0
             and self.pos >= 0

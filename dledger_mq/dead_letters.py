@@ -41,6 +41,7 @@ class Redriven:
         passed_over: were not asked for.
         without_topic: do not say which topic they were sent to, or it is gone; they stay.
         left: have not been looked at yet.
+        never_stored: no entry of the broker's log can hold any more; they stay.
     """
 
     redriven: int = 0
@@ -48,6 +49,7 @@ class Redriven:
     passed_over: int = 0
     without_topic: int = 0
     left: int = 0
+    never_stored: int = 0
 
 
 class Redrives:
@@ -102,6 +104,7 @@ class Redrives:
                     total.passed_over + reply.integer("passedOver"),
                     total.without_topic + reply.integer("withoutTopic"),
                     max(total.left - (next_offset - offset), 0),
+                    total.never_stored + reply.integer("neverStored", 0),
                 )
                 on_progress(total)
                 if next_offset == offset:

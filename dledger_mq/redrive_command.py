@@ -71,6 +71,8 @@ def redrive(
         f"{total.taken} were before, {total.passed_over} were not asked for, "
         f"{total.without_topic} have no topic to go to"
     )
+    if total.never_stored:
+        click.echo(f"{total.never_stored} are too large for the log as it is now: they stay")
 
 
 def _milliseconds(time: datetime) -> int:

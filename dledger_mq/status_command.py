@@ -19,6 +19,9 @@ from dledger_mq.group_directory import GroupDirectory
 from remoting.bodies.table import decode_table
 from remoting.wire.command import Command
 
+# Where a broker says which messages it could not deliver.
+UNDELIVERED_TOPIC: Final = "rmq_sys_undelivered"
+
 # What the table shows, in its order: the title, and the broker's name of the figure. A broker that
 # does not give one gets a dash.
 _COLUMNS: Final = {
@@ -69,12 +72,22 @@ def status(path: Path | None, as_json: bool, nameservers: Sequence[str]) -> None
     for row in rows:
         if row["problem"]:
             click.echo(f"{row['node']}: {row['problem']}")
+        if row["leads"] and (alarm := _undelivered(row["figures"])):
+            click.echo(f"{row['node']}: {alarm}")
     if not any(row["leads"] for row in rows):
         plan = None if path is None else GroupDirectory(path).read_plan()
         asked = nameservers if plan is None else [plan.nameserver]
         groups = {str(row["node"]).rpartition(":")[0] for row in rows} - {""}
         click.echo(f"dledger-mq: {no_broker_leads(asked, sorted(groups))}", err=True)
         sys.exit(FAILED)
+
+
+def _undelivered(figures: object) -> str:
+    """What to say of messages that could not be delivered; "" if there are none."""
+    count = figures.get("dledgerUndelivered", "0") if isinstance(figures, dict) else "0"
+    if count == "0":
+        return ""
+    return f"{count} messages could not be delivered: topic {UNDELIVERED_TOPIC} says which"
 
 
 async def _of_cluster(nameservers: Sequence[str]) -> list[dict[str, object]]:

@@ -22,7 +22,7 @@ from dledger_spark.joined_sums import joined_sum
 from dledger_spark.schema import ENTRY_SCHEMA
 
 HEADER_BYTES: Final = 48
-MAX_ENTRY_BYTES: Final = 4 * 1024 * 1024
+MAX_ENTRY_BYTES: Final = HEADER_BYTES + 4 * 1024 * 1024 + 64 * 1024
 BLANK_BYTES: Final = 8
 # binary_slice of pyarrow 26 fails without an end; no binary is longer than this.
 TO_THE_END: Final = 2**31 - 1

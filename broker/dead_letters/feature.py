@@ -7,7 +7,7 @@ from broker.dead_letters.processor import RedriveProcessor
 from broker.dead_letters.state import REDRIVEN
 from broker.feature import Feature
 from broker.retention.full_disk import FULL_DISK
-from broker.sends.awaited_topics import AWAITED_TOPICS
+from broker.sends.copies import COPIES
 from broker.sends.sends import SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
@@ -20,7 +20,7 @@ def _service(parts: Parts) -> Service:
     processor = RedriveProcessor(
         parts.state,
         parts[SENDS],
-        parts[AWAITED_TOPICS],
+        parts[COPIES],
         parts[MESSAGE_READER],
         parts[FULL_DISK],
         parts[SETTINGS],

@@ -7,12 +7,11 @@ from typing import Final, NamedTuple
 from broker.dead_letters.commands import Redrive
 from broker.dead_letters.request import RedriveRequest, read_redrive_request
 from broker.dead_letters.state import REDRIVEN
-from broker.errors import RequestRefused
+from broker.errors import NeverStored, RequestRefused
 from broker.groups.state import GROUPS
 from broker.log.state import BrokerState
 from broker.retention.full_disk import FullDisk
-from broker.sends.awaited_topics import AwaitedTopics
-from broker.sends.pending_messages import MadeMessages
+from broker.sends.copies import Copies, Copy
 from broker.sends.sends import Sends
 from broker.serving.origin import Origin
 from broker.settings.settings import Settings
@@ -75,6 +74,7 @@ class _Outcome:
         taken: how many were delivered once more before.
         passed_over: how many were not asked for.
         without_topic: how many do not say which topic they were sent to, or it is gone.
+        never_stored: how many no entry of the log can hold any more; they stay where they are.
     """
 
     next_offset: int
@@ -83,14 +83,16 @@ class _Outcome:
     taken: int = 0
     passed_over: int = 0
     without_topic: int = 0
+    never_stored: int = 0
 
     def fields(self) -> dict[str, str]:
         """As they stand in the reply."""
         return {
-            "redriven": str(len(self.chosen)),
+            "redriven": str(len(self.chosen) - self.never_stored),
             "taken": str(self.taken),
             "passedOver": str(self.passed_over),
             "withoutTopic": str(self.without_topic),
+            "neverStored": str(self.never_stored),
             "nextOffset": str(self.next_offset),
             "endOffset": str(self.end),
         }
@@ -100,7 +102,7 @@ class RedriveProcessor:
     """Stores copies of dead letters, in their group's retry topic or in the topic they come from.
 
     Args:
-        state, sends, topics, reader: what it works with.
+        state, sends, copies, reader: what it works with.
         disk: refuses messages when it is too full.
         settings: whether clients may send.
     """
@@ -109,7 +111,7 @@ class RedriveProcessor:
         self,
         state: BrokerState,
         sends: Sends,
-        topics: AwaitedTopics,
+        copies: Copies,
         reader: MessageReader,
         disk: FullDisk,
         settings: Settings,
@@ -118,7 +120,7 @@ class RedriveProcessor:
         self._topics = state[TOPICS]
         self._groups = state[GROUPS]
         self._sends = sends
-        self._awaited = topics
+        self._copies = copies
         self._reader = reader
         self._disk = disk
         self._settings = settings
@@ -235,7 +237,9 @@ class RedriveProcessor:
         def done(refusal: RequestRefused | None) -> None:
             nonlocal waiting
             waiting -= 1
-            if refusal is not None:
+            if isinstance(refusal, NeverStored):
+                outcome.never_stored += 1
+            elif refusal is not None:
                 refusals.append(refusal)
             if waiting:
                 return
@@ -249,17 +253,17 @@ class RedriveProcessor:
         for chosen in outcome.chosen:
             self._turn += 1
             queue_id = self._turn % chosen.to.write_queue_count
-            copy = MadeMessages(
+            redrive = chosen.command
+            copy = Copy(
+                f"a dead letter of topic {redrive.topic}",
                 chosen.to.topic,
                 queue_id,
-                [chosen.copy],
+                chosen.copy,
                 done,
-                lambda _record, redrive=chosen.command: redrive,  # type: ignore[misc]
+                None,
+                lambda _record, redrive=redrive: redrive,  # type: ignore[misc]
             )
-            try:
-                self._awaited.send_when_created(chosen.to, copy)
-            except RequestRefused as refusal:
-                done(refusal)
+            self._copies.store_when_created(chosen.to, copy)
         self._sends.flush()
 
 

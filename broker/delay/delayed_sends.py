@@ -14,7 +14,8 @@ from broker.delay.state import DELAYS
 from broker.errors import RequestRefused
 from broker.log.entry import LogCommand
 from broker.log.state import BrokerState
-from broker.sends.pending_messages import PendingMessages, PendingSend
+from broker.sends.copies import Copy
+from broker.sends.pending_messages import PendingSend
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS, Settings
 from broker.topics.names import SCHEDULE_TOPIC, TIMER_TOPIC
@@ -110,7 +111,7 @@ class DelayedSends:
 
     def delay(
         self,
-        messages: PendingMessages,
+        messages: PendingSend | Copy,
         due: Due,
         command: Callable[[int], LogCommand] = Delay,
     ) -> None:

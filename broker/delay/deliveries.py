@@ -13,12 +13,14 @@ from broker.delay.commands import Deliver, DropDelayed, MoveDelayed
 from broker.delay.due import DELAY_NAMES
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting
-from broker.errors import RequestRefused
+from broker.errors import NeverStored, RequestRefused
+from broker.log.entry import LogCommand
+from broker.log.one_by_one import call
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.retention.full_disk import FULL_DISK, FullDisk
-from broker.sends.pending_messages import Attach, MadeMessages
+from broker.sends.copies import COPIES, Copies, Copy, StandIn
 from broker.sends.sends import SENDS, Sends
 from broker.serving.parts import Parts, Shared
 from broker.topics.changes import TOPIC_CHANGES, TopicChanges
@@ -52,6 +54,7 @@ class Deliveries:
         state: the applied state.
         log: the log.
         sends: takes messages for the log.
+        copies: stores copies by it.
         changes: knows the topics that are being deleted.
         disk: nothing is delivered while it is too full for messages.
         is_leading: whether this member leads and serves.
@@ -67,6 +70,7 @@ class Deliveries:
         state: BrokerState,
         log: Log,
         sends: Sends,
+        copies: Copies,
         changes: TopicChanges,
         disk: FullDisk,
         is_leading: Callable[[], bool],
@@ -77,6 +81,7 @@ class Deliveries:
         self._topics = state[TOPICS]
         self._log = log
         self._sends = sends
+        self._copies = copies
         self._changes = changes
         self._disk = disk
         self._is_leading = is_leading
@@ -84,6 +89,8 @@ class Deliveries:
         self._clock = clock
         self._fetched: deque[Waiting] = deque()  # due, the oldest first
         self._under_way: set[int] = set()  # positions; a new set for each term
+        # Those that a defect of this program or of their record keeps here: the others go on.
+        self._set_aside: set[int] = set()
         self._move_before = 0  # what waits at smaller positions has to move
         self._not_before = 0.0  # on the monotonic clock
         self._asleep_until_ms = 0
@@ -92,6 +99,7 @@ class Deliveries:
     def begin_term(self) -> None:
         """This member leads a new term: what was under way is applied or gone."""
         self._under_way = set()
+        self._set_aside = set()
         self._fetched.clear()
         self._not_before = 0.0
         self.on_sooner()
@@ -127,9 +135,6 @@ class Deliveries:
         try:
             if self._propose_moves() or self._propose_due():
                 return 0.0
-        except RequestRefused as refusal:
-            self._failed(refusal)
-            return _RETRY_SECONDS
         finally:
             self._sends.flush()
         return self._pause()
@@ -155,22 +160,33 @@ class Deliveries:
             self._fetched += self._delays.waiting.due(
                 self._wall_clock_ms(),
                 self._log.begin_position,
-                len(self._under_way) + _FETCHED_MESSAGES,
+                len(self._under_way) + len(self._set_aside) + _FETCHED_MESSAGES,
             )
         messages = size = 0
         while self._fetched and self._has_room(messages, size):
             due = self._fetched.popleft()
-            if due.position not in self._under_way and due.position in self._delays.waiting:
-                self._propose(due)
+            if not self._is_busy(due.position) and due.position in self._delays.waiting:
+                self._call(self._propose, due)
                 messages += 1
                 size += due.size
         return messages > 0
 
+    def _is_busy(self, position: int) -> bool:
+        """Whether a message is on its way, or set aside."""
+        return position in self._under_way or position in self._set_aside
+
+    def _call(self, step: Callable[[Waiting], None], waiting: Waiting) -> None:
+        """Take a step with one message. If it fails, the message is set aside for this term."""
+        if not call(f"a step with the delayed message at {waiting.position}", step, waiting):
+            self._set_aside.add(waiting.position)
+
     def _has_room(self, messages: int, size: int) -> bool:
+        """Whether one pass takes more; not once one of its messages was refused."""
         return (
             messages < _PASS_MESSAGES
             and size < _PASS_BYTES
             and len(self._under_way) < _UNDER_WAY_MESSAGES
+            and self._not_before <= self._clock()
         )
 
     def _propose(self, due: Waiting) -> None:
@@ -182,7 +198,7 @@ class Deliveries:
         # The queue it was sent to may have been taken away since.
         queue_id = kept_queue_id(pairs) % self._topics.configs[topic].write_queue_count
         record.properties = edit_properties(record.properties, {}, DELAY_NAMES)
-        self._send(topic, queue_id, record, due, lambda _record: Deliver(due.position))
+        self._store(topic, queue_id, record, due, Deliver(due.position))
 
     def _read(self, row: Waiting) -> MessageRecord | None:
         """A message that waits; None when its topic was deleted, so that it waits no longer.
@@ -205,7 +221,7 @@ class Deliveries:
         if not self._move_before:
             return False
         rows = self._delays.waiting.before(
-            self._move_before, len(self._under_way) + _FETCHED_MESSAGES
+            self._move_before, len(self._under_way) + len(self._set_aside) + _FETCHED_MESSAGES
         )
         if not rows:
             self._move_before = 0
@@ -214,31 +230,27 @@ class Deliveries:
         for row in rows:
             if not self._has_room(messages, size):
                 break
-            if row.position in self._under_way or row.position < self._log.begin_position:
+            if self._is_busy(row.position) or row.position < self._log.begin_position:
                 continue
-            record = self._read(row)
-            if record is not None:
-                self._move(row, record)
+            self._call(self._move, row)
             messages += 1
             size += row.size
         return messages > 0
 
-    def _move(self, row: Waiting, record: MessageRecord) -> None:
-        self._send(
-            record.topic, record.queue_id, record, row, lambda _record: MoveDelayed(row.position)
-        )
+    def _move(self, row: Waiting) -> None:
+        record = self._read(row)
+        if record is not None:
+            self._store(record.topic, record.queue_id, record, row, MoveDelayed(row.position))
 
     # --- the log ------------------------------------------------------------------------------
 
-    def _send(
-        self, topic: str, queue_id: int, record: MessageRecord, row: Waiting, attach: Attach
+    def _store(
+        self, topic: str, queue_id: int, record: MessageRecord, row: Waiting, command: LogCommand
     ) -> None:
-        done = self._began(row.position)
-        try:
-            self._sends.add(MadeMessages(topic, queue_id, [record], done, attach))
-        except RequestRefused as refusal:
-            done(refusal)
-            raise
+        done, stand_in = self._began(row.position), StandIn(Deliver(row.position))
+        copy = Copy("a delayed message", topic, queue_id, record, done, stand_in)
+        copy.attach = lambda _record: command
+        self._copies.store(copy)
 
     def _began(self, position: int) -> Then:
         """A message is on its way to wait no longer; what to call with the outcome."""
@@ -249,7 +261,9 @@ class Deliveries:
             under_way.discard(position)
             if under_way is not self._under_way:
                 return  # of an earlier term
-            if refusal is not None:
+            if isinstance(refusal, NeverStored):
+                self._set_aside.add(position)  # not even something in its place
+            elif refusal is not None:
                 self._failed(refusal)
             elif len(under_way) == _UNDER_WAY_MESSAGES // 2:
                 self.on_sooner()
@@ -269,6 +283,7 @@ def _made(parts: Parts) -> Deliveries:
         parts.state,
         parts.log,
         parts[SENDS],
+        parts[COPIES],
         parts[TOPIC_CHANGES],
         parts[FULL_DISK],
         lambda: parts.led_term() is not None and parts.log.is_ready_leader,

@@ -1,8 +1,14 @@
 """The task that lets a broker deliver what is due."""
 
+from typing import Final
+
 import trio
 
 from broker.delay.deliveries import Deliveries
+from broker.log.one_by_one import failure
+
+# After a failure.
+_PAUSE_SECONDS: Final = 1.0
 
 
 class DeliveryTask:
@@ -17,7 +23,12 @@ class DeliveryTask:
         """Deliver, for ever."""
         while True:
             self._woken = trio.Event()
-            with trio.move_on_after(self._deliveries.deliver()):
+            try:
+                pause = self._deliveries.deliver()
+            except Exception as error:
+                failure("delivering delayed messages", error)
+                pause = _PAUSE_SECONDS
+            with trio.move_on_after(pause):
                 await self._woken.wait()
             await trio.lowlevel.checkpoint()
 

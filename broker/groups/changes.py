@@ -42,6 +42,13 @@ class GroupChanges:
         self._topic_changes = topics
         self._settings = settings
         self._creating: dict[str, list[Then]] = {}
+        self._deleting: set[str] = set()
+
+    def is_there(self, group: str) -> bool:
+        """Whether a group exists, and is not being deleted. What is appended for one that is not
+        would make some of its state again.
+        """
+        return group in self._groups.configs and group not in self._deleting
 
     def ensure_group(self, group: str, then: Then) -> None:
         """Make a consumer group and its retry topic unless they are there; then tell.
@@ -107,7 +114,13 @@ class GroupChanges:
 
     def delete_group(self, group: str, with_offsets: bool, then: Then) -> None:
         """Delete a consumer group with its locks, and its offsets when asked to."""
-        submit_commands(self._log, [DeleteGroup(group, with_offsets, with_locks=True)], then)
+        self._deleting.add(group)
+
+        def deleted(refusal: RequestRefused | None) -> None:
+            self._deleting.discard(group)
+            then(refusal)
+
+        submit_commands(self._log, [DeleteGroup(group, with_offsets, with_locks=True)], deleted)
 
 
 def _made(parts: Parts) -> GroupChanges:

@@ -33,7 +33,8 @@ version commands
         number; deletions that take the locks with them
    4    the format of the log; all commands that stand behind a record
    5    several records in one entry
-   6    deletions of topics that keep where their queues ended; resets that tell commits from before
+   6    deletions of topics that keep where their queues ended; resets that tell commits from
+        before; entries of over 4 MiB
 ======= ==========================================================================================
 """
 
@@ -52,6 +53,7 @@ OFFSETS_WITH_TIME_VERSION: Final = 2
 GUARDED_VERSION: Final = 3
 ATTACHED_VERSION: Final = 4
 RUNS_VERSION: Final = 5
+LARGE_ENTRIES_VERSION: Final = 6
 INCARNATIONS_VERSION: Final = 6
 
 # What SQLite's tables and the fields of a record hold.

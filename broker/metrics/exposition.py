@@ -13,10 +13,11 @@ from broker.consumers.members import Consumers
 from broker.delay.state import DELAYS
 from broker.groups.state import GROUPS
 from broker.log.state import BrokerState
+from broker.messages.state import MESSAGES
 from broker.offsets.state import OFFSETS
 from broker.producers.members import Producers
 from broker.store.message_reader import MessageReader
-from broker.topics.names import RETRY_PREFIX, is_system_topic
+from broker.topics.names import RETRY_PREFIX, UNDELIVERED_TOPIC, is_system_topic
 from broker.topics.state import TOPICS
 from broker.traffic.traffic import Counted, Traffic
 from broker.transactions.state import TRANSACTIONS
@@ -120,6 +121,11 @@ class BrokerMetrics:
             ("commit_messages", "Transactions committed.", transactions.committed),
             ("rollback_messages", "Transactions rolled back.", transactions.rolled_back),
             ("timer_dequeue", "Delayed messages delivered.", delays.delivered),
+            (
+                "undelivered_messages",
+                "Messages that stand in for copies which no entry of the log could hold.",
+                self._state[MESSAGES].queue_end(UNDELIVERED_TOPIC, 0),
+            ),
         ):
             counter = CounterMetricFamily(f"rocketmq_{name}", text, labels=_LABELS)
             counter.add_metric(self._broker, value)

@@ -16,7 +16,7 @@ from broker.pop.popping import Popping
 from broker.pop.state import POPS
 from broker.pulls.readable import READABLE
 from broker.retention.full_disk import FULL_DISK
-from broker.sends.awaited_topics import AWAITED_TOPICS
+from broker.sends.copies import COPIES
 from broker.sends.sends import SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
@@ -28,7 +28,7 @@ from remoting.wire.codes import RequestCode
 def _service(parts: Parts) -> Service:
     state, log, reader = parts.state, parts.log, parts[MESSAGE_READER]
     chooser = Chooser(state, reader)
-    lost = LostMessages(state, log, reader, parts[SENDS], parts[AWAITED_TOPICS], parts[FULL_DISK])
+    lost = LostMessages(state, log, reader, parts[SENDS], parts[COPIES], parts[FULL_DISK])
     popping = Popping(
         state,
         log,

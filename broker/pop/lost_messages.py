@@ -6,7 +6,8 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.errors import RequestRefused
+from broker.errors import NeverStored, RequestRefused
+from broker.log.one_by_one import call
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
@@ -15,8 +16,7 @@ from broker.pop.commands import AckPopped, BuryPopped, PoppedMessage
 from broker.pop.state import QueueKey
 from broker.retention.full_disk import FullDisk
 from broker.retry.copies import dead_letter_properties
-from broker.sends.awaited_topics import AwaitedTopics
-from broker.sends.pending_messages import MadeMessages
+from broker.sends.copies import Copies, Copy, StandIn
 from broker.sends.sends import Sends
 from broker.store.message_reader import Found, MessageReader
 from broker.topics.names import created_for_group, dead_letter_topic
@@ -41,7 +41,7 @@ class LostMessages:
         log: the log.
         reader: reads messages.
         sends: takes dead letters for the log.
-        awaited: makes their topic.
+        copies: stores copies by it, and makes their topic.
         disk: no dead letter is made while it is too full for messages.
     """
 
@@ -51,41 +51,50 @@ class LostMessages:
         log: Log,
         reader: MessageReader,
         sends: Sends,
-        awaited: AwaitedTopics,
+        copies: Copies,
         disk: FullDisk,
     ) -> None:
         self._topics = state[TOPICS]
         self._log = log
         self._reader = reader
         self._sends = sends
-        self._awaited = awaited
+        self._copies = copies
         self._disk = disk
         self._under_way: set[tuple[QueueKey, int]] = set()  # a new set for each term
+        # Those that a defect of this program or of their record keeps here: the others go on.
+        self._set_aside: set[tuple[QueueKey, int]] = set()
 
     def begin_term(self) -> None:
         """This member leads a new term: what was on its way is applied or gone."""
         self._under_way = set()
+        self._set_aside = set()
 
     def take(self, lost: list[Lost]) -> None:
         """Take some, and empty the list."""
         for one in lost:
             place = one.key, one.offset
-            if place in self._under_way or len(self._under_way) >= MAX_UNDER_WAY:
+            if place in self._set_aside or place in self._under_way:
                 continue
-            message = PoppedMessage(*one.key, one.offset, one.flight.popped_ms)
-            if not one.is_worn:
-                _log.warning(
-                    "message %d of %s/%d was never acknowledged by group %s, and is gone: "
-                    "retention has dropped it",
-                    one.offset,
-                    quoted(one.key[1]),
-                    one.key[2],
-                    quoted(one.key[0]),
-                )
-                submit_commands(self._log, [AckPopped([message])], self._began(one))
-            elif not self._disk.is_refusing:
-                self._bury(one, message)
+            if len(self._under_way) >= MAX_UNDER_WAY:
+                break
+            if not call(f"taking a message away that was popped, {quoted(place)}", self._take, one):
+                self._set_aside.add(place)
         lost.clear()
+
+    def _take(self, one: Lost) -> None:
+        message = PoppedMessage(*one.key, one.offset, one.flight.popped_ms)
+        if not one.is_worn:
+            _log.warning(
+                "message %d of %s/%d was never acknowledged by group %s, and is gone: retention "
+                "has dropped it",
+                one.offset,
+                quoted(one.key[1]),
+                one.key[2],
+                quoted(one.key[0]),
+            )
+            submit_commands(self._log, [AckPopped([message])], self._began(one))
+        elif not self._disk.is_refusing:
+            self._bury(one, message)
 
     def _bury(self, lost: Lost, message: PoppedMessage) -> None:
         group, topic, queue_id = lost.key
@@ -100,19 +109,17 @@ class LostMessages:
         record.reconsume_times = saturated_int32(times + lost.flight.times)
         config = created_for_group(dead_letter_topic(group))
         config = self._topics.configs.get(config.topic, config)
-        then = self._began(lost)
-        copy = MadeMessages(
+        bury = BuryPopped(message)
+        copy = Copy(
+            "a dead letter of a group that pops",
             config.topic,
             lost.offset % config.write_queue_count,
-            [record],
-            then,
-            lambda _record: BuryPopped(message),
+            record,
+            self._began(lost),
+            StandIn(bury),
+            lambda _record: bury,
         )
-        try:
-            self._awaited.send_when_created(config, copy)
-        except RequestRefused as refusal:
-            then(refusal)
-            return
+        self._copies.store_when_created(config, copy)
         self._sends.flush()
 
     def _began(self, lost: Lost) -> Callable[[RequestRefused | None], None]:
@@ -121,9 +128,7 @@ class LostMessages:
 
         def then(refusal: RequestRefused | None) -> None:
             under_way.discard(place)
-            if refusal is not None:
-                _log.debug(
-                    "cannot take message %s away now: %s", quoted(place), quoted(refusal.remark)
-                )
+            if isinstance(refusal, NeverStored):
+                self._set_aside.add(place)  # not even something in its place
 
         return then

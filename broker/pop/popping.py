@@ -254,6 +254,9 @@ class Popping:
         except RequestRefused as error:
             pop.origin.send(pop.command.reply(error.code, remark=error.remark))
             return True
+        if request.invisible_ms and not self._group_changes.is_there(request.group):
+            self._answer_nothing(pop)  # its group was deleted; a new pop makes it again
+            return True
         now_ms = self._wall_clock_ms()
         is_known = False
         for key in self._keys(request):

@@ -185,6 +185,7 @@ class IndexTasks:
                 if self._searches.waiting and self._searches.waiting[0] is search:
                     self._searches.waiting.popleft()
                     await self._answer(search)
+                del search  # the next one may come much later
 
     async def _catch_up(self, search: Search) -> None:
         """Wait until the index has what the search is for, or until its time is over."""

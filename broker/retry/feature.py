@@ -7,7 +7,7 @@ from broker.feature import Feature
 from broker.groups.changes import GROUP_CHANGES
 from broker.retention.full_disk import FULL_DISK
 from broker.retry.processor import RetryProcessor
-from broker.sends.awaited_topics import AWAITED_TOPICS
+from broker.sends.copies import COPIES
 from broker.sends.sends import SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
@@ -21,7 +21,7 @@ def _service(parts: Parts) -> Service:
     processor = RetryProcessor(
         parts.state,
         parts[SENDS],
-        parts[AWAITED_TOPICS],
+        parts[COPIES],
         parts[GROUP_CHANGES],
         parts[MESSAGE_READER],
         parts[DELAYED_SENDS],

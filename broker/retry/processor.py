@@ -16,8 +16,7 @@ from broker.log.one_by_one import failure
 from broker.log.state import BrokerState
 from broker.retention.full_disk import FullDisk
 from broker.retry.copies import dead_letter_properties, retry_properties
-from broker.sends.awaited_topics import AwaitedTopics
-from broker.sends.pending_messages import MadeMessages
+from broker.sends.copies import Copies, Copy, StandIn
 from broker.sends.sends import Sends
 from broker.serving.origin import Origin
 from broker.settings.settings import Settings
@@ -40,7 +39,7 @@ class RetryProcessor:
     """Stores messages that failed once more, in their group's retry or dead letter topic.
 
     Args:
-        state, sends, topics, groups, reader, delayed, broker_name: what it works with.
+        state, sends, copies, groups, reader, delayed, broker_name: what it works with.
         disk: refuses messages when it is too full.
         settings: whether clients may send.
         traffic: told of each message that came back.
@@ -50,7 +49,7 @@ class RetryProcessor:
         self,
         state: BrokerState,
         sends: Sends,
-        topics: AwaitedTopics,
+        copies: Copies,
         groups: GroupChanges,
         reader: MessageReader,
         delayed: DelayedSends,
@@ -62,7 +61,7 @@ class RetryProcessor:
         self._topics = state[TOPICS]
         self._groups = state[GROUPS]
         self._sends = sends
-        self._awaited = topics
+        self._copies = copies
         self._group_changes = groups
         self._reader = reader
         self._delayed = delayed
@@ -158,7 +157,8 @@ class RetryProcessor:
             else:
                 origin.send(command.reply(refusal.code, remark=refusal.remark))
 
-        copy = MadeMessages(topic.topic, queue_id, [record], done)
+        what = f"a message that group {group} sent back"
+        copy = Copy(what, topic.topic, queue_id, record, done, StandIn(None))
         if due is not None:
             self._delayed.delay(copy, due)
-        self._awaited.send_when_created(topic, copy)
+        self._copies.store_when_created(topic, copy)

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from itertools import accumulate, repeat
 from typing import Final, TypeAlias
 
-from broker.errors import RequestRefused
+from broker.errors import NeverStored
 from dledger import Body, PositionedBody, PositionedParts
 from remoting.wire.codes import ResponseCode
 
@@ -43,7 +43,7 @@ class EntryPacking:
         """Add the records of one send: to one entry, unless one cannot hold them.
 
         Raises:
-            RequestRefused (13): a record is larger than any entry may be; none was added.
+            NeverStored (13): a record is larger than any entry may be; none was added.
         """
         if len(records) == 1:
             sizes = [records[0].placed_bytes]
@@ -93,7 +93,7 @@ class EntryPacking:
 
     def _check(self, size: int) -> None:
         if size > self._max_body_bytes:
-            raise RequestRefused(
+            raise NeverStored(
                 ResponseCode.MESSAGE_ILLEGAL,
                 f"{size} bytes with what the broker adds: at most {self._max_body_bytes}",
             )

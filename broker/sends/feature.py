@@ -6,6 +6,8 @@ from broker.errors import RequestRefused
 from broker.feature import Feature
 from broker.retention.full_disk import FULL_DISK
 from broker.sends.awaited_topics import AWAITED_TOPICS
+from broker.sends.copies import COPIES
+from broker.sends.entry_room import ENTRY_ROOM
 from broker.sends.processor import SendProcessor
 from broker.sends.sends import SENDS
 from broker.sends.special_sends import SPECIAL_SENDS
@@ -16,11 +18,12 @@ from remoting.wire.codes import RequestCode
 
 
 def _service(parts: Parts) -> Service:
-    sends, awaited = parts[SENDS], parts[AWAITED_TOPICS]
+    sends, awaited, copies = parts[SENDS], parts[AWAITED_TOPICS], parts[COPIES]
     processor = SendProcessor(
         parts.state,
         awaited,
         parts[SPECIAL_SENDS],
+        parts[ENTRY_ROOM],
         parts[FULL_DISK],
         parts[SETTINGS],
         parts.config.group,
@@ -30,6 +33,15 @@ def _service(parts: Parts) -> Service:
     def end_term(refusal: RequestRefused) -> None:
         sends.refuse_waiting(refusal)
         awaited.end_term(refusal)
+
+    def figures() -> dict[str, str]:
+        return {
+            "dledgerCopiesRefused": str(copies.refused),
+            "dledgerCopiesShortened": str(copies.shortened),
+            "dledgerCopiesStoodIn": str(copies.stood_in),
+            "dledgerUndelivered": str(copies.undelivered),
+            "sendThreadPoolQueueSize": str(sends.waiting_messages),
+        }
 
     return Service(
         handlers={
@@ -41,7 +53,7 @@ def _service(parts: Parts) -> Service:
         end_term=end_term,
         applied=sends.applied,
         flush=sends.flush,
-        figures=lambda: {"sendThreadPoolQueueSize": str(sends.waiting_messages)},
+        figures=figures,
     )
 
 

@@ -7,6 +7,7 @@ from broker.locks.state import LOCKS
 from broker.log.state import BrokerState
 from broker.retention.full_disk import FullDisk
 from broker.sends.awaited_topics import AwaitedTopics
+from broker.sends.entry_room import EntryRoom
 from broker.sends.pending_messages import PendingSend
 from broker.sends.request import SendRequest, read_send_request
 from broker.sends.special_sends import SpecialSends
@@ -30,6 +31,7 @@ class SendProcessor:
         state, topics, broker_name: what it works with.
         address: the broker's IPv4 address as clients know it; message ids begin with it.
         special: changes sends that ask for it.
+        room: tells what the log holds.
         disk: refuses messages when it is too full.
         settings: whether clients may send, and how much at once.
     """
@@ -39,6 +41,7 @@ class SendProcessor:
         state: BrokerState,
         topics: AwaitedTopics,
         special: SpecialSends,
+        room: EntryRoom,
         disk: FullDisk,
         settings: Settings,
         broker_name: str,
@@ -49,6 +52,7 @@ class SendProcessor:
         self._locks = state[LOCKS]
         self._awaited = topics
         self._special = special
+        self._room = room
         self._disk = disk
         self._settings = settings
         self._broker_name = broker_name
@@ -76,6 +80,7 @@ class SendProcessor:
         except MessageMalformed as error:
             # Not 1, which would leave the sender in doubt whether it was stored.
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason) from None
+        self._room.check(request.longest_bytes)
         topic = request.topic
         if topic.startswith(RETRY_PREFIX):
             config, queue_id = self._retry_target(command, request)

@@ -11,12 +11,12 @@ from typing import Final, NamedTuple
 from broker.errors import RequestRefused
 from broker.limits import MAX_BATCH_MESSAGES
 from broker.topics.names import RETRY_PREFIX, SEND_FORBIDDEN, check_topic_name
-from dledger import MAX_BODY_BYTES
 from remoting.message.batch import batch_parts
 from remoting.message.properties import (
     MAX_PROPERTIES_BYTES,
     MESSAGE_REGION,
     POP_CHECKPOINT,
+    UNIQUE_KEY,
     edit_properties,
     encode_properties,
     has_pair,
@@ -34,9 +34,6 @@ from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.field_values import saturated_int32
 
-# A record with nothing in it; with the message it must fit into one entry of the log.
-_RECORD_OVERHEAD_BYTES: Final = 91
-
 # A consumer that sends a popped message on sends its handle with it. With another consumer it would
 # stand for the message's own handle, as clients make one only where there is none.
 _HANDLE: Final = name_mark(POP_CHECKPOINT)
@@ -50,6 +47,9 @@ _REGION_PAIR: Final = encode_properties({MESSAGE_REGION: REGION})
 _REGION: Final = name_mark(MESSAGE_REGION)
 _SEPARATOR: Final = b"\x02"
 _SEPARATED_REGION: Final = _SEPARATOR + _REGION_PAIR
+# A message's own properties may take all that a record has for them. A key may be added, too.
+_KEY_BYTES: Final = 1 + len(encode_properties({UNIQUE_KEY: 32 * "0"}))
+_MOST_WITH_REGION: Final = MAX_PROPERTIES_BYTES - len(_SEPARATED_REGION) - _KEY_BYTES
 
 
 class _Names(NamedTuple):
@@ -97,6 +97,7 @@ class SendRequest(NamedTuple):
         max_reconsume_times: the client's limit of that, or None.
         records: the messages; queue, queue offset, store time and hosts are still to be set.
             Several messages for a topic that is not a retry topic are a `RecordBatch`.
+        longest_bytes: of the longest message, its body and its properties together.
     """
 
     topic: str
@@ -106,6 +107,7 @@ class SendRequest(NamedTuple):
     reconsume_times: int
     max_reconsume_times: int | None
     records: Records
+    longest_bytes: int
 
 
 def read_send_request(command: Command) -> SendRequest:
@@ -113,8 +115,8 @@ def read_send_request(command: Command) -> SendRequest:
 
     Raises:
         FieldMissing, MessageMalformed: it cannot be read.
-        RequestRefused: (13) too large or of a kind that is not served, (16) a topic that is not
-            writable, (29) a bad topic name.
+        RequestRefused: (13) too many properties or of a kind that is not served, (16) a topic that
+            is not writable, (29) a bad topic name.
     """
     names = _LONG if command.code in _LONG_NAMES else _SHORT
     int32 = command.int32
@@ -142,10 +144,11 @@ def read_send_request(command: Command) -> SendRequest:
     )
     records: Records = [record]
     if command.code == RequestCode.SEND_BATCH_MESSAGE or command.boolean(names.batch):
-        records = _batch(record)
+        records, longest = _batch(record)
     else:
         record.properties = _prepared(properties)
-        _check_size(len(record.properties), len(record.body), topic)
+        _check_properties(len(record.properties))
+        longest = len(record.body) + len(record.properties)
     return SendRequest(
         topic,
         int32(names.queue_id),
@@ -154,6 +157,7 @@ def read_send_request(command: Command) -> SendRequest:
         reconsume_times,
         max_reconsume if max_reconsume >= 0 else None,
         records,
+        longest,
     )
 
 
@@ -162,8 +166,10 @@ def _times(command: Command, name: str) -> int:
     return saturated_int32(command.int32(name, 0))
 
 
-def _batch(envelope: MessageRecord) -> Records:
-    """The messages of a batch. The envelope's own properties are of no message."""
+def _batch(envelope: MessageRecord) -> tuple[Records, int]:
+    """The messages of a batch, and the bytes of the longest. The envelope's own properties are of
+    no message.
+    """
     parts = batch_parts(envelope.body)
     if not 1 <= len(parts) <= MAX_BATCH_MESSAGES:
         raise RequestRefused(
@@ -173,18 +179,18 @@ def _batch(envelope: MessageRecord) -> Records:
     bodies, runs, flags = zip(*parts, strict=True)
     properties = _prepared_all(runs)
     lengths = list(map(len, properties))
-    topic = envelope.topic
-    _check_size(max(lengths), 0, topic)
-    _check_size(0, max(map(add, lengths, map(len, bodies))), topic)
+    _check_properties(max(lengths))
     batch = RecordBatch(envelope, bodies, properties, flags)
     # What changes records one by one gets them one by one.
-    return list(batch) if len(parts) == 1 or topic.startswith(RETRY_PREFIX) else batch
+    is_plain = len(parts) > 1 and not envelope.topic.startswith(RETRY_PREFIX)
+    return batch if is_plain else list(batch), max(map(add, lengths, map(len, bodies)))
 
 
 def _prepared_all(runs: Sequence[bytes]) -> list[bytes]:
     """As `_prepared`, of many."""
     together = b"\x02".join(runs)
-    if has_pair(together, _HANDLE) or has_pair(together, _REGION):
+    longest = max(map(len, runs), default=0)
+    if has_pair(together, _HANDLE) or has_pair(together, _REGION) or longest > _MOST_WITH_REGION:
         return list(map(_prepared, runs))
     return [
         run + (_SEPARATED_REGION if run and not run.endswith(_SEPARATOR) else _REGION_PAIR)
@@ -200,24 +206,18 @@ def _prepared(properties: bytes) -> bytes:
 
 
 def _with_region(properties: bytes) -> bytes:
-    """The properties with the broker's region, unless a region is there already."""
-    if has_pair(properties, _REGION):
+    """The properties with the broker's region, unless a region is there already, or no room."""
+    if has_pair(properties, _REGION) or len(properties) > _MOST_WITH_REGION:
         return properties
     if properties and not properties.endswith(_SEPARATOR):
         return properties + _SEPARATED_REGION  # Java 4.9 clients leave out the last one
     return properties + _REGION_PAIR
 
 
-def _check_size(properties_bytes: int, body_bytes: int, topic: str) -> None:
-    """Raises RequestRefused when a message of so many bytes cannot be stored."""
-    if properties_bytes > MAX_PROPERTIES_BYTES:
+def _check_properties(size: int) -> None:
+    """Raises RequestRefused when no record can hold properties of so many bytes."""
+    if size > MAX_PROPERTIES_BYTES:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL,
-            f"properties of {properties_bytes} bytes: at most {MAX_PROPERTIES_BYTES}",
-        )
-    size = _RECORD_OVERHEAD_BYTES + body_bytes + len(topic) + properties_bytes
-    if size > MAX_BODY_BYTES:
-        raise RequestRefused(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"a message of {size} bytes with its properties: at most {MAX_BODY_BYTES}",
+            f"properties of {size} bytes: at most {MAX_PROPERTIES_BYTES}",
         )

@@ -13,7 +13,7 @@ from functools import partial
 from itertools import repeat, starmap
 from typing import Final, NamedTuple
 
-from broker.errors import RequestRefused
+from broker.errors import NeverStored, RequestRefused
 from broker.formats.commands import RaiseFormat
 from broker.formats.state import FORMATS
 from broker.limits import BrokerLimits
@@ -25,6 +25,7 @@ from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.sends.entry_packing import EntryPacking, Spot
+from broker.sends.entry_room import EntryRoom
 from broker.sends.pending_messages import PendingMessages, Replies
 from broker.serving.parts import Parts, Shared
 from broker.traffic.put_times import PUT_TIMES, PutTimes
@@ -114,6 +115,7 @@ class Sends:
         self._key_counter = 0
         self._epoch = 0
         self._formats = state[FORMATS]
+        self._room = EntryRoom(state, log)
         self._raising_format = 0  # what this leader has raised it to, in this term
 
     @property
@@ -244,7 +246,7 @@ class Sends:
         next_offsets: dict[tuple[str, int], int] = {}
         placed: list[PendingMessages] = []
         spots: list[list[Spot]] = []
-        packing = EntryPacking(self._log.max_body_bytes)
+        packing = EntryPacking(self._room.most_bytes)
         has_attached = False
         for send in chunk:
             key = (send.topic, send.queue_id)
@@ -369,8 +371,9 @@ def _refusal_of(error: Exception) -> RequestRefused:
     if isinstance(error, RequestRefused):
         return error
     if isinstance(error, MessageMalformed):
-        return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason)
-    return failure("placing a send", error)
+        return NeverStored(ResponseCode.MESSAGE_ILLEGAL, error.reason)
+    refusal = failure("placing a send", error)
+    return NeverStored(refusal.code, refusal.remark)
 
 
 def _with_behind(record: PositionedBody, command: bytes) -> PositionedBody:

@@ -57,6 +57,7 @@ class ConfirmedReads:
                     ResponseCode.SERVICE_NOT_AVAILABLE, f"not confirmed ({error}): ask again"
                 )
             self._tell(waiting, refusal)
+            del waiting  # and the requests in them, which are answered
 
     def _tell(self, waiting: Sequence[Then], refusal: RequestRefused | None) -> None:
         self._work.each("answers that wait for the group", waiting, lambda then: then(refusal))

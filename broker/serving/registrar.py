@@ -104,6 +104,7 @@ class Registrar:
                 await self._register_everywhere()
             due = now + REGISTER_SECONDS
             call_each("what waited for a registration", thens)
+            del thens  # and the requests in them, which are answered
 
     async def say_farewell(self) -> None:
         """Tell the name servers that know this member that it is about to end; half a second at

@@ -25,6 +25,9 @@ TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 HALF_TOPIC: Final = "RMQ_SYS_TRANS_HALF_TOPIC"
 GIVEN_UP_TOPIC: Final = "TRANS_CHECK_MAX_TIME_TOPIC"
 
+# Where messages stand in for copies that could not be stored (see `sends.copies`).
+UNDELIVERED_TOPIC: Final = "rmq_sys_undelivered"
+
 # Where clients put what they tell about their messages, when they are told to.
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
@@ -36,6 +39,7 @@ SEND_FORBIDDEN: Final = frozenset(
         HALF_TOPIC,
         "RMQ_SYS_TRANS_OP_HALF_TOPIC",
         GIVEN_UP_TOPIC,
+        UNDELIVERED_TOPIC,
         "SELF_TEST_TOPIC",
         "OFFSET_MOVED_EVENT",
     }

@@ -11,10 +11,12 @@ from collections.abc import Callable
 from operator import itemgetter
 from typing import Final
 
-from broker.errors import RequestRefused
+from broker.errors import NeverStored, RequestRefused
+from broker.log.one_by_one import call
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
-from broker.log.submissions import submit_commands
+from broker.log.submissions import Then, submit_commands
+from broker.messages.fitted_properties import fitted
 from broker.producers.members import PRODUCERS, Producers
 from broker.retention.full_disk import FULL_DISK, FullDisk
 from broker.sends.sends import SENDS, Sends
@@ -95,10 +97,13 @@ class Checks:
         self._next_look = 0.0
         self._move_before = 0  # messages at smaller positions have to move
         self._asked: set[int] = set()  # whose question is on its way into the log, in this term
+        # Those that a defect of this program or of their record keeps here: the others go on.
+        self._set_aside: set[int] = set()
 
     def begin_term(self) -> None:
         """This member leads a new term: what was under way is applied or gone."""
         self._asked = set()
+        self._set_aside = set()
         self._next_look = 0.0
 
     def move_before(self, position: int) -> None:
@@ -127,7 +132,7 @@ class Checks:
         policy, asked = self._policy(), self._asked
         due: list[tuple[int, int, Half]] = []
         for position, half in self._transactions.halves.items():
-            if half.due_ms > now_ms or position in asked or self._ends.is_under_way(position):
+            if half.due_ms > now_ms or position in asked or self._is_busy(position):
                 continue
             if self._is_hopeless(half, now_ms) or self._producers.members(half.group):
                 due.append((half.due_ms, position, half))
@@ -139,12 +144,21 @@ class Checks:
             if size > _PASS_BYTES and size > half.size:
                 break
             if self._is_hopeless(half, now_ms):
-                self._give_up(position, half)
+                self._call(self._give_up, position, half)
             else:
                 questions.append(position)
         if questions:
             self._ask(questions, now_ms + round(policy.every_seconds * 1000))
         return len(due) > _PASS_MESSAGES
+
+    def _is_busy(self, position: int) -> bool:
+        """Whether a transaction is being ended or moved, or is set aside."""
+        return self._ends.is_under_way(position) or position in self._set_aside
+
+    def _call(self, step: Callable[..., None], position: int, *half: Half) -> None:
+        """Take a step with one transaction. If it fails, it is set aside for this term."""
+        if not call(f"a step with the transaction at {position}", step, position, *half):
+            self._set_aside.add(position)
 
     def _is_hopeless(self, half: Half, now_ms: int) -> bool:
         policy = self._policy()
@@ -153,6 +167,7 @@ class Checks:
     def _give_up(self, position: int, half: Half) -> None:
         def then(refusal: RequestRefused | None) -> None:
             if refusal is not None:
+                self._note(position, refusal)
                 _tell("give up")(refusal)
                 return
             _log.warning(
@@ -178,7 +193,7 @@ class Checks:
                 _tell("ask about")(refusal)
             elif asked is self._asked:
                 for position in positions:
-                    self._send_question(position)
+                    self._call(self._send_question, position)
 
         submit_commands(self._log, [Checked(next_ms, tuple(positions))], then)
 
@@ -196,11 +211,13 @@ class Checks:
             return
         pairs = record.property_map()
         record.topic, record.queue_id = pairs[REAL_TOPIC], kept_queue_id(pairs)
-        record.properties = edit_properties(
-            record.properties,
-            {TRANSACTION_CHECK_TIMES: str(half.checks)},
-            (REAL_TOPIC, REAL_QUEUE_ID),
-        )
+        record.properties = fitted(
+            edit_properties(
+                record.properties,
+                {TRANSACTION_CHECK_TIMES: str(half.checks)},
+                (REAL_TOPIC, REAL_QUEUE_ID),
+            )
+        ).run
         key = pairs.get(UNIQUE_KEY, "")
         fields = {
             "bname": self._broker_name,
@@ -225,7 +242,7 @@ class Checks:
         waiting = [
             (position, half)
             for position, half in self._transactions.halves.items()
-            if half.at < before
+            if half.at < before and position not in self._set_aside
         ]
         if not waiting:
             self._move_before = 0
@@ -235,15 +252,25 @@ class Checks:
             if size > _PASS_BYTES or self._ends.is_under_way(position):
                 continue
             size += half.size
-            try:
-                self._ends.move(position, half, _tell("move"))
-            except RequestRefused as refusal:
-                _tell("move")(refusal)
-                return False
+            self._call(self._move_half, position, half)
         return len(waiting) > _PASS_MESSAGES
 
+    def _move_half(self, position: int, half: Half) -> None:
+        def then(refusal: RequestRefused | None) -> None:
+            self._note(position, refusal)
+            _tell("move")(refusal)
 
-def _tell(what: str) -> Callable[[RequestRefused | None], None]:
+        try:
+            self._ends.move(position, half, then)
+        except RequestRefused as refusal:
+            then(refusal)
+
+    def _note(self, position: int, refusal: RequestRefused | None) -> None:
+        if isinstance(refusal, NeverStored):
+            self._set_aside.add(position)  # not even something in its place
+
+
+def _tell(what: str) -> Then:
     """Logs that something is done with a later look."""
 
     def then(refusal: RequestRefused | None) -> None:

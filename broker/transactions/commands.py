@@ -6,7 +6,6 @@ exactly once. A copy with a `Commit` of a transaction that has ended is refused;
 one, as with delayed messages.
 """
 
-import sys
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
@@ -147,7 +146,7 @@ def _prepare(
     if facts is None:
         return EntryRefused("a half message that cannot be read")
     state[TRANSACTIONS].halves[entry.body_pos] = Half(
-        sys.intern(command.group),
+        command.group,
         entry.body_pos,
         facts.size,
         facts.queue_offset,

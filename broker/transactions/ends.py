@@ -14,8 +14,7 @@ from broker.log.entry import LogCommand
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
-from broker.sends.pending_messages import MadeMessages
-from broker.sends.sends import SENDS, Sends
+from broker.sends.copies import COPIES, Copies, Copy, StandIn
 from broker.serving.parts import Parts, Shared
 from broker.topics.changes import TOPIC_CHANGES, TopicChanges
 from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC
@@ -38,6 +37,8 @@ from remoting.message.record import (
 )
 from remoting.wire.codes import ResponseCode
 
+_WHAT: Final = "the message of a transaction"
+
 
 class Ends:
     """Proposes how transactions end.
@@ -45,7 +46,7 @@ class Ends:
     Args:
         state: the applied state.
         log: the log.
-        sends: takes messages for the log.
+        copies: stores copies of messages.
         changes: knows the topics that are being deleted.
         delayed: lets a message wait that is for later when it is committed.
         own_topics: makes the topic of what is given up.
@@ -56,7 +57,7 @@ class Ends:
         self,
         state: BrokerState,
         log: Log,
-        sends: Sends,
+        copies: Copies,
         changes: TopicChanges,
         delayed: DelayedSends,
         own_topics: OwnTopics,
@@ -65,7 +66,7 @@ class Ends:
         self._transactions = state[TRANSACTIONS]
         self._topics = state[TOPICS]
         self._log = log
-        self._sends = sends
+        self._copies = copies
         self._changes = changes
         self._delayed = delayed
         self._own_topics = own_topics
@@ -97,9 +98,12 @@ class Ends:
     def commit(self, position: int, half: Half, then: Then) -> None:
         """Put the message of a transaction where it belongs.
 
+        If no entry of the log can hold it there, the transaction counts as given up, and `then` is
+        told why.
+
         Raises:
-            RequestRefused: (2) too much waits for the log, or its topic is being deleted, (17) its
-                topic was deleted, and so it is rolled back; see `record`.
+            RequestRefused: (2) its topic is being deleted, (17) its topic was deleted, and so it is
+                rolled back; see `record`.
         """
         record = self.record(half)
         pairs = record.property_map()
@@ -118,27 +122,32 @@ class Ends:
         record.system_flag = record.system_flag & ~TRANSACTION_MASK | TRANSACTION_COMMIT
         record.prepared_transaction_offset = position
         due = read_due(pairs, self._wall_clock_ms())
-        done = self._began(position, then)
-        messages = MadeMessages(topic, queue_id, [record], done, lambda _record: Commit(position))
+
+        def told(refusal: RequestRefused | None) -> None:
+            then(refusal or copy.never)
+
+        done = self._began(position, told)
+        copy = Copy(_WHAT, topic, queue_id, record, done, StandIn(GiveUp(position)))
+        copy.attach = lambda _record: Commit(position)
         if due is not None:
-            self._delayed.delay(messages, due, lambda due_ms: Commit(position, due_ms))
-        self._add(position, messages)
+            self._delayed.delay(copy, due, lambda due_ms: Commit(position, due_ms))
+        self._copies.store(copy)
 
     def roll_back(self, position: int, then: Then) -> None:
         """Let the message of a transaction never be delivered."""
         submit_commands(self._log, [Rollback(position)], self._began(position, then))
 
     def give_up(self, position: int, half: Half, then: Then) -> None:
-        """Put the message of a transaction where an operator finds it. Raises RequestRefused."""
+        """Put the message of a transaction where an operator finds it. Raises as `record`."""
         record = self.record(half)
         self._own_topics.make(GIVEN_UP_TOPIC)
-        self._add_made(GIVEN_UP_TOPIC, record, GiveUp(position), position, then)
+        self._store(GIVEN_UP_TOPIC, record, GiveUp(position), position, then)
 
     def move(self, position: int, half: Half, then: Then) -> None:
         """Store the message of a transaction anew, behind the end of the log, so that its old place
-        can go. Raises RequestRefused.
+        can go. Raises as `record`.
         """
-        self._add_made(HALF_TOPIC, self.record(half), MoveHalf(position), position, then)
+        self._store(HALF_TOPIC, self.record(half), MoveHalf(position), position, then)
 
     def resume(
         self, position: int, record: MessageRecord, group: str, wait_ms: int, then: Then
@@ -151,9 +160,6 @@ class Ends:
             group: its producer group.
             wait_ms: how much later producers are asked how it ends.
             then: told the outcome.
-
-        Raises:
-            RequestRefused (2): too much waits for the log.
         """
         self._own_topics.make(HALF_TOPIC)
         done = self._began(position, then)
@@ -162,20 +168,13 @@ class Ends:
             stored_ms = min(placed.store_timestamp, self._wall_clock_ms())
             return Resume(position, group, stored_ms + wait_ms)
 
-        self._add(position, MadeMessages(HALF_TOPIC, 0, [record], done, attach))
+        self._copies.store(Copy(_WHAT, HALF_TOPIC, 0, record, done, None, attach))
 
-    def _add_made(
+    def _store(
         self, topic: str, record: MessageRecord, command: LogCommand, position: int, then: Then
     ) -> None:
-        done = self._began(position, then)
-        self._add(position, MadeMessages(topic, 0, [record], done, lambda _record: command))
-
-    def _add(self, position: int, messages: MadeMessages) -> None:
-        try:
-            self._sends.add(messages)
-        except RequestRefused:
-            self._under_way.discard(position)
-            raise
+        done, stand_in = self._began(position, then), StandIn(GiveUp(position))
+        self._copies.store(Copy(_WHAT, topic, 0, record, done, stand_in, lambda _record: command))
 
     def _began(self, position: int, then: Then) -> Then:
         """The end of a transaction is on its way; what to call with the outcome."""
@@ -193,7 +192,7 @@ def _made(parts: Parts) -> Ends:
     return Ends(
         parts.state,
         parts.log,
-        parts[SENDS],
+        parts[COPIES],
         parts[TOPIC_CHANGES],
         parts[DELAYED_SENDS],
         parts[OWN_TOPICS],

@@ -36,7 +36,7 @@ def _service(parts: Parts) -> Service:
     resuming = ResumeProcessor(
         parts.state, ends, parts[MESSAGE_READER], parts[SETTINGS], parts[FULL_DISK]
     )
-    processor = EndProcessor(parts.state, ends, parts[FULL_DISK])
+    processor = EndProcessor(parts.state, ends, parts[MESSAGE_READER], parts[FULL_DISK])
 
     def begin_term() -> None:
         ends.begin_term()

@@ -7,8 +7,11 @@ from typing import Final
 
 from broker.errors import EntryPassedOver, RequestRefused
 from broker.log.state import BrokerState
+from broker.messages.record_facts import read_record_facts
 from broker.retention.full_disk import FullDisk
 from broker.serving.origin import Origin
+from broker.store.message_reader import MessageReader
+from broker.topics.names import HALF_TOPIC
 from broker.transactions.ends import Ends
 from broker.transactions.state import TRANSACTIONS, End, Half
 from remoting.message.record import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
@@ -22,13 +25,16 @@ class EndProcessor:
     """Ends transactions.
 
     Args:
-        state, ends: what it works with.
+        state, ends, reader: what it works with.
         disk: refuses messages when it is too full.
     """
 
-    def __init__(self, state: BrokerState, ends: Ends, disk: FullDisk) -> None:
+    def __init__(
+        self, state: BrokerState, ends: Ends, reader: MessageReader, disk: FullDisk
+    ) -> None:
         self._transactions = state[TRANSACTIONS]
         self._ends = ends
+        self._reader = reader
         self._disk = disk
 
     def end(self, origin: Origin, command: Command) -> Command | None:
@@ -38,7 +44,8 @@ class EndProcessor:
 
         Raises:
             FieldMissing: a field it must have is missing.
-            RequestRefused: (1) there is no such transaction, or it is another group's, (2) it is
+            RequestRefused: (1) there is no such transaction, or it is another group's, or it ended
+                too long ago, (2) it is
                 being ended, (14) the disk is too full, (29) an end that is none, (604) it has ended
                 otherwise; see `Ends.commit`.
         """
@@ -98,13 +105,28 @@ class EndProcessor:
         """The answer for a transaction that is not open."""
         ended = self._transactions.ends.get(position)
         if ended is None:
-            raise _no_such(position)
+            raise self._forgotten(position) or _no_such(position)
         if ended is not end:
             words = ended.name.lower().replace("_", " ")
             raise RequestRefused(
                 ResponseCode.ILLEGAL_OPERATION, f"the transaction at {position} was {words} before"
             )
         return command.reply()
+
+    def _forgotten(self, position: int) -> RequestRefused | None:
+        """The answer for a transaction that has ended before all that is remembered.
+
+        Its producer may ask once more because the first answer was lost. It must not take this one
+        for a refusal.
+        """
+        stored = self._reader.record_at(position)
+        facts = None if stored is None else read_record_facts(stored)
+        if facts is None or facts.topic != HALF_TOPIC:
+            return None
+        return RequestRefused(
+            ResponseCode.SYSTEM_ERROR,
+            f"the transaction at {position} has ended, and how is not remembered any more",
+        )
 
 
 def _no_such(position: int) -> RequestRefused:

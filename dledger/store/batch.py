@@ -10,12 +10,12 @@ from typing import NamedTuple, NoReturn
 from zlib import crc32
 
 from dledger.core.ledger_view import TermRun
-from dledger.entry import CHAINED, HEADER, HEADER_BYTES, MAX_BODY_BYTES
+from dledger.entry import CHAINED, HEADER, HEADER_BYTES, LARGEST_BODY_BYTES
 from dledger.entry_run import EntryRun
 from dledger.errors import BatchInvalid
 from dledger.store.index_unit import index_units
 
-MAX_ENTRY_BYTES = HEADER_BYTES + MAX_BODY_BYTES
+MAX_ENTRY_BYTES = HEADER_BYTES + LARGEST_BODY_BYTES
 _FIRST_MAGIC, _LAST_MAGIC = 1, 3
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dledger.entry import BLANK_BYTES, HEADER_BYTES, MAX_BODY_BYTES
+from dledger.entry import BLANK_BYTES, HEADER_BYTES, LARGEST_BODY_BYTES, MAX_BODY_BYTES
 from dledger.errors import ConfigInvalid
 from dledger.store.index_unit import UNIT_BYTES
 
@@ -31,7 +31,9 @@ class StoreConfig:
         segment_bytes: length of every data file.
         index_segment_bytes: length of every index file, a multiple of 32.
         max_body_bytes: the largest body that `append` takes; a segment must hold such an entry
-            and the 8 bytes of a blank record after it.
+            and the 8 bytes of a blank record after it. The default is what Java DLedger can hold.
+            More, up to `LARGEST_BODY_BYTES`, may be appended once all members run a version that
+            reads it.
         spare_segments: how many data files `prepare_spare` writes ahead (0 switches it off).
         checkpoint_bytes: a start checks only about this many bytes at the end of the part that is
             committed and durable, and all after it. May change with every start.
@@ -45,9 +47,9 @@ class StoreConfig:
 
     def __post_init__(self) -> None:
         """Check the settings against each other."""
-        if not 0 <= self.max_body_bytes <= MAX_BODY_BYTES:
+        if not 0 <= self.max_body_bytes <= LARGEST_BODY_BYTES:
             raise ConfigInvalid(
-                "max_body_bytes", f"{self.max_body_bytes} is not within 0..{MAX_BODY_BYTES}"
+                "max_body_bytes", f"{self.max_body_bytes} is not within 0..{LARGEST_BODY_BYTES}"
             )
         if not self.max_body_bytes + MIN_SEGMENT_BYTES <= self.segment_bytes <= MAX_SEGMENT_BYTES:
             raise ConfigInvalid(

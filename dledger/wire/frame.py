@@ -20,8 +20,8 @@ import msgpack
 from dledger.entry import MAX_BODY_BYTES
 from dledger.errors import MessageMalformed
 
-# The largest entry, or a full batch, and room for a header. A larger frame is refused before
-# memory is allocated for it.
+# The largest entry (LARGEST_BODY_BYTES), or a full batch, and room for a header. A larger frame is
+# refused before memory is allocated for it.
 MAX_FRAME_BYTES = MAX_BODY_BYTES + 1024 * 1024
 
 # Headers hold a few numbers and names; the term runs of a batch are the longest part.

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 import trio
 
+from broker.formats.commands import RaiseFormat
 from broker.limits import MAX_BATCH_MESSAGES, BrokerLimits
+from broker.log.entry import LARGE_ENTRIES_VERSION, encode_log_command
 from broker.topics.state import TOPICS
 from remoting.bodies.consumer_group import QueueLock, encode_queue_lock
 from remoting.bodies.message_queue import MessageQueue
@@ -102,14 +104,17 @@ async def test_a_send_that_cannot_be_stored_is_refused_and_the_next_one_is_not(
         assert len(await client.messages("T")) == 2
 
 
-async def test_a_message_of_four_mebibytes_is_refused_and_one_a_little_smaller_is_stored(
+async def test_a_message_of_four_mebibytes_is_stored_and_a_longer_one_is_refused(
     tmp_path: Path,
 ) -> None:
-    async with served(tmp_path) as client:
+    async with running_broker(tmp_path) as (broker, nursery):
+        large_entries = encode_log_command(RaiseFormat(LARGE_ENTRIES_VERSION))
+        await broker.node.append(large_entries)
+        client = Client(nursery, str(broker.config.address))
         limit = 4 * 1024 * 1024
-        assert (await client.send("T", bytes(limit))).code == ResponseCode.MESSAGE_ILLEGAL
-        assert (await client.send("T", bytes(limit - 300))).code == 0
-        assert len((await client.messages("T"))[0].body) == limit - 300
+        assert (await client.send("T", bytes(limit + 1))).code == ResponseCode.MESSAGE_ILLEGAL
+        assert (await client.send("T", bytes(limit))).code == 0
+        assert len((await client.messages("T"))[0].body) == limit
 
 
 @pytest.mark.feature("F43")

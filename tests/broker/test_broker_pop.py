@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import trio
 
+from broker.groups.state import GROUPS
 from broker.pop import choice
 from broker.pop import popping as popping_module
+from broker.pop.state import POPS
 from remoting.bodies.table import decode_table
 from remoting.message.record import decode_records
+from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
-from tests.broker.one_broker import Client, Clock, until
+from remoting.wire.command import Command
+from tests.broker.broker_in_memory import broker_in_memory
+from tests.broker.one_broker import START_MS, Client, Clock, send_fields, until
 from tests.broker.popping_broker import PopClient, popping, shown
 
 
@@ -459,3 +464,29 @@ async def test_in_order_a_message_that_always_fails_takes_no_other_to_the_dead_l
         assert [one.body for one in out] == [b"1", b"2"]
         assert [(await pop.ack(one)).code for one in out] == [0, 0]
         assert await pop.committed() == 3
+
+
+def pop_fields(poll_ms: int) -> dict[str, Any]:
+    return {
+        **{"consumerGroup": "g", "topic": "T", "queueId": 0, "maxMsgNums": 1, "pollTime": poll_ms},
+        **{"invisibleTime": 60_000, "bornTime": START_MS, "initMode": 0},
+    }
+
+
+def test_no_pop_makes_the_state_of_a_deleted_group_again() -> None:
+    delete = {"groupName": "g", "removeOffset": "true"}
+    for waits in (False, True):
+        with broker_in_memory() as there:
+            assert there.ask(310, b"x", **send_fields("T")).code == 0
+            asked: dict[str, Any] = pop_fields(15_000 if waits else 0)
+            assert there.ask(RequestCode.POP_MESSAGE, **asked).code == 0
+            requests = [Command(RequestCode.DELETE_SUBSCRIPTIONGROUP, delete)]
+            pop = Command(RequestCode.POP_MESSAGE, {name: str(v) for name, v in asked.items()})
+            requests = [pop, *requests] if waits else [*requests, pop]
+            for at, one in enumerate(requests):
+                one.opaque = 1000 + at
+            there.requests.on_commands(cast(Connection, there.client), requests)
+            there.log.settle()
+            assert there.ask(310, b"y", **send_fields("T")).code == 0
+            assert there.machine.state[POPS].queues == {}
+            assert "g" not in there.machine.state[GROUPS].configs

@@ -24,6 +24,7 @@ from broker.transactions.commands import Checked, Commit, GiveUp, MoveHalf, Prep
 from broker.transactions.policy import CheckPolicy
 from broker.transactions.state import MAX_ENDS, TRANSACTIONS, End
 from dledger import DiskFailed, Node
+from dledger_mq.transaction import _REFUSING_REMARKS
 from remoting.message.record import TRANSACTION_COMMIT, decode_record, decode_records
 from remoting.wire.codes import RequestCode, ResponseCode
 from tests.broker.one_broker import START_MS, until
@@ -291,6 +292,20 @@ async def test_an_end_of_something_else_is_refused_and_ends_nothing(
         assert (answer.remark or "").startswith(remark)
         assert len(one.transactions.halves) == 1
         assert (await one.end(half, COMMIT)).code == 0
+
+
+async def test_a_producer_that_asks_again_after_very_long_is_not_told_that_it_never_was(
+    tmp_path: Path,
+) -> None:
+    async with transacting(tmp_path) as one:
+        half = await one.half()
+        assert (await one.end(half, COMMIT)).code == 0
+        one.transactions.ends.clear()  # as after 10 000 others
+        answer = await one.end(half, COMMIT)
+        assert answer.code == ResponseCode.SYSTEM_ERROR
+        remark = answer.remark or ""
+        assert "has ended" in remark
+        assert not remark.lower().startswith(_REFUSING_REMARKS)
 
 
 @pytest.mark.parametrize("group", ["", "PGROUP\x01a b\x02", "PGROUP\x01" + "x" * 300 + "\x02"])

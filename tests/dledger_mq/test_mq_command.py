@@ -10,11 +10,13 @@ import pytest
 import trio
 from click.testing import CliRunner, Result
 
+from broker.topics import names
 from dledger_mq.__main__ import main
 from dledger_mq.errors import GroupDirectoryError
 from dledger_mq.group_directory import ClusterPlan, GroupDirectory, GroupPlan, NodePlan
 from dledger_mq.local_cluster import broker_program
 from dledger_mq.new_groups import new_groups
+from dledger_mq.status_command import UNDELIVERED_TOPIC, _undelivered
 from remoting.bodies.route import BrokerData, ClusterInfo
 from remoting.wire.codes import RequestCode
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
@@ -272,3 +274,12 @@ def test_the_plan_is_plain_json_that_other_programs_can_read(tmp_path: Path) -> 
     content = json.loads((tmp_path / "group.json").read_text())
     assert content["groups"][0]["nodes"][1]["client"] == "127.0.0.1:4"
     assert content["pids"] == {"nameserver": 5}
+
+
+def test_the_status_tells_of_messages_that_could_not_be_delivered() -> None:
+    assert UNDELIVERED_TOPIC == names.UNDELIVERED_TOPIC
+    for nothing in ({}, {"dledgerUndelivered": "0"}, None):
+        assert _undelivered(nothing) == ""
+    assert _undelivered({"dledgerUndelivered": "3"}) == (
+        "3 messages could not be delivered: topic rmq_sys_undelivered says which"
+    )

@@ -15,7 +15,12 @@ from hypothesis import strategies as st
 
 from broker.features import empty_state
 from broker.formats.commands import RaiseFormat
-from broker.log.entry import ATTACHED_VERSION, RUNS_VERSION, encode_log_command
+from broker.log.entry import (
+    ATTACHED_VERSION,
+    LARGE_ENTRIES_VERSION,
+    RUNS_VERSION,
+    encode_log_command,
+)
 from broker.log.fold import fold
 from broker.log.folded import EntryRefused
 from broker.log.state import BrokerState
@@ -87,6 +92,7 @@ COMMANDS = [
         )
     ),
     encode_log_command(RaiseFormat(ATTACHED_VERSION)),
+    encode_log_command(RaiseFormat(LARGE_ENTRIES_VERSION)),
     framed(msgpack.packb([9, 1]), RUNS_VERSION),
     framed(b"\xc1"),
     framed(b""),

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from dledger.core.hard_state import HardState
-from dledger.entry import encode
+from dledger.entry import LARGEST_BODY_BYTES, encode
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.scan import scan_folder
@@ -79,6 +79,11 @@ def test_every_entry_of_a_written_log_comes_back(
     assert [(row["chain_crc"], row["body_crc"]) for row in found] == [
         (h.chain_crc, h.body_crc) for h in headers
     ]
+
+
+def test_the_largest_entry_comes_back(write_log: LogWriter) -> None:
+    path = write_log([b"a", bytes(LARGEST_BODY_BYTES)], segment_bytes=LARGEST_BODY_BYTES + 56)
+    assert [len(one) for one in table(path)["body"].to_pylist()] == [1, LARGEST_BODY_BYTES]
 
 
 def test_ranges_are_cut_exactly_at_any_place(write_log: LogWriter) -> None:

@@ -23,6 +23,13 @@ VALUES: tuple[str, ...] = (
     '"1e9"',
     '"NaN"',
     '"1_0"',
+    '"1_000"',
+    '"+5"',
+    '" 12 "',
+    '"-5"',
+    '"\uff11\uff12"',
+    '"-2147483648"',
+    '"-2147483649"',
     '"\u0661"',
     '"2147483647"',
     '"2147483648"',
@@ -142,6 +149,25 @@ def with_each_value_replaced(body: bytes) -> Iterator[bytes]:
         before, after = json.dumps(one).split(f'"{mark}"')
         for value in (*VALUES, *LONG_VALUES):
             yield f"{before}{value}{after}".encode()
+
+
+def with_each_text_replaced(body: bytes, text: str) -> Iterator[bytes]:
+    """A JSON body with each of its values, at each depth, a text in turn."""
+
+    def replaced(value: Any) -> Iterator[Any]:
+        if isinstance(value, dict):
+            for name, member in value.items():
+                for one in replaced(member):
+                    yield {**value, name: one}
+        elif isinstance(value, list):
+            for at, member in enumerate(value):
+                for one in replaced(member):
+                    yield [*value[:at], one, *value[at + 1 :]]
+        else:
+            yield text
+
+    for one in replaced(json.loads(body)):
+        yield json.dumps(one, ensure_ascii=False).encode()
 
 
 def names_in(body: bytes) -> set[str]:

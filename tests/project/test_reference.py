@@ -34,6 +34,7 @@ IN_WORDS = {
     "dledger.Body",
     "dledger.Change",
     "dledger.HEADER_BYTES",
+    "dledger.LARGEST_BODY_BYTES",
     "dledger.MAX_BODY_BYTES",
     "dledger_mq.Listener",
     "dledger_mq.QueueSelector",

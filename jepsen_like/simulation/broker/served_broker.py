@@ -32,6 +32,7 @@ from broker.resets.feature import FEATURE as RESETS
 from broker.retention.commands import KeepLogFrom
 from broker.retention.kept_back import KEPT_BACK
 from broker.retry.feature import FEATURE as RETRY
+from broker.sends.entry_room import ENTRY_ROOM, EntryRoom
 from broker.sends.feature import FEATURE as SENDS
 from broker.serving.parts import Parts
 from broker.serving.requests import Requests
@@ -261,6 +262,8 @@ class ServedBroker:
             clock=node.clock_reads,
             process_id=_PROCESS_ID,
             figures=dict,
+            # Names are short here, and so are entries.
+            made={ENTRY_ROOM: EntryRoom(member.broker.state, self._log, copy_bytes=0)},
         )
         self._deliveries = parts[DELIVERIES]
         self._kept_back = parts[KEPT_BACK]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.core.ledger_view import TermRun
-from dledger.entry import HEADER, HEADER_BYTES, MAX_BODY_BYTES, decode_entries, encode
+from dledger.entry import HEADER, HEADER_BYTES, LARGEST_BODY_BYTES, decode_entries, encode
 from dledger.errors import BatchInvalid, MessageMalformed
 from dledger.store.batch import verify_batch
 from dledger.store.index_unit import UNIT
@@ -126,7 +126,7 @@ def test_a_sum_that_is_there_is_checked_whoever_wrote_it() -> None:
 
 
 def test_a_size_beyond_the_format_is_refused_before_anything_is_read_there() -> None:
-    for size in (MAX_BODY_BYTES + HEADER_BYTES + 1, 2**31 - 1, -1, 0, 47):
+    for size in (LARGEST_BODY_BYTES + HEADER_BYTES + 1, 2**31 - 1, -1, 0, 47):
         body_size = (size - HEADER_BYTES) % 2**32
         raw = HEADER.pack(1, size, 0, 1, 0, 0, 0, 0, body_size) + bytes(100)
         with pytest.raises(BatchInvalid, match="size"):

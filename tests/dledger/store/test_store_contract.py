@@ -10,13 +10,21 @@ import pytest
 
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import TermRun
-from dledger.entry import HEADER_BYTES, Entry, Magic, PositionedBody, decode_entries
+from dledger.entry import (
+    HEADER_BYTES,
+    LARGEST_BODY_BYTES,
+    Entry,
+    Magic,
+    PositionedBody,
+    decode_entries,
+)
 from dledger.errors import EntryTooLarge, InvariantBroken, OutsideLog
 from dledger.store.batch import verify_batch
 from dledger.store.disk import OsDisk
 from dledger.store.log_store import LogStore
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
+from dledger.wire.frame import FrameDecoder, encode_frame
 from tests.dledger.store.memory_store import MemoryStore
 
 SIZES = {
@@ -136,6 +144,21 @@ def test_a_body_beyond_the_limit_is_refused_and_nothing_of_its_batch_is_kept(mak
         store.append(1, Magic.NORMAL, [PositionedBody(b"x" * limit, b"")])
     assert (store.last_index, store.end_pos) == (0, end)
     assert store.append(1, Magic.NORMAL, [b"next"])[:2] == (1, 1)
+
+
+def test_the_largest_body_is_stored_pushed_and_found_again(tmp_path: Path) -> None:
+    config = StoreConfig(max_body_bytes=LARGEST_BODY_BYTES, spare_segments=0)
+    body = bytes(LARGEST_BODY_BYTES)
+    with contextlib.closing(open_store(OsDisk(), str(tmp_path), config, "group", "n0")) as store:
+        store.append(1, Magic.NORMAL, [b"before", body, b"behind"])
+        raw = store.read_bytes(0, store.end_pos)
+        facts = verify_batch(raw, 0, None, 0)
+        assert facts.last_index == 2
+        frame = encode_frame([1], raw[HEADER_BYTES + len(b"before") : -HEADER_BYTES - 6])
+        ((_header, payload),) = FrameDecoder().feed(frame)
+        assert len(payload) == HEADER_BYTES + LARGEST_BODY_BYTES
+    with contextlib.closing(open_store(OsDisk(), str(tmp_path), config, "group", "n0")) as store:
+        assert [len(one.body) for one in everything(store, 1 << 23)] == [6, len(body), 6]
 
 
 def test_an_append_of_nothing_or_of_an_old_term_is_a_bug(make: Maker) -> None:

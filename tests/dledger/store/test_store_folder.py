@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from dledger.core.hard_state import HardState
-from dledger.entry import Magic
+from dledger.entry import LARGEST_BODY_BYTES, Magic
 from dledger.errors import (
     ConfigInvalid,
     DataFolderLocked,
@@ -148,7 +148,7 @@ def test_names_that_do_not_fit_are_refused(tmp_path: Path, bad: str) -> None:
         {"segment_bytes": 2**31},
         {"index_segment_bytes": 33},
         {"index_segment_bytes": 0},
-        {"max_body_bytes": 4 * 1024 * 1024},
+        {"max_body_bytes": LARGEST_BODY_BYTES + 1},
         {"max_body_bytes": -1},
         {"spare_segments": 9},
     ],

@@ -1,0 +1,241 @@
+"""The one way in which the broker stores copies of messages: those that are delivered late, tried
+again, given up, committed, moved out of retention's way, or delivered once more.
+
+What was accepted can be copied: acceptance has seen to it that there is room (`entry_room`), and
+properties that are too many are left out (`messages.fitted_properties`). But a log may hold
+messages that were accepted by other rules. Then the log would refuse the copy for ever, and
+everything behind it would wait with it. So a message stands in for it in a topic of its own:
+without the body, and it says where the whole message is. What waits for the copy goes on.
+"""
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from broker.errors import NeverStored, RequestRefused
+from broker.log.entry import LogCommand
+from broker.log.state import BrokerState
+from broker.log.submissions import Then
+from broker.messages.fitted_properties import fitted
+from broker.messages.state import MESSAGES
+from broker.sends.awaited_topics import AWAITED_TOPICS, AwaitedTopics
+from broker.sends.pending_messages import Attach, MadeMessages
+from broker.sends.sends import SENDS, Sends
+from broker.serving.parts import Parts, Shared
+from broker.topics.names import UNDELIVERED_TOPIC
+from broker.topics.own_topics import OWN_TOPICS, OwnTopics
+from remoting.bodies.topic_config import TopicConfig
+from remoting.message.message_id import message_id
+from remoting.message.properties import (
+    DEAD_LETTER_ORIGIN_MESSAGE_ID,
+    DEAD_LETTER_ORIGIN_TOPIC,
+    KEYS,
+    REAL_TOPIC,
+    RETRY_TOPIC,
+    UNIQUE_KEY,
+    encode_properties,
+)
+from remoting.message.record import MessageRecord
+from remoting.net.address import Address
+from remoting.wire.codes import ResponseCode
+from remoting.wire.quoted import quoted
+
+_log = logging.getLogger(__name__)
+
+# Of a message that stands in for another one: where the copy belonged, and why it is not there.
+UNDELIVERED_TO: Final = "UNDELIVERED_TO"
+UNDELIVERED_REASON: Final = "UNDELIVERED_REASON"
+
+# So much of each of its properties: it must always fit.
+_MOST_CHARACTERS: Final = 200
+
+
+class StandIn(NamedTuple):
+    """What is stored if no entry can hold a copy.
+
+    Attributes:
+        command: stands behind it, and ends what the copy would have ended; None when nothing in the
+            state waits for the copy.
+    """
+
+    command: LogCommand | None
+
+
+@dataclass(slots=True, eq=False)
+class Copy:
+    """A copy of a stored message, for one queue.
+
+    Attributes:
+        what: the message, in words for a log line, as "a delayed message".
+        topic: where it goes.
+        queue_id: the queue.
+        record: the message. What depends on its place is set when it is stored; until then it says
+            where the original is.
+        done: called with None when it is stored and applied, or something in its place; or with why
+            not. Must not raise.
+        attach: makes the command that stands behind it, as in `PendingMessages`.
+        stand_in: what is stored if no entry can hold it. None: whoever asked for the copy is told,
+            and the original stays where operators look for it.
+        never: why it could not be stored, when something else was stored in its place.
+    """
+
+    what: str
+    topic: str
+    queue_id: int
+    record: MessageRecord
+    done: Then
+    stand_in: StandIn | None
+    attach: Attach | None = None
+    never: NeverStored | None = None
+
+    @property
+    def records(self) -> list[MessageRecord]:
+        """The message, as `PendingMessages` has it."""
+        return [self.record]
+
+
+class Copies:
+    """Stores copies.
+
+    Args:
+        state: the applied state.
+        sends: takes messages for the log.
+        awaited: makes topics.
+        own_topics: makes the topic of what stands in.
+        store_address: the broker's IPv4 address as clients know it.
+
+    Attributes:
+        stood_in: how many copies this member could not store, and stored something in their place.
+        shortened: how many went without some properties.
+        refused: how many were refused. Most are stored later.
+    """
+
+    def __init__(
+        self,
+        state: BrokerState,
+        sends: Sends,
+        awaited: AwaitedTopics,
+        own_topics: OwnTopics,
+        store_address: Address,
+    ) -> None:
+        self._messages = state[MESSAGES]
+        self._sends = sends
+        self._awaited = awaited
+        self._own_topics = own_topics
+        self._address = store_address
+        self.stood_in = 0
+        self.shortened = 0
+        self.refused = 0
+
+    def store(self, copy: Copy) -> None:
+        """Store a copy with the next flush of `Sends`, in a topic that is there."""
+        self._hand_over(copy, self._sends.add)
+
+    def store_when_created(self, config: TopicConfig, copy: Copy) -> None:
+        """The same, as soon as a topic is there, mostly the copy's; makes it unless it is."""
+        self._hand_over(copy, lambda made: self._awaited.send_when_created(config, made))
+
+    @property
+    def undelivered(self) -> int:
+        """How many messages stand in for others, as the log says; they may be gone by now."""
+        return self._messages.queue_end(UNDELIVERED_TOPIC, 0)
+
+    def _hand_over(self, copy: Copy, add: Callable[[MadeMessages], None]) -> None:
+        original = copy.record.physical_offset
+        run, left_out = fitted(copy.record.properties)
+        copy.record.properties = run
+        if left_out:
+            self.shortened += 1
+            _log.warning(
+                "%s for topic %s goes without %d of its properties: a record holds no more; the "
+                "message at %d of the log has all",
+                quoted(copy.what),
+                quoted(copy.topic),
+                left_out,
+                original,
+            )
+
+        def done(refusal: RequestRefused | None) -> None:
+            if refusal is None:
+                copy.done(None)
+                return
+            self.refused += 1
+            if isinstance(refusal, NeverStored):
+                _log.error(
+                    "%s can never be stored in topic %s: %s",
+                    quoted(copy.what),
+                    quoted(copy.topic),
+                    quoted(refusal.remark),
+                )
+                if copy.stand_in is not None:
+                    self._stand_in(copy, copy.stand_in, original, refusal)
+                    return
+            else:
+                # What a leader has on its way when it is replaced, the next one finds waiting.
+                is_usual = refusal.code == ResponseCode.SERVICE_NOT_AVAILABLE
+                level = logging.DEBUG if is_usual else logging.WARNING
+                _log.log(level, "%s waits on: %s", quoted(copy.what), quoted(refusal.remark))
+            copy.done(refusal)
+
+        made = MadeMessages(copy.topic, copy.queue_id, [copy.record], done, copy.attach)
+        try:
+            add(made)
+        except RequestRefused as refusal:
+            done(refusal)
+
+    def _stand_in(self, copy: Copy, stand_in: StandIn, original: int, refusal: NeverStored) -> None:
+        """Store something in place of a copy."""
+        command = stand_in.command
+
+        def done(refused: RequestRefused | None) -> None:
+            if refused is None:
+                self.stood_in += 1
+                copy.never = refusal
+                _log.error(
+                    "%s at %d of the log is not delivered; a message in topic %s says so",
+                    quoted(copy.what),
+                    original,
+                    quoted(UNDELIVERED_TOPIC),
+                )
+            copy.done(refused)
+
+        self._own_topics.make(UNDELIVERED_TOPIC)
+        record = self._standing_in(copy, original, refusal)
+        attach: Attach | None = None if command is None else lambda _record: command
+        made = MadeMessages(UNDELIVERED_TOPIC, 0, [record], done, attach)
+        try:
+            self._sends.add(made)
+        except RequestRefused as refused:
+            done(refused)
+
+    def _standing_in(self, copy: Copy, original: int, refusal: NeverStored) -> MessageRecord:
+        """What says of a message that no copy of it can be stored. It always fits an entry."""
+        pairs = copy.record.property_map()
+        told = {
+            UNIQUE_KEY: pairs.get(UNIQUE_KEY, ""),
+            KEYS: pairs.get(KEYS, ""),
+            UNDELIVERED_TO: pairs.get(REAL_TOPIC) or copy.topic,
+            UNDELIVERED_REASON: refusal.remark,
+            DEAD_LETTER_ORIGIN_TOPIC: pairs.get(RETRY_TOPIC) or pairs.get(REAL_TOPIC) or copy.topic,
+            DEAD_LETTER_ORIGIN_MESSAGE_ID: message_id(
+                self._address.host, self._address.port, original
+            ),
+        }
+        properties = encode_properties(
+            {name: value[:_MOST_CHARACTERS] for name, value in told.items() if value}
+        )
+        return MessageRecord(UNDELIVERED_TOPIC, properties=properties)
+
+
+def _made(parts: Parts) -> Copies:
+    return Copies(
+        parts.state,
+        parts[SENDS],
+        parts[AWAITED_TOPICS],
+        parts[OWN_TOPICS],
+        parts.config.address,
+    )
+
+
+COPIES: Final = Shared("copies", _made)
