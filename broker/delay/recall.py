@@ -11,15 +11,18 @@ from broker.errors import EntryPassedOver, RequestRefused
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
+from broker.messages.record_facts import properties_run, read_without_body
 from broker.serving.origin import Origin
-from remoting.message.properties import REAL_TOPIC, UNIQUE_KEY
-from remoting.message.record import decode_record
+from remoting.message.properties import REAL_TOPIC, UNIQUE_KEY, found_value
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 # Messages of one millisecond that are looked at for one whose handle does not say where it is, or
 # that retention has moved: some milliseconds of the event loop.
 _MAX_LOOKED_AT: Final = 500
+
+_TOPIC: Final = REAL_TOPIC.encode()
+_KEY: Final = UNIQUE_KEY.encode()
 
 
 class RecallProcessor:
@@ -83,9 +86,12 @@ class RecallProcessor:
     def _is_it(self, waiting: Waiting, handle: RecallHandle) -> bool:
         if waiting.position < self._log.begin_position:
             return False
-        record, _end = decode_record(self._log.read_bytes(waiting.position, waiting.size))
-        pairs = record.property_map()
-        return (pairs.get(REAL_TOPIC), pairs.get(UNIQUE_KEY)) == (handle.topic, handle.unique_key)
+        record = read_without_body(self._log.read_bytes, waiting.position, waiting.size)
+        run = b"" if record is None else properties_run(record)
+        return (found_value(run, _TOPIC), found_value(run, _KEY)) == (
+            handle.topic,
+            handle.unique_key,
+        )
 
 
 def _too_late(handle: RecallHandle) -> RequestRefused:
