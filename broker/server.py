@@ -30,6 +30,7 @@ from dledger import Node, NodeConfig, RoleChange, open_node
 from remoting.bodies.registration import BrokerRegistration
 from remoting.bodies.topic_config import DataVersion
 from remoting.net.client import RemotingClient
+from remoting.net.client_work import ClientWork
 from remoting.net.server import Server, ServerLimits, listen
 
 # Files that a broker opens besides its clients' connections: those of consume queues, the log's
@@ -82,7 +83,8 @@ class Broker:
             self._registration,
             self._led_term,
         )
-        self._reads = ConfirmedReads(node.read, config.limits.max_waiting_reads)
+        self._work = ClientWork()
+        self._reads = ConfirmedReads(node.read, config.limits.max_waiting_reads, self._work)
         self.parts = Parts(
             config=config,
             log=log,
@@ -90,6 +92,7 @@ class Broker:
             queues=machine.queues,
             announce=self._registrar.announce,
             confirm=self._reads.add,
+            work=self._work,
             led_term=self._led_term,
             wall_clock_ms=wall_clock_ms,
             clock=trio.current_time,
@@ -116,7 +119,7 @@ class Broker:
             self._registrar.announce,
             lambda: not machine.queues.damaged,
         )
-        self.server = Server(self.requests, serving)
+        self.server = Server(self.requests, serving, client_work=self._work)
         machine.on_applied = self.requests.applied
 
     def _registration(self, term: int) -> BrokerRegistration:
@@ -151,7 +154,7 @@ class Broker:
                 take = partial(self.server.take, trusts_proxy=self.config.trusts_proxy)
                 address = await nursery.start(take, await listen(at.host, at.port))
                 report(f"{name} listening on {address}")
-                nursery.start_soon(self.server.sweep)
+                nursery.start_soon(self.server.run)
                 nursery.start_soon(self._registrar.run)
                 nursery.start_soon(self._reads.run)
                 nursery.start_soon(self._tick)

@@ -14,7 +14,7 @@ from nameserver.routes import RouteTable
 from nameserver.setting_file import SettingFile
 from nameserver.settings import SettingTable
 from remoting.net.address import Address
-from remoting.net.answering import answer_each
+from remoting.net.answering import Steps, answer_each
 from remoting.net.connection import Connection
 from remoting.net.server import ServerLimits, ServerTls, listen, serve_listeners
 from remoting.wire.command import Command
@@ -116,8 +116,8 @@ class _Handler:
     def on_open(self, connection: Connection) -> None:
         """A connection is a broker's only once it registers."""
 
-    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> None:
-        answer_each(connection, commands, self._answer)
+    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> int:
+        return answer_each(connection, commands, self._answer)
 
     def on_close(self, connection: Connection) -> None:
         ends_itself = trio.current_effective_deadline() == -inf  # this server is cancelled
@@ -130,7 +130,7 @@ class _Handler:
                 live.identity.broker_id,
             )
 
-    def _answer(self, connection: Connection, command: Command) -> Command | None:
+    def _answer(self, connection: Connection, command: Command) -> Command | Steps | None:
         return self._table.handle(
             Asker(connection, trio.current_time(), connection.peer.host), command
         )

@@ -227,7 +227,10 @@ class PullProcessor:
             except RequestRefused as error:
                 return command.reply(error.code, remark=error.remark)
 
-        origin.when_taken(lambda: answer_each(origin, [command], answer))
+        def answer_now() -> None:
+            answer_each(origin, [command], answer)
+
+        origin.when_taken(answer_now)
 
     def _answer(
         self, command: Command, request: PullRequest, arrivals: Arrivals | None = None

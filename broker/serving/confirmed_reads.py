@@ -4,12 +4,13 @@ A leader that was deposed and does not know it would answer from an old state. S
 first (`Node.read`): one question for all answers that gathered while the one before was under way.
 """
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 
 import trio
 
 from broker.errors import RequestRefused
 from broker.log.submissions import Then
+from broker.serving.parts import WorkInSteps
 from dledger import DLedgerError
 from remoting.wire.codes import ResponseCode
 
@@ -20,11 +21,13 @@ class ConfirmedReads:
     Args:
         read: `Node.read`: returns when the applied state has all that was acknowledged before.
         limit: how many may wait.
+        work: tells those that wait, in steps.
     """
 
-    def __init__(self, read: Callable[[], Awaitable[int]], limit: int) -> None:
+    def __init__(self, read: Callable[[], Awaitable[int]], limit: int, work: WorkInSteps) -> None:
         self._read = read
         self._limit = limit
+        self._work = work
         self._waiting: list[Then] = []
         self._wanted = trio.Event()
 
@@ -53,5 +56,10 @@ class ConfirmedReads:
                 refusal = RequestRefused(
                     ResponseCode.SERVICE_NOT_AVAILABLE, f"not confirmed ({error}): ask again"
                 )
-            for then in waiting:
-                then(refusal)
+            self._work.later("answers that were confirmed", _tell(waiting, refusal))
+
+
+def _tell(waiting: Sequence[Then], refusal: RequestRefused | None) -> Iterator[None]:
+    for then in waiting:
+        then(refusal)
+        yield

@@ -1,6 +1,6 @@
 """A client's connection, as features see it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Protocol
 
 from remoting.net.address import Address
@@ -35,6 +35,15 @@ class Origin(Protocol):
 
     def write_gathered(self) -> None:
         """Let the kept replies go."""
+        ...
+
+    @property
+    def is_turn_over(self) -> bool:
+        """Whether further requests of this client are to wait for its next turn."""
+        ...
+
+    def go_on(self, steps: Iterator[object]) -> None:
+        """Take steps before further requests of this client are looked at."""
         ...
 
     @property

@@ -1,8 +1,8 @@
 """What the features of one broker are made of, and share."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from broker.config import BrokerConfig
 from broker.log.replicated_log import Log
@@ -14,6 +14,14 @@ T = TypeVar("T")
 
 # Told when the name servers know the topics as they are now, or cannot be reached.
 Announce = Callable[[Callable[[], None] | None], None]
+
+
+class WorkInSteps(Protocol):
+    """Takes steps between other work. `remoting.net.client_work.ClientWork` does."""
+
+    def later(self, what: str, steps: Iterator[object]) -> None:
+        """Take `steps` one by one, each of a millisecond at most; `what` names them in the log."""
+        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -40,6 +48,7 @@ class Parts:
         queues: the consume queues.
         announce: registers the topics with the name servers, then calls what it is given.
         confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
+        work: takes what is too long for one turn of the loop, in steps.
         led_term: the term this member leads and serves in, or None.
         wall_clock_ms: milliseconds since 1970; decides store times.
         clock: seconds on the monotonic clock.
@@ -54,6 +63,7 @@ class Parts:
     queues: Queues
     announce: Announce
     confirm: Callable[[Then], None]
+    work: WorkInSteps
     led_term: Callable[[], int | None]
     wall_clock_ms: Callable[[], int]
     clock: Callable[[], float]

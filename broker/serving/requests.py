@@ -16,7 +16,7 @@ from broker.log.submissions import Then
 from broker.serving.not_here import NOT_HERE
 from broker.serving.service import Handler, Service, doing_something
 from dledger import Fatal
-from remoting.net.answering import answer_each
+from remoting.net.answering import Steps, answer_each
 from remoting.net.connection import Connection
 from remoting.net.dispatch import unsupported
 from remoting.wire.codes import ResponseCode
@@ -86,12 +86,13 @@ class Requests:
         """A client has connected; it joins no group before its first heartbeat."""
         self.connections.add(connection)
 
-    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> None:
-        """Answer requests, or hand them to what will answer them."""
+    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> int:
+        """Answer requests, or hand them to what will answer them, while the turn lasts."""
         self.follow_role()
-        answer_each(connection, commands, self._answer)
+        count = answer_each(connection, commands, self._answer)
         if self._term is not None:
             self._flush()
+        return count
 
     def on_close(self, connection: Connection) -> None:
         """A client is gone, with its waiting pulls and its memberships."""
@@ -103,7 +104,7 @@ class Requests:
         for flush in self._flushes:
             flush()
 
-    def _answer(self, connection: Connection, command: Command) -> Command | None:
+    def _answer(self, connection: Connection, command: Command) -> Command | Steps | None:
         handler = self._handlers.get(command.code)
         if handler is None:
             return unsupported(command, NOT_HERE.get(command.code, ""))
@@ -123,7 +124,7 @@ class Requests:
             raise not_leader(self._broker_name)
 
     def _answer_confirmed(self, connection: Connection, command: Command, handler: Handler) -> None:
-        def answer_now(connection: Connection, command: Command) -> Command | None:
+        def answer_now(connection: Connection, command: Command) -> Command | Steps | None:
             try:
                 self._check_leads(handler)
             except RequestRefused as refused:
@@ -206,17 +207,33 @@ class Requests:
             service.look_over()
 
 
-def _answer_now(connection: Connection, command: Command, handler: Handler) -> Command | None:
+def _answer_now(
+    connection: Connection, command: Command, handler: Handler
+) -> Command | Steps | None:
     try:
-        return handler.answer(connection, command)
-    except RequestRefused as refusal:
-        return command.reply(refusal.code, remark=refusal.remark)
-    except Fatal as failure:
-        # The log has failed, and the member ends by that. SYSTEM_ERROR would be more than is known:
-        # to a producer that ends a transaction it says that there is none.
-        words = f"this member ends, ask another one: {failure}"
-        ending = RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, words)
-        return _unserved(command, handler, ending)
+        reply = handler.answer(connection, command)
+    except (RequestRefused, Fatal) as error:
+        return _failed(command, handler, error)
+    if reply is None or isinstance(reply, Command):
+        return reply
+    return _in_steps(command, handler, reply)
+
+
+def _in_steps(command: Command, handler: Handler, steps: Steps) -> Steps:
+    try:
+        return (yield from steps)
+    except (RequestRefused, Fatal) as error:
+        return _failed(command, handler, error)
+
+
+def _failed(command: Command, handler: Handler, error: RequestRefused | Fatal) -> Command | None:
+    if isinstance(error, RequestRefused):
+        return command.reply(error.code, remark=error.remark)
+    # The log has failed, and the member ends by that. SYSTEM_ERROR would be more than is known:
+    # to a producer that ends a transaction it says that there is none.
+    words = f"this member ends, ask another one: {error}"
+    ending = RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, words)
+    return _unserved(command, handler, ending)
 
 
 def _unserved(command: Command, handler: Handler, refusal: RequestRefused) -> Command | None:

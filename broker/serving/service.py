@@ -7,11 +7,12 @@ from typing import TypeAlias, TypeVar
 from broker.errors import RequestRefused
 from broker.log.folded import Folded
 from broker.serving.origin import Origin
+from remoting.net.answering import Steps
 from remoting.wire.command import Command
 
-# Returns the reply, or None when it follows later. May raise RequestRefused, or an error of
-# remoting that says what is wrong with the request.
-Answer: TypeAlias = Callable[[Origin, Command], Command | None]
+# Returns the reply; or steps to it, when it takes long; or None when it follows later. May raise
+# RequestRefused, or an error of remoting that says what is wrong with the request; so may a step.
+Answer: TypeAlias = Callable[[Origin, Command], Command | Steps | None]
 
 
 def _always(_command: Command) -> bool:

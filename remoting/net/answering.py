@@ -1,8 +1,8 @@
 """Answering requests one by one, so that an error in one does not touch the others."""
 
 import logging
-from collections.abc import Callable, Sequence
-from typing import Final, Protocol, TypeVar
+from collections.abc import Callable, Generator, Iterator, Sequence
+from typing import Final, Protocol, TypeAlias, TypeVar
 
 from remoting.net.address import Address
 from remoting.net.bounded_log import about_client
@@ -16,6 +16,11 @@ _log = logging.getLogger(__name__)
 _MAX_REMARK_CHARACTERS: Final = 300
 
 
+# An answer that takes long: a generator that yields behind each step, of a millisecond at most, and
+# returns the reply, or None. What it raises is told like what the function raises.
+Steps: TypeAlias = Generator[None, None, Command | None]
+
+
 class Answerable(Protocol):
     """What a reply can be sent on."""
 
@@ -23,8 +28,15 @@ class Answerable(Protocol):
     def peer(self) -> Address:
         """The client's address."""
 
+    @property
+    def is_turn_over(self) -> bool:
+        """Whether further commands are to wait for the next turn."""
+
     def send(self, command: Command) -> None:
         """Queue a command."""
+
+    def go_on(self, steps: Iterator[object]) -> None:
+        """Take steps, before further commands are handed over."""
 
 
 Origin = TypeVar("Origin", bound=Answerable)
@@ -33,9 +45,9 @@ Origin = TypeVar("Origin", bound=Answerable)
 def answer_each(
     origin: Origin,
     commands: Sequence[Command],
-    answer: Callable[[Origin, Command], Command | None],
-) -> None:
-    """Call `answer` for each command and send what it returns.
+    answer: Callable[[Origin, Command], Command | Steps | None],
+) -> int:
+    """Call `answer` for each command and send what it returns, while the turn lasts.
 
     What it raises becomes the reply SYSTEM_ERROR and a line in the log: without a traceback for a
     `RemotingError`, which says what is wrong with the request; with one for anything else.
@@ -43,16 +55,35 @@ def answer_each(
     Args:
         origin: where the commands came from.
         commands: requests.
-        answer: returns the reply, or None when there is none or it is sent later.
+        answer: returns the reply; or steps to it; or None when there is none or it is sent later.
+
+    Returns:
+        How many commands were looked at. Those behind an answer in steps wait for it.
     """
-    for command in commands:
+    for count, command in enumerate(commands, 1):
         try:
             reply = answer(origin, command)
-            if reply is not None:
+            if isinstance(reply, Command):
                 origin.send(reply)
+            elif reply is not None:
+                origin.go_on(_answer_in_steps(origin, command, reply))
+                return count
         except Exception as error:
             log_failure(origin.peer, command, error)
             origin.send(failure_reply(command, error))
+        if origin.is_turn_over:
+            return count
+    return len(commands)
+
+
+def _answer_in_steps(origin: Answerable, command: Command, steps: Steps) -> Iterator[None]:
+    try:
+        reply = yield from steps
+        if reply is not None:
+            origin.send(reply)
+    except Exception as error:
+        log_failure(origin.peer, command, error)
+        origin.send(failure_reply(command, error))
 
 
 def failure_reply(command: Command, error: Exception) -> Command:

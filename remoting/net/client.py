@@ -222,9 +222,9 @@ class RemotingClient:
         connection.close(ConnectFailed(address, reason))
         return None
 
-    def _receive(self, connection: Connection, commands: Sequence[Command]) -> None:
+    def _receive(self, connection: Connection, commands: Sequence[Command]) -> int:
         """Answer requests of the server."""
-        answer_each(connection, commands, self._on_request)
+        return answer_each(connection, commands, self._on_request)
 
     async def _sweep(self) -> None:
         """Tell requests when their time is over; close silent connections."""

@@ -3,13 +3,14 @@
 import logging
 import math
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import trio
 
 from remoting.net.address import Address
+from remoting.net.client_work import ClientWork, now, take_steps
 from remoting.net.errors import (
     ConnectFailed,
     ConnectionClosed,
@@ -18,7 +19,13 @@ from remoting.net.errors import (
     TooManyRequests,
 )
 from remoting.net.held_bytes import HeldBytes
-from remoting.net.plain_socket import NO_DESCRIPTOR, plain_descriptor, read_some, write_now
+from remoting.net.plain_socket import (
+    NO_DESCRIPTOR,
+    plain_descriptor,
+    read_now,
+    read_some,
+    write_now,
+)
 from remoting.net.request_table import MAX_WAITING_REQUESTS, RequestTable, Settle, WaitingRequest
 from remoting.net.reset_on_death import end_in_order
 from remoting.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
@@ -51,8 +58,8 @@ class ConnectionLimits:
             to 256 pulls of 256 KiB, which is what one read can bring.
         pause_unsent_bytes: above this, nothing more is read or handed over until the peer has taken
             some; a client that asks faster than it reads is slowed down, not cut off.
-        max_commands_a_turn: requests handed over in one call. So many answers wait at most above
-            the pause.
+        max_commands_a_turn: commands that are read, and requests handed over, in one call. So many
+            answers wait at most above the pause.
         max_waiting_requests: requests of ours without a reply.
     """
 
@@ -63,7 +70,9 @@ class ConnectionLimits:
     max_waiting_requests: int = MAX_WAITING_REQUESTS
 
 
-Receive: TypeAlias = "Callable[[Connection, Sequence[Command]], None]"
+# Takes requests that came together; returns how many. The others are handed over again, behind the
+# steps of answers that were begun.
+Receive: TypeAlias = "Callable[[Connection, Sequence[Command]], int]"
 
 
 class Connection:
@@ -77,6 +86,7 @@ class Connection:
         limits: what may be held for it.
         first_opaque: the first number for our own requests.
         held: the bytes of all connections of a server, or None.
+        client_work: where it takes turns with other connections; None: its turns have no end.
 
     Attributes:
         peer: the other side.
@@ -90,6 +100,7 @@ class Connection:
         limits: ConnectionLimits,
         first_opaque: int = 0,
         held: HeldBytes | None = None,
+        client_work: ClientWork | None = None,
     ) -> None:
         self.peer = peer
         self.attributes: dict[str, Any] = {}
@@ -105,6 +116,17 @@ class Connection:
         self._kept_bytes = 0
         self._partial_since = self._unsent_since = self.last_activity
         self._held = held
+        self._client_work = client_work
+        self._turn_ends = math.inf
+        self._is_in_line = False
+        self._is_watched = False  # whether `_readable` is called when there is something to read
+        self._is_readable = False
+        self._is_paused = False  # until the peer has taken something
+        self._wanted = _RECEIVE_BYTES
+        self._decoder = FrameDecoder(limits.max_frame_bytes, limits.max_commands_a_turn)
+        self._receive: Receive | None = None
+        self._commands: list[Command] = []  # not handed over yet
+        self._steps: deque[Iterator[object]] = deque()  # of answers that were begun
         self._gathers = False  # whether frames wait for `write_gathered`
         self._then: deque[Callable[[], None]] = deque()  # when the peer has taken enough
         self._wake = trio.Event()
@@ -177,6 +199,21 @@ class Connection:
             self._then.append(then)
         else:
             self._call(then)
+
+    @property
+    def is_turn_over(self) -> bool:
+        """Whether what remains to be done for this connection is to wait for its next turn."""
+        return now() >= self._turn_ends
+
+    def go_on(self, steps: Iterator[object]) -> None:
+        """Take steps before further requests of this connection are handed over, in its turns.
+
+        For an answer that takes long. Each step takes a millisecond at most. When the connection
+        closes, the rest is dropped.
+        """
+        if self._close_error is None:
+            self._steps.append(steps)
+            self._stand_in_line()
 
     @property
     def waiting_requests(self) -> int:
@@ -352,8 +389,11 @@ class Connection:
             error = ConnectionClosed(str(self.peer), error, outcome_unknown=False)
         held = self.held_bytes
         self._close_error = error
+        self._unwatch()
         self._queue.clear()
         self._then.clear()
+        self._commands = []
+        self._steps.clear()
         if self._held is not None:
             self._held.add(-held)
         if self._scope is not None:
@@ -371,78 +411,172 @@ class Connection:
     async def run(self, stream: trio.abc.Stream, receive: Receive) -> None:
         """Serve the connection on `stream` until it ends, and close the stream.
 
-        Every command that arrived in one read is handed to `receive` in one call; replies to our
-        own requests are not among them. What `receive` raises ends the connection and is raised.
+        Commands that arrived in one read are handed to `receive` in one call, up to the limit;
+        replies to our own requests are not among them. What `receive` raises ends the connection.
         """
         try:
             if self._close_error is None:
                 async with trio.open_nursery() as nursery:
                     self._scope = nursery.cancel_scope
                     self._descriptor = plain_descriptor(stream)
+                    self._receive = receive
                     nursery.start_soon(self._write, stream)
-                    await self._read(stream, receive)
+                    await self._read(stream)
                     nursery.cancel_scope.cancel()
         finally:
-            self._descriptor = NO_DESCRIPTOR
             self.close("this side ended it")
+            self._descriptor = NO_DESCRIPTOR
             if self._has_peer_ended or not (self._kept or self.unsent_bytes):
                 end_in_order(stream)
             await trio.aclose_forcefully(stream)
 
-    async def _read(self, stream: trio.abc.Stream, receive: Receive) -> None:
+    async def _read(self, stream: trio.abc.Stream) -> None:
         """Read until the peer closes, fails or sends what is no frame."""
-        decoder = FrameDecoder(self._limits.max_frame_bytes)
-        a_turn = self._limits.max_commands_a_turn
-        descriptor = self._descriptor
-        wanted = _RECEIVE_BYTES
+        if self._client_work is not None and self._descriptor != NO_DESCRIPTOR:
+            self._watch()
+            await trio.sleep_forever()  # until `close`
+        while not self.is_closed:
+            try:
+                if self._descriptor != NO_DESCRIPTOR:
+                    data = await read_some(self._descriptor, self._wanted)
+                else:
+                    data = bytes(await stream.receive_some(self._wanted))
+            except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
+                self.close(f"receiving failed: {error.__cause__ or error}")
+                return
+            self._take(data)
+            self._taken = trio.Event()
+            self._stand_in_line()
+            if not self._taken.is_set():
+                await self._taken.wait()
+
+    def _watch(self) -> None:
+        """Have `_readable` called, if it is this that reads."""
+        if self._client_work is None or self._descriptor == NO_DESCRIPTOR:
+            return
+        if not self._is_watched:
+            self._is_watched = True
+            self._client_work.watch(self._descriptor, self._readable)
+
+    def _unwatch(self) -> None:
+        if self._is_watched and self._client_work is not None:
+            self._is_watched = False
+            self._client_work.unwatch(self._descriptor)
+
+    def _readable(self) -> None:
+        """There is something to read; it is read in a turn."""
+        self._is_readable = True
+        self._stand_in_line()
+
+    def _stand_in_line(self) -> None:
+        """Take turns, until there is nothing to do or the peer must take something before."""
+        if self._is_in_line or self._receive is None:
+            return
+        self._is_in_line = True
+        if self._client_work is None:
+            self.work(math.inf)
+        else:
+            self._client_work.add(self)
+
+    def work(self, until: float) -> bool:
+        """Do a part of what the peer wants. Implements `remoting.net.client_work.Work`."""
+        self._turn_ends = until
         try:
-            while not self.is_closed:
-                partial_bytes = decoder.buffered_bytes
-                if descriptor != NO_DESCRIPTOR:
-                    data = await read_some(descriptor, wanted)
-                else:
-                    data = bytes(await stream.receive_some(wanted))
-                if not data:
-                    self._has_peer_ended = True
-                    self.close("the peer closed it")
-                    return
-                wanted = _RECEIVE_BYTES if len(data) < wanted else _MANY_BYTES
-                self.last_activity = trio.current_time()
-                decoded = decoder.feed(data)
-                if decoded or decoder.buffered_bytes != self._partial_bytes:
-                    self._note_partial(decoder.buffered_bytes, bool(decoded))
-                commands = self._requests_among(decoded)
-                if commands and self._held is not None:
-                    self._keep(commands, partial_bytes + len(data) - decoder.buffered_bytes)
-                if len(commands) <= a_turn:
-                    if commands:
-                        self._hand_over(receive, commands)
-                    await self._until_taken()
-                else:
-                    for at in range(0, len(commands), a_turn):
-                        if not self.is_closed:
-                            self._hand_over(receive, commands[at : at + a_turn])
-                            await self._until_taken()
-                if decoder.error is not None:
-                    raise decoder.error
+            while self._work_some(until):
+                if now() >= until:
+                    return True
         except FrameError as error:
             # The connection keeps the error. Its traceback and what led to it would keep this
             # frame, and with it all that was read, until the collector next looks for cycles.
             error.__traceback__ = error.__context__ = None
             self.close(error)
-        except (trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            self.close(f"receiving failed: {error.__cause__ or error}")
-
-    def _hand_over(self, receive: Receive, commands: Sequence[Command]) -> None:
-        """Hand over commands that came together; the answers that leave at once go together."""
-        if len(commands) == 1:
-            receive(self, commands)
-            return
-        self.gather()
-        try:
-            receive(self, commands)
+        except Exception as error:
+            _log.exception("serving %s failed; its connection is closed", self.peer)
+            self.close(f"serving it failed: {error!r}")
         finally:
-            self.write_gathered()
+            self._turn_ends = math.inf
+        self._is_in_line = False
+        if not self._is_paused:
+            self._taken.set()
+        return False
+
+    def _work_some(self, until: float) -> bool:
+        """Do one thing; whether there may be another one."""
+        if self.is_closed:
+            return False
+        if self._steps:
+            if not take_steps(self._steps[0], until):
+                self._steps.popleft()
+            return True
+        self._is_paused = self._must_pause()
+        if self._is_paused:
+            self._unwatch()
+            return False
+        if self._commands:
+            self._hand_over()
+        elif self._decoder.has_more:
+            self._decode(b"")
+        elif self._decoder.error is not None:
+            raise self._decoder.error
+        elif self._is_readable:
+            self._is_readable = False
+            self._read_now()
+        else:
+            self._watch()
+            return False
+        return True
+
+    def _read_now(self) -> None:
+        try:
+            data = read_now(self._descriptor, self._wanted)
+        except OSError as error:
+            self.close(f"receiving failed: {error}")
+            return
+        if data is not None:
+            self._take(data)
+
+    def _take(self, data: bytes) -> None:
+        """Take what was read, empty at the end of the stream."""
+        if not data:
+            self._has_peer_ended = True
+            self.close("the peer closed it")
+            return
+        self.last_activity = trio.current_time()
+        filled = len(data) == self._wanted
+        try:
+            self._decode(data)
+        except FrameError as error:
+            error.__traceback__ = error.__context__ = None
+            self.close(error)
+        # A large frame is read by few reads; many small ones are not read ahead.
+        is_large = filled and not self._decoder.has_more
+        self._wanted = _MANY_BYTES if is_large else _RECEIVE_BYTES
+
+    def _decode(self, data: bytes) -> None:
+        """Read commands of data, or of what is left of earlier data."""
+        decoder = self._decoder
+        before = decoder.buffered_bytes + len(data)
+        decoded = decoder.feed(data)
+        after = decoder.buffered_bytes
+        if decoded or after != self._partial_bytes:
+            self._note_partial(after, bool(decoded))
+        self._commands = self._requests_among(decoded)
+        if self._commands and self._held is not None:
+            self._keep(self._commands, before - after)
+
+    def _hand_over(self) -> None:
+        """Hand over commands that came together; the answers that leave at once go together."""
+        commands, receive = self._commands, self._receive
+        assert receive is not None
+        if len(commands) == 1:
+            taken = receive(self, commands)
+        else:
+            self.gather()
+            try:
+                taken = receive(self, commands)
+            finally:
+                self.write_gathered()
+        self._commands = commands[taken:] if taken < len(commands) else []
 
     def _keep(self, commands: Sequence[Command], count: int) -> None:
         """Count requests of so many bytes until their replies are sent; each as an equal share."""
@@ -458,7 +592,7 @@ class Connection:
         if share:
             self._kept_bytes -= share
             self._count_held(-share)
-            self._taken.set()
+            self._go_on_reading()
 
     def _note_partial(self, partial_bytes: int, completed: bool) -> None:
         """Note how much of a frame is held, and when its reading began."""
@@ -470,17 +604,21 @@ class Connection:
             self._count_held(grown)
 
     def _must_pause(self) -> bool:
-        """Whether the peer must take something before more is read from it."""
-        waiting = self.unsent_bytes + self._kept_bytes
+        """Whether the peer must take something before more is read or handed over.
+
+        Requests that were read and not handed over are among those kept, and must not wait for
+        themselves.
+        """
+        waiting = self.unsent_bytes + (0 if self._commands else self._kept_bytes)
         if waiting > self._limits.pause_unsent_bytes:
             return True
         return waiting > _TIGHT_PAUSE_BYTES and self._held is not None and self._held.is_tight
 
-    async def _until_taken(self) -> None:
-        """Wait while the peer must take something."""
-        while self._must_pause() and not self.is_closed:
-            self._taken = trio.Event()
-            await self._taken.wait()
+    def _go_on_reading(self) -> None:
+        """The peer has taken something: go on if that was waited for."""
+        if self._is_paused and not self._must_pause():
+            self._is_paused = False
+            self._stand_in_line()
 
     def _count_held(self, count: int) -> None:
         if self._held is not None:
@@ -523,7 +661,7 @@ class Connection:
         self.last_activity = self._unsent_since = trio.current_time()
         if self._held is not None and self._close_error is None:
             self._held.add(-count)
-        self._taken.set()
+        self._go_on_reading()
         while self._then and self.unsent_bytes <= self._limits.pause_unsent_bytes:
             self._call(self._then.popleft())
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Generic, TypeVar
 
+from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
@@ -13,14 +14,17 @@ class DispatchTable(Generic[Origin]):
     """Request codes and the functions that answer them.
 
     A function takes where the request came from (such as its connection) and the request. It
-    returns the reply, or None when there is none or it is sent later.
+    returns the reply, or steps to it (see `answering`), or None when there is none or it
+    is sent later.
     """
 
     def __init__(self) -> None:
-        self._functions: dict[int, Callable[[Origin, Command], Command | None]] = {}
+        self._functions: dict[int, Callable[[Origin, Command], Command | Steps | None]] = {}
 
     def add(
-        self, codes: int | Iterable[int], function: Callable[[Origin, Command], Command | None]
+        self,
+        codes: int | Iterable[int],
+        function: Callable[[Origin, Command], Command | Steps | None],
     ) -> None:
         """Let `function` answer the request code or codes.
 
@@ -32,7 +36,7 @@ class DispatchTable(Generic[Origin]):
                 raise ValueError(f"request code {code} has two functions: keep one")
             self._functions[int(code)] = function
 
-    def handle(self, origin: Origin, command: Command) -> Command | None:
+    def handle(self, origin: Origin, command: Command) -> Command | Steps | None:
         """Call the function for `command`; a code without one is answered as not supported."""
         function = self._functions.get(command.code)
         if function is None:

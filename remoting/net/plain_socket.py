@@ -29,6 +29,17 @@ def write_now(descriptor: int, frame: bytes) -> int:
         return 0
 
 
+def read_now(descriptor: int, max_bytes: int) -> bytes | None:
+    """Read what is there; empty at the end of the stream, None when nothing has come.
+
+    Raises OSError: the connection broke.
+    """
+    try:
+        return os.read(descriptor, max_bytes)
+    except BlockingIOError:
+        return None
+
+
 async def read_some(descriptor: int, max_bytes: int) -> bytes:
     """Wait for bytes and return them; empty at the end of the stream.
 

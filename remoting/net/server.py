@@ -15,6 +15,7 @@ import trio
 from remoting.net.address import Address, peer_address
 from remoting.net.answering import failure_reply, log_failure
 from remoting.net.bounded_log import about_client
+from remoting.net.client_work import ClientWork
 from remoting.net.connection import Connection, ConnectionLimits
 from remoting.net.descriptors import connections_allowed
 from remoting.net.errors import (
@@ -87,8 +88,13 @@ class ConnectionHandler(Protocol):
     def on_open(self, connection: Connection) -> None:
         """A client has connected."""
 
-    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> None:
-        """These requests arrived in one read. Reply by `connection.send`, now or later."""
+    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> int:
+        """These requests arrived in one read. Reply by `connection.send`, now or later.
+
+        Returns how many were looked at: at least one, and all while `connection.is_turn_over` is
+        false. The others are handed over again in the connection's next turn.
+        """
+        ...
 
     def on_close(self, connection: Connection) -> None:
         """A connection that was opened is gone. Called exactly once for each."""
@@ -196,7 +202,7 @@ async def serve_listeners(
             stack.push_async_callback(listener.aclose)
         server = Server(handler, limits, tls)
         nursery = await stack.enter_async_context(trio.open_nursery())
-        nursery.start_soon(server.sweep)
+        nursery.start_soon(server.run)
         await server.take(listeners, task_status=task_status)
 
 
@@ -249,6 +255,10 @@ class Server:
         handler: what to do with connections and requests.
         limits: what is taken; the defaults when None.
         tls: how TLS is taken; only plain connections when None.
+        client_work: where the connections take turns; None makes one.
+
+    Attributes:
+        client_work: where the connections take turns.
 
     Raises:
         TooFewDescriptors: the process may open too few files.
@@ -259,7 +269,9 @@ class Server:
         handler: ConnectionHandler,
         limits: ServerLimits | None = None,
         tls: ServerTls | None = None,
+        client_work: ClientWork | None = None,
     ) -> None:
+        self.client_work = ClientWork() if client_work is None else client_work
         limits = (limits or ServerLimits()).within_descriptors()
         self._handler = handler
         self._limits = limits
@@ -279,7 +291,7 @@ class Server:
         nursery: trio.Nursery | None = None,
         task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
     ) -> None:
-        """Take connections of listeners until cancelled; then close both. `sweep` must run.
+        """Take connections of listeners until cancelled; then close both. `run` must run.
 
         Args:
             listeners: of `listen`.
@@ -341,7 +353,13 @@ class Server:
             limit_bytes = self._limits.max_held_bytes
             connection.close(ServerOutOfRoom(str(connection.peer), held, limit_bytes))
 
-    async def sweep(self) -> None:
+    async def run(self) -> None:
+        """Work for the connections, and look them over, until cancelled."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.client_work.run)
+            nursery.start_soon(self._sweep)
+
+    async def _sweep(self) -> None:
         """Close silent connections; tell requests to clients when their time is over."""
         before = trio.current_time()
         while True:
@@ -438,7 +456,9 @@ class Server:
         return None
 
     async def _serve_stream(self, stream: trio.SocketStream, peer: Address) -> None:
-        connection = Connection(peer, self._limits.connection, _FIRST_OPAQUE, self._held)
+        connection = Connection(
+            peer, self._limits.connection, _FIRST_OPAQUE, self._held, self.client_work
+        )
         self._connections.add(connection)
         try:
             self._handler.on_open(connection)
@@ -475,17 +495,18 @@ class Server:
             _log.debug("a TLS handshake failed: %s", error.__cause__ or error)
         return None
 
-    def _receive(self, connection: Connection, commands: Sequence[Command]) -> None:
+    def _receive(self, connection: Connection, commands: Sequence[Command]) -> int:
         """Hand over commands. An error answers every command of the turn that wants a reply.
 
         Handlers that answer one by one use `answer_each`, and never come to this.
         """
         try:
-            self._handler.on_commands(connection, commands)
+            return self._handler.on_commands(connection, commands)
         except Exception as error:
             log_failure(connection.peer, commands[0], error)
             for command in commands:
                 connection.send(failure_reply(command, error))
+            return len(commands)
 
     def _tell_closed(self, connection: Connection) -> None:
         """Tell the handler; what it raises must not reach the other connections."""

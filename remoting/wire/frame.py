@@ -5,6 +5,7 @@ header, body. Source: RocketMQ's NettyEncoder and NettyDecoder; the limit of 16 
 """
 
 import struct
+import sys
 from typing import Final
 
 from remoting.wire.command import Command, HeaderFormat
@@ -70,24 +71,35 @@ class FrameDecoder:
 
     Args:
         max_frame_bytes: the longest frame taken, as the length field counts.
+        max_commands: so many are returned at once; the data behind them is kept, and looked at by
+            the next `feed`. None: all.
 
     Attributes:
         error: why the stream ended being one of frames, or None. Once set it stays, and every
             `feed` raises it.
     """
 
-    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(
+        self, max_frame_bytes: int = MAX_FRAME_BYTES, max_commands: int | None = None
+    ) -> None:
         self.error: FrameError | None = None
         self._max_frame_bytes = max_frame_bytes
+        self._max_commands = max_commands or sys.maxsize
         self._pieces: list[bytes | bytearray] = []
         self._held = 0
         # What `_held` must reach before there is anything to look at.
         self._needed = _PREFIX_BYTES
+        self._behind = b""  # came with more frames than were wanted at once
 
     @property
     def buffered_bytes(self) -> int:
-        """How many bytes of an incomplete frame are held."""
-        return self._held
+        """How many bytes are held: of an incomplete frame, or not looked at yet."""
+        return self._held or len(self._behind)
+
+    @property
+    def has_more(self) -> bool:
+        """Whether a `feed` of nothing may find further commands."""
+        return bool(self._behind)
 
     def feed(self, data: bytes) -> list[Command]:
         """Take what was received and return the commands it completes.
@@ -101,6 +113,8 @@ class FrameDecoder:
         if self.error is not None:
             raise self.error.with_traceback(None)
         commands: list[Command] = []
+        if self._behind:  # then no part of a frame is held
+            data, self._behind = self._behind + data, b""
         try:
             if self._held == 0:
                 self._cut(data, 0, commands)
@@ -112,6 +126,7 @@ class FrameDecoder:
             self.error = error
             self._pieces = []
             self._held = 0
+            self._behind = b""
             if not commands:
                 raise
         return commands
@@ -120,6 +135,10 @@ class FrameDecoder:
         """Read whole frames from `data` at `at`; hold the rest. Nothing is held before."""
         length = len(data)
         while length - at >= _PREFIX_BYTES:
+            if len(commands) >= self._max_commands:
+                self._needed = _PREFIX_BYTES
+                self._behind = data[at:]
+                return
             total, second = _PREFIX.unpack_from(data, at)
             header_bytes = self._check(total, second)
             end = at + 4 + total

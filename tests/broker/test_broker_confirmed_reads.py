@@ -18,6 +18,7 @@ from remoting.wire.codes import LanguageCode, RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.one_broker import Client, running_broker, served
 from tests.broker.three_brokers import group_of_three
+from tests.broker.untimed import AtOnce
 
 if TYPE_CHECKING:
     from remoting.net.connection import Connection
@@ -68,7 +69,7 @@ class Group:
 
 async def test_answers_that_gather_share_one_question() -> None:
     group, answers = Group(), list[RequestRefused | None]()
-    reads = ConfirmedReads(group.read, 100)
+    reads = ConfirmedReads(group.read, 100, AtOnce())
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reads.run)
         reads.add(answers.append)
@@ -85,7 +86,7 @@ async def test_answers_that_gather_share_one_question() -> None:
 
 async def test_what_is_not_confirmed_is_refused_and_the_next_one_is_asked_for_again() -> None:
     group, answers = Group(), list[RequestRefused | None]()
-    reads = ConfirmedReads(group.read, 100)
+    reads = ConfirmedReads(group.read, 100, AtOnce())
     group.confirm.set()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(reads.run)
@@ -102,7 +103,7 @@ async def test_what_is_not_confirmed_is_refused_and_the_next_one_is_asked_for_ag
 
 
 async def test_too_many_that_wait_are_refused() -> None:
-    reads = ConfirmedReads(Group().read, 2)
+    reads = ConfirmedReads(Group().read, 2, AtOnce())
     answers: Answers = []
     reads.add(answers.append)
     reads.add(answers.append)
@@ -155,7 +156,9 @@ async def test_a_client_that_takes_refusals_of_offsets_for_none_is_not_told_of_a
 ) -> None:
     fields = {"consumerGroup": "g", "topic": "T", "queueId": "0"}
     sent: list[Command] = []
-    connection = cast("Connection", SimpleNamespace(send=sent.append, peer="the client"))
+    connection = cast(
+        "Connection", SimpleNamespace(is_turn_over=False, send=sent.append, peer="the client")
+    )
     asked = Command(RequestCode.QUERY_CONSUMER_OFFSET, fields, language=language, version=version)
 
     def too_many(_then: Then) -> None:

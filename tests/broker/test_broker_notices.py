@@ -13,9 +13,10 @@ from broker.consumers.notices import AT_ONCE_MEMBERS, MAX_NOTICES_A_TICK, Notice
 from remoting.bodies.heartbeat import ConsumerData
 from remoting.net.address import Address
 from remoting.wire.command import Command
+from tests.broker.untimed import Untimed
 
 
-class Told:
+class Told(Untimed):
     """A member's connection, which counts the notices of each group."""
 
     is_closed = False

@@ -15,6 +15,7 @@ from remoting.net.request_table import Settle
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.one_broker import Client, running_broker, send_fields
+from tests.broker.untimed import Untimed
 
 QUESTION = "CORRELATION_ID\x01n\x02REPLY_TO_CLIENT\x01asker\x02TTL\x013000\x02"
 REPLY = "MSG_TYPE\x01reply\x02" + QUESTION
@@ -107,7 +108,7 @@ async def test_a_reply_that_is_sent_like_other_messages_is_refused(tmp_path: Pat
         assert "send it with request 324 or 325" in str(told.remark)
 
 
-class Origin:
+class Origin(Untimed):
     """A connection."""
 
     is_closed = False

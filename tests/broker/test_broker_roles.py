@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 
@@ -141,7 +142,9 @@ async def test_a_name_server_that_never_answers_delays_a_new_topic_by_a_second_a
 ) -> None:
     class Silent:
         def on_open(self, connection: object) -> None: ...
-        def on_commands(self, connection: object, commands: object) -> None: ...
+        def on_commands(self, connection: object, commands: Sequence[object]) -> int:
+            return len(commands)
+
         def on_close(self, connection: object) -> None: ...
 
     async with trio.open_nursery() as nursery:

@@ -63,9 +63,10 @@ from remoting.net.address import Address
 from remoting.net.request_table import Settle
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
+from tests.broker.untimed import Untimed
 
 
-class Origin:
+class Origin(Untimed):
     """A client that keeps what it is sent."""
 
     is_closed = False

@@ -49,8 +49,8 @@ class Peer:
     def on_close(self, connection: Connection) -> None:
         self.connections.discard(connection)
 
-    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> None:
-        answer_each(connection, commands, self._answer)
+    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> int:
+        return answer_each(connection, commands, self._answer)
 
     def asked(self, code: int) -> list[Command]:
         """The requests of one code, in their order."""

@@ -74,7 +74,7 @@ class Direct:
 
     def ask(self, command: Command) -> Command:
         reply = self.processors.table.handle(Asker("connection", self.now), command)
-        assert reply is not None
+        assert isinstance(reply, Command)
         assert reply.is_response
         return reply
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import cast
@@ -154,6 +155,7 @@ class Client:
 
     is_closed = False
     is_behind = False
+    is_turn_over = False
 
     def __init__(
         self,
@@ -186,6 +188,10 @@ class Client:
     def when_taken(self, then: Callable[[], None]) -> None:
         """The client has taken everything."""
         then()
+
+    def go_on(self, steps: Iterator[object]) -> None:
+        """All steps are taken at once."""
+        deque(steps, 0)
 
 
 class ServedBroker:
@@ -234,6 +240,7 @@ class ServedBroker:
             queues=member.broker.queues,
             announce=self._announce,
             confirm=self._confirm,
+            work=self,
             led_term=lambda: self.requests.led_term,
             wall_clock_ms=self.wall_clock_ms,
             clock=node.clock_reads,
@@ -266,6 +273,14 @@ class ServedBroker:
     def wall_clock_ms(self) -> int:
         """The machine's wall clock, milliseconds since 1970."""
         return BEGIN_MS + self._skew_ms + int(self._loop.now * 1000)
+
+    def later(self, _what: str, steps: Iterator[object]) -> None:
+        """Take steps, behind what happens now. Implements `broker.serving.parts.WorkInSteps`."""
+
+        def take() -> None:
+            deque(steps, 0)
+
+        self._loop.after(0, self._call, take)
 
     def ask(self, client: Client, commands: Sequence[Command]) -> None:
         """Requests of a client arrive; they are lost while the broker does not serve."""

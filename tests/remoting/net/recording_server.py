@@ -35,8 +35,8 @@ class Recorder:
     def on_open(self, connection: Connection) -> None:
         self.opened.append(connection)
 
-    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> None:
-        answer_each(connection, commands, self.table.handle)
+    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> int:
+        return answer_each(connection, commands, self.table.handle)
 
     def on_close(self, connection: Connection) -> None:
         self.closed.append(connection)

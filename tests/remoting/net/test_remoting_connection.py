@@ -1,7 +1,7 @@
 """One connection, over streams in memory."""
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pytest
 import trio
@@ -23,13 +23,17 @@ from tests.remoting.net.recording_server import (
 PEER = Address("192.0.2.1", 1)
 
 
+def take_all(_connection: Connection, commands: Sequence[Command]) -> int:
+    return len(commands)
+
+
 async def in_memory(
-    nursery: trio.Nursery, limits: ConnectionLimits, receive: Callable[..., None] | None = None
+    nursery: trio.Nursery, limits: ConnectionLimits, receive: Receive = take_all
 ) -> tuple[Connection, trio.abc.Stream]:
     """A connection whose other end the test holds; its pipe takes nothing until it is read."""
     ours, theirs = trio.testing.lockstep_stream_pair()
     connection = Connection(PEER, limits)
-    nursery.start_soon(connection.run, ours, receive or (lambda _connection, _commands: None))
+    nursery.start_soon(connection.run, ours, receive)
     await trio.testing.wait_all_tasks_blocked()
     return connection, theirs
 
@@ -73,7 +77,7 @@ async def test_what_is_queued_in_one_turn_leaves_in_one_send(nursery: trio.Nurse
 
 async def plain(
     nursery: trio.Nursery,
-    receive: Receive = lambda _connection, _all: None,
+    receive: Receive = take_all,
     held: HeldBytes | None = None,
 ) -> tuple[Connection, trio.SocketStream]:
     """A connection over sockets whose other end the test holds."""
@@ -106,9 +110,10 @@ async def test_answers_to_requests_that_came_together_leave_in_one_write(
 ) -> None:
     written = watched_writes(monkeypatch)
 
-    def receive(connection: Connection, commands: Sequence[Command]) -> None:
+    def receive(connection: Connection, commands: Sequence[Command]) -> int:
         for command in commands:
             connection.send(command.reply(command.code))
+        return len(commands)
 
     connection, theirs = await plain(nursery, receive)
     await theirs.send_all(b"".join([encode_command(Command(number)) for number in (1, 2, 3)]))
@@ -225,10 +230,11 @@ async def test_a_peer_that_asks_faster_than_it_reads_is_slowed_down(
     limits = ConnectionLimits(max_unsent_bytes=100_000, pause_unsent_bytes=5_000)
     turns: list[int] = []
 
-    def receive(connection: Connection, commands: Sequence[Command]) -> None:
+    def receive(connection: Connection, commands: Sequence[Command]) -> int:
         turns.append(len(commands))
         for command in commands:
             connection.send(command.reply(body=bytes(3_000)))
+        return len(commands)
 
     connection, theirs = await in_memory(nursery, limits, receive)
     frame = encode_command(Command(ECHO))

@@ -36,9 +36,10 @@ class Echo:
     def on_open(self, connection: Connection) -> None:
         self.peers.append(connection.peer)
 
-    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> None:
+    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> int:
         for command in commands:
             connection.send(command.reply(body=command.body))
+        return len(commands)
 
     def on_close(self, connection: Connection) -> None:
         self.closed.set()
@@ -54,7 +55,7 @@ async def started(
 ) -> int:
     """A server; returns its port."""
     server = Server(handler, limits)
-    nursery.start_soon(server.sweep)
+    nursery.start_soon(server.run)
 
     async def take(task_status: trio.TaskStatus[Address]) -> None:
         listeners = await listen(HERE, 0)
@@ -137,11 +138,12 @@ class Silent(Echo):
         super().on_open(connection)
         self.connections.append(connection)
 
-    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> None:
+    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> int:
         self.asked += len(commands)
         self.commands += commands
         self.heartbeats += [one for one in commands if one.code == RequestCode.HEART_BEAT]
         super().on_commands(connection, [one for one in commands if one.code == 1])
+        return len(commands)
 
 
 @asynccontextmanager

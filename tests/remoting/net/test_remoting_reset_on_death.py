@@ -42,7 +42,10 @@ from tests.remoting.net.recording_server import Recorder
 async def main() -> None:
     (listener,) = await listen("127.0.0.1", 0)
     print(*listener.socket.getsockname(), sep=":", flush=True)
-    await Server(Recorder()).take([listener], trusts_proxy=lambda host: True)
+    server = Server(Recorder())
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(server.run)
+        await server.take([listener], trusts_proxy=lambda host: True)
 
 trio.run(main)
 """

@@ -74,10 +74,10 @@ class FailsWhole(Recorder):
         if self.where == "open" and len(self.opened) == 1:
             raise FieldMissing("x")
 
-    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> None:
+    def on_commands(self, connection: Connection, commands: Sequence[Command]) -> int:
         if self.where == "commands":
             raise FieldMissing("x")
-        super().on_commands(connection, commands)
+        return super().on_commands(connection, commands)
 
     def on_close(self, connection: Connection) -> None:
         super().on_close(connection)

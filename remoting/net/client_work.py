@@ -1,0 +1,188 @@
+"""The share of the event loop's time that clients get, whatever they send.
+
+What clients have sent is worked on by one task, in slices of a few milliseconds. Between two slices
+the loop does everything else: a member's traffic with its peers, its disk, its timers. In a slice
+the connections take turns, each for a millisecond, and so does work that is too long for one turn.
+So a flood of requests, or of connections, makes answers late, and nothing else.
+
+Connections are watched by a poll of their own, of which the loop sees one descriptor: ten thousand
+that are readable at once wake one task, not ten thousand.
+"""
+
+import logging
+import os
+import select
+import time
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Final, Protocol
+
+import trio
+
+_log = logging.getLogger(__name__)
+
+# How long clients' work keeps the loop at once. A message from member to member waits for one slice
+# at each end; with 5 ms, a round trip stays far below the heartbeat interval (100 ms).
+SLICE_SECONDS: Final = 0.005
+
+# One turn in a slice: some 64 small requests. Shorter ones would break up batches that came in one
+# read; longer ones let a ping wait for each other connection that long.
+TURN_SECONDS: Final = 0.001
+
+# Connections that are found readable at once; the next slice finds others. Each may turn out to be
+# closed, and closing costs the tasks that clean up after it a fraction of a millisecond.
+_READY_AT_ONCE: Final = 64
+
+# Tasks that are let go on in one slice: what they do then is not timed.
+_TASKS_A_SLICE: Final = 4
+
+
+class Work(Protocol):
+    """What takes turns."""
+
+    def work(self, until: float) -> bool:
+        """Do a part: the least there is, and more until the time `until` of `now`.
+
+        It must not raise. Returns whether there is more to do.
+        """
+        ...
+
+
+def now() -> float:
+    """The clock of turns, in seconds."""
+    return time.perf_counter()
+
+
+class ClientWork:
+    """Takes turns with what clients want. `run` must run; all else is synchronous."""
+
+    def __init__(self) -> None:
+        self._line: deque[Work] = deque()
+        self._ready: dict[int, Callable[[], None]] = {}  # by descriptor
+        self._resources = ExitStack()
+        self._poll = self._resources.enter_context(select.epoll())
+        # Wakes the task when work comes from elsewhere than a connection.
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._resources.callback(os.close, self._bell)
+        self._poll.register(self._bell, select.EPOLLIN)
+        self._is_waiting = False
+        self._tasks_in_slice = 0
+
+    def close(self) -> None:
+        """Release the descriptors. What still stands in line is dropped."""
+        self._line.clear()
+        self._ready.clear()
+        self._resources.close()
+
+    def add(self, work: Work) -> None:
+        """Put `work` in line; the caller sees to it that it stands there once."""
+        self._line.append(work)
+        if self._is_waiting:
+            self._is_waiting = False
+            os.eventfd_write(self._bell, 1)
+
+    def later(self, what: str, steps: Iterator[object]) -> None:
+        """Take `steps` one by one, in turns.
+
+        Args:
+            what: names them in the log, if one fails; then the rest is dropped.
+            steps: each step takes a millisecond at most; a generator yields behind each.
+        """
+        self.add(_Steps(what, steps))
+
+    async def turn(self) -> None:
+        """Wait for a turn; what the calling task does until it next waits is its turn."""
+        waiting = _WaitingTask(self)
+        self.add(waiting)
+        await waiting.wait()
+
+    def watch(self, descriptor: int, ready: Callable[[], None]) -> None:
+        """Call `ready` in each slice in which a descriptor is readable, until `unwatch`."""
+        self._ready[descriptor] = ready
+        self._poll.register(descriptor, select.EPOLLIN)
+
+    def unwatch(self, descriptor: int) -> None:
+        """Call `ready` no more."""
+        if self._ready.pop(descriptor, None) is not None:
+            self._poll.unregister(descriptor)
+
+    async def run(self) -> None:
+        """Take turns, until cancelled; then release the descriptors."""
+        try:
+            while True:
+                if self._line:
+                    await trio.lowlevel.checkpoint()
+                else:
+                    self._is_waiting = True
+                    await trio.lowlevel.wait_readable(self._poll)
+                    self._is_waiting = False
+                self._slice()
+        finally:
+            self.close()
+
+    def _slice(self) -> None:
+        for descriptor, _events in self._poll.poll(0, _READY_AT_ONCE):
+            if descriptor == self._bell:
+                os.eventfd_read(self._bell)
+            elif (ready := self._ready.get(descriptor)) is not None:
+                ready()
+        line = self._line
+        self._tasks_in_slice = 0
+        at = now()
+        end = at + SLICE_SECONDS
+        while line and at < end and self._tasks_in_slice < _TASKS_A_SLICE:
+            work = line.popleft()
+            if work.work(at + TURN_SECONDS):
+                line.append(work)
+            at = now()
+
+    def note_task(self) -> None:
+        """A task was let go on in this slice."""
+        self._tasks_in_slice += 1
+
+
+class _Steps:
+    """Work that is a row of steps."""
+
+    def __init__(self, what: str, steps: Iterator[object]) -> None:
+        self._what = what
+        self._steps = steps
+
+    def work(self, until: float) -> bool:
+        try:
+            return take_steps(self._steps, until)
+        except Exception:
+            _log.exception("%s failed, and ends here", self._what)
+            return False
+
+
+def take_steps(steps: Iterator[object], until: float) -> bool:
+    """Take one step, and more until a time of `now`; whether there may be more.
+
+    What a step raises is raised.
+    """
+    return any(now() >= until for _step in steps)
+
+
+class _WaitingTask:
+    """A task that waits for its turn."""
+
+    def __init__(self, owner: ClientWork) -> None:
+        self._owner = owner
+        self._task: trio.lowlevel.Task | None = None
+
+    async def wait(self) -> None:
+        def abort(_raise_cancel: Callable[[], object]) -> trio.lowlevel.Abort:
+            self._task = None
+            return trio.lowlevel.Abort.SUCCEEDED
+
+        self._task = trio.lowlevel.current_task()
+        await trio.lowlevel.wait_task_rescheduled(abort)
+
+    def work(self, until: float) -> bool:
+        if self._task is not None:
+            self._owner.note_task()
+            trio.lowlevel.reschedule(self._task)
+            self._task = None
+        return False
