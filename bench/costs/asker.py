@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 import trio
 
@@ -27,6 +27,7 @@ class Asker:
 
     is_closed = False
     is_behind = False
+    is_turn_over = False
 
     def __init__(self, number: int = 0) -> None:
         self.peer = Address(f"10.{number >> 16 & 255}.{number >> 8 & 255}.{number & 255}", 1)
@@ -56,6 +57,10 @@ class Asker:
         """It takes all at once."""
         then()
 
+    def go_on(self, steps: Iterator[object]) -> None:
+        """Take each step by itself, so that each is seen by itself."""
+        trio.lowlevel.spawn_system_task(_take, steps)
+
     def send_oneway(self, command: Command) -> None:
         """Make a frame of a notice."""
         encode_command(command)
@@ -71,3 +76,8 @@ class Asker:
         while self.replies < replies:
             self._replied = trio.Event()
             await self._replied.wait()
+
+
+async def _take(steps: Iterator[object]) -> None:
+    for _step in steps:
+        await trio.lowlevel.checkpoint()

@@ -58,7 +58,7 @@ def evenly_full(count: int) -> Fullness:
     """As many of each, for tests that count instructions; inputs are always the same."""
     return Fullness(
         topics=count,
-        queues=min(count, MAX_QUEUES_PER_TOPIC),
+        queues=300,
         groups=count,
         offset_tables=3 * count,
         locks=count,
@@ -67,7 +67,7 @@ def evenly_full(count: int) -> Fullness:
         delayed=count,
         clients=count,
         subscriptions=100,
-        keyed=count,
+        keyed=10 * count,
         flying=count,
         held=count,
         large=32,

@@ -22,6 +22,8 @@ from broker.settings.settings import Settings
 from broker.topics.names import check_group_name, is_legal_name
 from remoting.bodies.consumer_group import encode_consumer_list
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, decode_heartbeat
+from remoting.net.answering import Steps
+from remoting.net.pieces import pieces
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
@@ -129,7 +131,7 @@ class ClientProcessor:
             )
         return command.reply(body=encode_consumer_list(client_ids))
 
-    def consumer_connections(self, _origin: Origin, command: Command) -> Command:
+    def consumer_connections(self, _origin: Origin, command: Command) -> Steps:
         """The present members of a consumer group (203).
 
         Raises:
@@ -141,25 +143,25 @@ class ClientProcessor:
             raise RequestRefused(
                 ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name:.120}] not online"
             )
-        newest = max(group.members.values(), key=lambda member: member.last_heartbeat).data
+        newest = next(iter(group.members.values()))
+        connections: list[str] = []
+        for piece in pieces(group.members.items()):
+            for origin, member in piece:
+                if member.last_heartbeat > newest.last_heartbeat:
+                    newest = member
+                connections.append(compact_json(_connection(origin, member)))
+            yield
+        data = newest.data
         body: dict[str, object] = {
-            "connectionSet": [
-                {
-                    "clientAddr": str(origin.peer),
-                    "clientId": member.client_id,
-                    "language": getattr(member.language, "name", str(member.language)),
-                    "version": member.version,
-                }
-                for origin, member in group.members.items()
-            ],
-            "consumeFromWhere": newest.consume_from_where.name,
-            "consumeType": newest.consume_type.name,
-            "messageModel": newest.message_model.name,
+            "consumeFromWhere": data.consume_from_where.name,
+            "consumeType": data.consume_type.name,
+            "messageModel": data.message_model.name,
             "subscriptionTable": {
                 topic: subscription.to_json() for topic, subscription in group.subscriptions.items()
             },
         }
         if group.kinds.differ:  # RocketMQ's tools pass it over
+            yield
             body["differentSubscriptions"] = [
                 {
                     "clientIds": clients,
@@ -169,7 +171,8 @@ class ClientProcessor:
                 }
                 for kind, clients in group.clients_by_kind(MAX_KINDS, MAX_CLIENTS).items()
             ]
-        return command.reply(body=compact_json(body).encode())
+        rest = compact_json(body)[1:]
+        return command.reply(body=f'{{"connectionSet":[{",".join(connections)}],{rest}'.encode())
 
     def drop(self, origin: Origin) -> None:
         """A connection is gone."""
@@ -237,3 +240,12 @@ class ClientProcessor:
             if config is not None and not config.notify_change:
                 continue
             self._notices.changed(group)
+
+
+def _connection(origin: Origin, member: Member) -> dict[str, object]:
+    return {
+        "clientAddr": str(origin.peer),
+        "clientId": member.client_id,
+        "language": getattr(member.language, "name", str(member.language)),
+        "version": member.version,
+    }
