@@ -210,6 +210,7 @@ class Broker:
             "dledgerApplied": str(status.applied),
             "dledgerCommitted": str(status.committed),
             "dledgerLeader": status.leader or "",
+            "dledgerLoopHolds": str(status.loop_holds),
             "dledgerProven": str(status.proven).lower(),
             "dledgerReady": str(status.ready).lower(),
             "dledgerRole": status.role,

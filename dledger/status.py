@@ -111,6 +111,8 @@ class Status:
     newest_snapshot: int = -1  # the last entry in it
     installing: InstallStatus | None = None  # the leader's snapshot that this node receives
     refused_callers: int = 0  # by this node's process, see docs/security.md
+    loop_holds: int = 0  # of the event loop, longer than 50 ms, in this node's process
+    loop_held_seconds: float = 0.0  # what they took together
     generation: int = 0  # how often the group was begun again from one member: `dledger recover`
     birth: str = ""  # of the group, 32 hexadecimal digits; empty until the member knows it
     leader_contact_s: float | None = None  # since it heard one; None: never, or it leads

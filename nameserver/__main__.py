@@ -11,6 +11,7 @@ from pathlib import Path
 import click
 import trio
 
+from dledger.loop_watch import watched_loop
 from nameserver.errors import SettingFileUnreadable
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
 from remoting.net.address import Address, parse_address
@@ -72,7 +73,7 @@ async def _serve(
     exit_with_stdin: bool,
 ) -> None:
     """Serve until a signal, or the end of standard input."""
-    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with watched_loop(), trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
         problem: Exception | None = None
         limits = ServerLimits(max_connections=max_connections)
         serve = partial(serve_nameserver, limits=limits, settings_file=settings_file)

@@ -5,7 +5,7 @@ bring offsets along for which nobody waits, one with each: an entry for each of 
 every member write and sync for each pull. They go with the next entry, and five times a second.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -16,6 +16,7 @@ from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.serving.parts import Parts, Shared
+from broker.serving.work_in_steps import WorkInSteps
 from broker.topics.state import TOPICS
 
 # Offsets in one entry; at about 60 bytes each this is far below the largest entry.
@@ -46,6 +47,7 @@ class OffsetCommits:
         state: the applied state.
         max_waiting: how many requests may wait for their offsets.
         wall_clock_ms: milliseconds since 1970; each entry carries the time it was made.
+        work: tells those that wait.
     """
 
     def __init__(
@@ -54,11 +56,13 @@ class OffsetCommits:
         state: BrokerState,
         max_waiting: int,
         wall_clock_ms: Callable[[], int],
+        work: WorkInSteps,
     ) -> None:
         self._log = log
         self._state = state
         self._max_waiting = max_waiting
         self._wall_clock_ms = wall_clock_ms
+        self._work = work
         self._waiting = _Waiting()
         self._is_on_its_way = False
 
@@ -115,8 +119,7 @@ class OffsetCommits:
 
         def then(refusal: RequestRefused | None) -> None:
             self._is_on_its_way = False
-            for one in waiting.thens:
-                one(refusal)
+            self._tell(waiting.thens, refusal)
             if refusal is None:
                 self.flush()
 
@@ -128,13 +131,15 @@ class OffsetCommits:
     def refuse_waiting(self, refusal: RequestRefused) -> None:
         """Answer everything that the log has not been given."""
         waiting, self._waiting = self._waiting, _Waiting()
-        for then in waiting.thens:
-            then(refusal)
+        self._tell(waiting.thens, refusal)
+
+    def _tell(self, thens: Sequence[Then], refusal: RequestRefused | None) -> None:
+        self._work.each("answers about offsets", thens, lambda then: then(refusal))
 
 
 def _made(parts: Parts) -> OffsetCommits:
-    limits = parts.config.limits
-    return OffsetCommits(parts.log, parts.state, limits.max_waiting_commits, parts.wall_clock_ms)
+    most = parts.config.limits.max_waiting_commits
+    return OffsetCommits(parts.log, parts.state, most, parts.wall_clock_ms, parts.work)
 
 
 OFFSET_COMMITS: Final = Shared("offset commits", _made)

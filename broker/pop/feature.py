@@ -42,6 +42,7 @@ def _service(parts: Parts) -> Service:
         parts[TRAFFIC],
         parts.wall_clock_ms,
         parts.clock,
+        parts.work,
     )
     acks = PopAcks(
         *(state, log, reader, chooser, popping.stir, parts.confirm),

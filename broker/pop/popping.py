@@ -27,6 +27,7 @@ from broker.pulls.message_filter import MessageFilter
 from broker.pulls.readable import Readable
 from broker.pulls.request import filter_of
 from broker.serving.origin import Origin
+from broker.serving.work_in_steps import WorkInSteps
 from broker.store.message_reader import MessageReader
 from broker.topics.state import TOPICS
 from broker.traffic.traffic import Traffic
@@ -58,6 +59,7 @@ class Popping:
         traffic: told what is given out.
         wall_clock_ms: milliseconds since 1970.
         clock: seconds on the monotonic clock.
+        work: answers many pops in steps.
     """
 
     def __init__(
@@ -74,6 +76,7 @@ class Popping:
         traffic: Traffic,
         wall_clock_ms: Callable[[], int],
         clock: Callable[[], float],
+        work: WorkInSteps,
     ) -> None:
         self._state = state
         self._pops = state[POPS]
@@ -89,6 +92,7 @@ class Popping:
         self._traffic = traffic
         self._wall_clock_ms = wall_clock_ms
         self._clock = clock
+        self._work = work
         self._waiting = WaitingPops(MAX_WAITING)
         self._busy: set[QueueKey] = set()  # a new set for each term
         self._stirred: dict[tuple[str, str], None] = {}  # groups and topics with something new
@@ -198,8 +202,8 @@ class Popping:
 
     def end_term(self, _refusal: RequestRefused) -> None:
         """Have all that wait ask again: another member leads, or soon will."""
-        for pop in self._waiting.take_all():
-            self._answer_nothing(pop)
+        pops = list(self._waiting.take_all())
+        self._work.each("pops that are asked again", pops, self._answer_nothing)
 
     def drop(self, origin: Origin) -> None:
         """A client is gone."""

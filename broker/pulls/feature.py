@@ -43,6 +43,7 @@ def _service(parts: Parts) -> Service:
         parts.clock,
         MAX_HOLD_SECONDS,
         parts[SETTINGS],
+        parts.work,
     )
 
     def figures() -> dict[str, str]:

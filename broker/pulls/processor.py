@@ -3,7 +3,7 @@
 Source: RocketMQ's PullMessageProcessor and PullRequestHoldService.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
@@ -26,6 +26,7 @@ from broker.pulls.readable import Readable
 from broker.pulls.request import PullRequest, filter_of, read_pull_request
 from broker.resets.commands import EndReset
 from broker.serving.origin import Origin
+from broker.serving.work_in_steps import WorkInSteps
 from broker.settings.settings import Settings
 from broker.store.message_reader import Found, MessageReader, ReadResult
 from broker.traffic.traffic import Traffic
@@ -66,6 +67,7 @@ class PullProcessor:
         clock: seconds on the monotonic clock.
         max_hold_seconds: the longest wait.
         settings: how many pairs of group and topic may have offsets.
+        work: answers many pulls in steps.
     """
 
     def __init__(
@@ -82,6 +84,7 @@ class PullProcessor:
         clock: Callable[[], float],
         max_hold_seconds: float,
         settings: Settings,
+        work: WorkInSteps,
     ) -> None:
         self._groups = state[GROUPS]
         self._offsets = state[OFFSETS]
@@ -97,6 +100,7 @@ class PullProcessor:
         self._clock = clock
         self._max_hold_seconds = max_hold_seconds
         self._settings = settings
+        self._work = work
         self._commits_offsets = True
         self._resets_seen = 0
         # Resets whose end is on its way, and where they have moved the group.
@@ -139,25 +143,47 @@ class PullProcessor:
         """Messages came: answer the pulls that wait for one of them, or whose group was moved."""
         if not len(self._held):
             return
-        moved: list[HeldPull] = []
         if self._resets_seen != self._offsets.resets_made:
             self._resets_seen = self._offsets.resets_made
-            resets = self._offsets.resets
-            moved += self._held.take_matching(
-                lambda held: (held.request.group, held.request.topic) in resets
-            )
-        woken: list[_Woken] = [(held, None) for held in moved]
+            self._answer_held(self._held.all(), self._is_reset)
         for (topic, queue_id), arrivals in folded.arrivals.items():
-            found = self._held.take_arrived(topic, queue_id, set(arrivals.codes))
-            woken += [(held, arrivals) for held in found if not self._waits_on(held)]
-        for topic in folded.deleted_topics:
-            gone = self._held.take_matching(lambda held, topic=topic: held.request.topic == topic)  # type: ignore[misc]
-            woken += [(held, None) for held in gone]
-        self._answer_all(woken)
+            if waiting := self._held.of_queue(topic, queue_id):
+                self._work.begin("waking pulls", self._waking(waiting, arrivals))
+        if folded.deleted_topics:
+            gone = frozenset(folded.deleted_topics)
+            self._answer_held(self._held.all(), lambda held: held.request.topic in gone)
+
+    def _is_reset(self, held: HeldPull) -> bool:
+        return (held.request.group, held.request.topic) in self._offsets.resets
+
+    def _answer_held(self, waiting: Sequence[HeldPull], wanted: Callable[[HeldPull], bool]) -> None:
+        def steps() -> Iterator[None]:
+            for taken in self._held.take(waiting, wanted):
+                self._answer_all([(held, None) for held in taken])
+                yield
+
+        self._work.begin("answering pulls that wait", steps())
+
+    def _waking(self, waiting: Sequence[HeldPull], arrivals: Arrivals) -> Iterator[None]:
+        codes = set(arrivals.codes)
+        for taken in self._held.take(waiting, lambda held: held.request.wanted.wants_any(codes)):
+            woken: list[_Woken] = []
+            for held in taken:
+                if held.request.wanted.condition is not None:
+                    yield  # reading messages for a condition is a step of its own
+                if not self._waits_on(held):
+                    woken.append((held, arrivals))
+            self._answer_all(woken)
+            yield
 
     def expire(self) -> None:
         """Answer the pulls whose time is over."""
-        self._answer_all([(held, None) for held in self._held.take_expired(self._clock())])
+        self._work.begin("answering pulls whose time is over", self._expiring())
+
+    def _expiring(self) -> Iterator[None]:
+        while expired := self._held.take_expired(self._clock()):
+            self._answer_all([(held, None) for held in expired])
+            yield
 
     def commit_no_more(self) -> None:
         """Let pulls bring nothing new into the log: this member is about to end."""
@@ -168,11 +194,7 @@ class PullProcessor:
 
         After 14, which other requests are answered with, a client pauses for up to three seconds.
         """
-        for held in self._held.take_matching(lambda _held: True):
-            offset = str(held.request.offset)
-            fields = _fields(offset, "0", offset)
-            code = ResponseCode.PULL_RETRY_IMMEDIATELY
-            held.origin.send(held.command.reply(code, fields, remark="leadership moves"))
+        self._work.each("pulls that are asked again", self._held.take_all(), _ask_again)
 
     def drop(self, origin: Origin) -> None:
         """A client is gone."""
@@ -351,6 +373,13 @@ class PullProcessor:
             ResponseCode.SUBSCRIPTION_NOT_LATEST,
             "the consumer's subscription not latest: the broker waits for its heartbeat",
         )
+
+
+def _ask_again(held: HeldPull) -> None:
+    offset = str(held.request.offset)
+    fields = _fields(offset, "0", offset)
+    code = ResponseCode.PULL_RETRY_IMMEDIATELY
+    held.origin.send(held.command.reply(code, fields, remark="leadership moves"))
 
 
 def _fields(offset: str, begin: str, end: str) -> dict[str, str]:

@@ -89,8 +89,8 @@ class Searches:
 
     def end_term(self, refusal: RequestRefused) -> None:
         """Another member leads: it answers."""
-        while self.waiting:
-            search = self.waiting.popleft()
+        waiting, self.waiting = self.waiting, deque()
+        for search in waiting:
             search.origin.send(search.command.reply(refusal.code, remark=refusal.remark))
 
     def drop(self, origin: Origin) -> None:

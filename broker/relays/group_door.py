@@ -57,7 +57,7 @@ class GroupDoor:
         self._place = place
         self._server = server
         self.end_connections = end_connections
-        self._relays = Relays()
+        self._relays = Relays(self._turn)
         self._leader: str | None = None
         self._role_changed = trio.Event()
         self._taking: trio.CancelScope | None = None
@@ -113,6 +113,9 @@ class GroupDoor:
                 self._relays.move_all()
             self._role_changed.set()
             self._role_changed = trio.Event()
+
+    async def _turn(self) -> None:
+        await self._server().client_work.turn()
 
     async def _pass_on(self, stream: trio.SocketStream, peer: Address) -> bool:
         """Implements `remoting.net.server.Gate`."""

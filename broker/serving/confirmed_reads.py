@@ -4,13 +4,13 @@ A leader that was deposed and does not know it would answer from an old state. S
 first (`Node.read`): one question for all answers that gathered while the one before was under way.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
 from broker.errors import RequestRefused
 from broker.log.submissions import Then
-from broker.serving.parts import WorkInSteps
+from broker.serving.work_in_steps import WorkInSteps
 from dledger import DLedgerError
 from remoting.wire.codes import ResponseCode
 
@@ -56,10 +56,7 @@ class ConfirmedReads:
                 refusal = RequestRefused(
                     ResponseCode.SERVICE_NOT_AVAILABLE, f"not confirmed ({error}): ask again"
                 )
-            self._work.later("answers that were confirmed", _tell(waiting, refusal))
+            self._tell(waiting, refusal)
 
-
-def _tell(waiting: Sequence[Then], refusal: RequestRefused | None) -> Iterator[None]:
-    for then in waiting:
-        then(refusal)
-        yield
+    def _tell(self, waiting: Sequence[Then], refusal: RequestRefused | None) -> None:
+        self._work.each("answers that wait for the group", waiting, lambda then: then(refusal))

@@ -1,27 +1,20 @@
 """What the features of one broker are made of, and share."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from broker.config import BrokerConfig
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then
 from broker.serving.queues import Queues
+from broker.serving.work_in_steps import WorkInSteps
 
 T = TypeVar("T")
 
 # Told when the name servers know the topics as they are now, or cannot be reached.
 Announce = Callable[[Callable[[], None] | None], None]
-
-
-class WorkInSteps(Protocol):
-    """Takes steps between other work. `remoting.net.client_work.ClientWork` does."""
-
-    def later(self, what: str, steps: Iterator[object]) -> None:
-        """Take `steps` one by one, each of a millisecond at most; `what` names them in the log."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -38,6 +38,8 @@ _STATUS_GAUGES = {
     "scrub_passes": "Passes of the background check over the whole log.",
 }
 _STATUS_COUNTERS = {
+    "loop_holds": "Times that the process's event loop was held for more than 50 ms.",
+    "loop_held_seconds": "What these took together.",
     "refused_callers": "Callers that the process sent away unproven, or as too many.",
 }
 _TALLY_COUNTERS = {

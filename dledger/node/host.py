@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
@@ -12,6 +12,7 @@ import trio
 
 from dledger.config import Address, NodeConfig, parse_address
 from dledger.errors import ConfigInvalid, DiskUnresponsive
+from dledger.loop_watch import LoopWatch, watched_loop
 from dledger.network.connections import Connections
 from dledger.network.host_connection import HostConnection
 from dledger.network.tls import group_tls
@@ -74,7 +75,11 @@ class Host:
     """The members of many groups in one process. Made by `open_host`."""
 
     def __init__(
-        self, config: HostConfig, nursery: trio.Nursery, platform: Platform = SYSTEM
+        self,
+        config: HostConfig,
+        nursery: trio.Nursery,
+        platform: Platform = SYSTEM,
+        loop_watch: LoopWatch | None = None,
     ) -> None:
         self.config = config
         self._tls = group_tls(config.tls)
@@ -86,6 +91,7 @@ class Host:
             {},
             self.reload_tls,
             platform,
+            loop_watch,
         )
         self._listener = Listener(self._parts.ports, connections)
         self._nursery = nursery
@@ -202,8 +208,10 @@ async def open_host(config: HostConfig, platform: Platform = SYSTEM) -> AsyncIte
     Raises AddressInUse, ConfigInvalid.
     """
     require_trio("open_host", "run the host with trio.run, in a thread of its own if need be")
-    async with unwrapping_nursery() as nursery:
-        host = Host(config, nursery, platform)
+    async with AsyncExitStack() as stack:
+        watch = stack.enter_context(watched_loop()) if platform.watches_loop else None
+        nursery = await stack.enter_async_context(unwrapping_nursery())
+        host = Host(config, nursery, platform, watch)
         try:
             await host.start()
             yield host

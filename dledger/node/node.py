@@ -104,6 +104,7 @@ class Node:
         self._changes = GroupChanges(self._replica, self._driver.wake, self._turned)
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self._connections = host.connections
+        self._loop_watch = host.loop_watch
         self._reload_tls = host.reload_tls
         self._platform = host.platform
         port = GroupPort(
@@ -387,6 +388,7 @@ class Node:
             pending_entries=self._appends.entries,
             pending_bytes=self._appends.body_bytes,
             refused_callers=self._connections.refusals.count,
+            loop_watch=self._loop_watch,
         )
 
     # --- the node's own tasks -----------------------------------------------------------------

@@ -7,6 +7,7 @@ import trio
 from dledger.config import NodeConfig
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
+from dledger.loop_watch import LoopWatch
 from dledger.network.links import Links
 from dledger.network.peer_status import peer_status
 from dledger.node.tally import Tally
@@ -33,6 +34,7 @@ def node_status(
     pending_entries: int,
     pending_bytes: int,
     refused_callers: int,
+    loop_watch: LoopWatch | None,
 ) -> Status:
     """The status of the node at this moment, in plain values."""
     state, transfer, now = replica.state, replica.handover.transfer, trio.current_time()
@@ -54,6 +56,8 @@ def node_status(
         pending_entries=pending_entries,
         pending_bytes=pending_bytes,
         refused_callers=refused_callers,
+        loop_holds=0 if loop_watch is None else loop_watch.holds,
+        loop_held_seconds=0.0 if loop_watch is None else loop_watch.held_s,
         newest_snapshot=snapshots.newest,
         installing=snapshots.installing,
         scrubbed_through=scrub.checked_through,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from dledger.loop_watch import LoopWatch
 from dledger.network.connections import Connections
 from dledger.serving.group_port import GroupPort
 from dledger.serving.host_timer import HostTimer
@@ -22,6 +23,7 @@ class HostParts(NamedTuple):
         ports: the port of each group's member, by group.
         reload_tls: as in Host.
         platform: what the process runs on.
+        loop_watch: counts what holds the loop; None where nothing does.
     """
 
     connections: Connections
@@ -30,3 +32,4 @@ class HostParts(NamedTuple):
     ports: dict[str, GroupPort]
     reload_tls: Callable[[], None]
     platform: Platform
+    loop_watch: LoopWatch | None

@@ -50,6 +50,7 @@ class Platform:
         chance: a random number from 0 to 1; spreads elections, and makes births of groups unique.
         wall_clock_ms: milliseconds since 1970; leaders write it into the log, for people.
         disk_space: of the file system of a member's folder.
+        watches_loop: whether what holds the event loop is counted and told; see `LoopWatch`.
     """
 
     disk: Disk = field(default_factory=OsDisk)
@@ -59,6 +60,7 @@ class Platform:
     chance: Callable[[], float] = random.random
     wall_clock_ms: Callable[[], int] = wall_clock_ms
     disk_space: Callable[[Path], DiskSpace] = disk_space
+    watches_loop: bool = True
 
 
 SYSTEM = Platform()

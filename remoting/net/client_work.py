@@ -14,9 +14,9 @@ import os
 import select
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import trio
 
@@ -36,6 +36,9 @@ _READY_AT_ONCE: Final = 64
 
 # Tasks that are let go on in one slice: what they do then is not timed.
 _TASKS_A_SLICE: Final = 4
+
+
+T = TypeVar("T")
 
 
 class Work(Protocol):
@@ -90,6 +93,24 @@ class ClientWork:
             steps: each step takes a millisecond at most; a generator yields behind each.
         """
         self.add(_Steps(what, steps))
+
+    def begin(self, what: str, steps: Iterator[object]) -> None:
+        """Take `steps` now, for as long as a turn, and what is left of them as `later` does."""
+        begun = _Steps(what, steps)
+        if begun.work(now() + TURN_SECONDS):
+            self.add(begun)
+
+    def each(self, what: str, items: Iterable[T], do: Callable[[T], None]) -> None:
+        """Call `do` for each of `items`, as `begin`.
+
+        An error is logged, and harms the item alone.
+
+        Args:
+            what: names the calls in the log.
+            items: what is done for each takes a millisecond at most.
+            do: the call.
+        """
+        self.begin(what, _calls(what, items, do))
 
     async def turn(self) -> None:
         """Wait for a turn; what the calling task does until it next waits is its turn."""
@@ -163,6 +184,15 @@ def take_steps(steps: Iterator[object], until: float) -> bool:
     What a step raises is raised.
     """
     return any(now() >= until for _step in steps)
+
+
+def _calls(what: str, items: Iterable[T], do: Callable[[T], None]) -> Iterator[None]:
+    for item in items:
+        try:
+            do(item)
+        except Exception:
+            _log.exception("%s: one of them failed", what)
+        yield
 
 
 class _WaitingTask:

@@ -30,8 +30,6 @@ from remoting.wire.frame_watch import FrameWatch
 
 _log = logging.getLogger(__name__)
 
-_RECEIVE_BYTES: Final = 64 * 1024
-
 # How long the other server may take to accept; on a healthy network that is one round trip.
 DIAL_SECONDS: Final = 2.0
 
@@ -66,10 +64,18 @@ _PULLS: Final = frozenset({RequestCode.PULL_MESSAGE, RequestCode.LITE_PULL_MESSA
 FindServer: TypeAlias = Callable[[], Awaitable[Address | None]]
 
 
-class Relays:
-    """The connections that are passed on."""
+Turn: TypeAlias = Callable[[], Awaitable[None]]
 
-    def __init__(self) -> None:
+
+class Relays:
+    """The connections that are passed on.
+
+    Args:
+        turn: waits until what was read may be looked at; see `ClientWork.turn`.
+    """
+
+    def __init__(self, turn: Turn = trio.lowlevel.checkpoint) -> None:
+        self._turn = turn
         self._relays: set[_Relay] = set()
 
     def __len__(self) -> int:
@@ -93,7 +99,7 @@ class Relays:
 
         `peer` is the client's address, of which the server is told.
         """
-        relay = _Relay(client, peer)
+        relay = _Relay(client, peer, self._turn)
         self._relays.add(relay)
         try:
             await relay.run(find)
@@ -113,7 +119,8 @@ class _Relay:
     only a part reached the server counts as one that waits.
     """
 
-    def __init__(self, client: trio.SocketStream, peer: Address) -> None:
+    def __init__(self, client: trio.SocketStream, peer: Address, turn: Turn) -> None:
+        self._turn = turn
         self._client = client
         self._peer = peer
         self._here = peer_address(client.socket.getsockname())
@@ -245,12 +252,13 @@ class _Relay:
             data = b""
             with trio.CancelScope() as self._asking:
                 try:
-                    data = await self._received(self._client)
+                    data = await self._received(self._client, self._requests.bytes_at_once)
                 except trio.BrokenResourceError:
                     self._is_over = True
                     break
             if self._asking.cancelled_caught:
                 return
+            await self._turn()
             self._note_requests(data)
             try:
                 if not data:
@@ -292,12 +300,13 @@ class _Relay:
                 return
             with trio.CancelScope(deadline=self._leave_at) as self._receiving:
                 try:
-                    data = await self._received(server)
+                    data = await self._received(server, self._answers.bytes_at_once)
                 except trio.BrokenResourceError:
                     return  # the server is gone
             if not data:
                 return
             self._was_answered = True
+            await self._turn()
             for command in self._answers.pass_by(data):
                 if command.is_response:
                     self._waiting.pop(command.opaque, None)
@@ -305,11 +314,11 @@ class _Relay:
                 return
             self._progress = trio.current_time()
 
-    async def _received(self, source: trio.SocketStream) -> bytes:
+    async def _received(self, source: trio.SocketStream, max_bytes: int) -> bytes:
         """What one side sends next; empty at its end, or when both were silent for too long."""
         while True:
             with trio.move_on_at(self._progress + IDLE_SECONDS) as idle:
-                return bytes(await source.receive_some(_RECEIVE_BYTES))
+                return bytes(await source.receive_some(max_bytes))
             if idle.cancelled_caught and self._progress + IDLE_SECONDS <= trio.current_time():
                 self._is_over = True
                 return b""

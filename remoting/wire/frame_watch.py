@@ -15,6 +15,11 @@ _PREFIX: Final = struct.Struct(">II")
 MAX_KEPT_BYTES: Final = 64 * 1024
 
 
+# Several hundred headers at most, which take a few milliseconds to read.
+_HEADERS_BYTES: Final = 16 * 1024
+_BODY_BYTES: Final = 64 * 1024
+
+
 class FrameWatch:
     """One direction of a connection.
 
@@ -38,6 +43,11 @@ class FrameWatch:
     def is_between_frames(self) -> bool:
         """Whether the last frame that began has passed whole."""
         return not (self._head or self._body_bytes or self.is_lost)
+
+    @property
+    def bytes_at_once(self) -> int:
+        """How much should pass next: much of a long body, but few headers, as each is read."""
+        return _BODY_BYTES if self._body_bytes > _HEADERS_BYTES else _HEADERS_BYTES
 
     def pass_by(self, data: bytes) -> list[Command]:
         """Take what passes; the frames whose headers are complete now, without their bodies."""

@@ -63,7 +63,7 @@ from remoting.net.address import Address
 from remoting.net.request_table import Settle
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
-from tests.broker.untimed import Untimed
+from tests.broker.untimed import AtOnce, Untimed
 
 
 class Origin(Untimed):
@@ -129,6 +129,13 @@ def hold(pulls: HeldPulls, origin: Origin, queue_id: int, deadline: float, tag: 
     pulls.add(HeldPull(origin, Command(11), request, deadline))
 
 
+def arrived(pulls: HeldPulls, codes: set[int], queue_id: int = 0) -> list[HeldPull]:
+    """Take the pulls that want a message with one of these tags."""
+    waiting = pulls.of_queue("T", queue_id)
+    steps = pulls.take(waiting, lambda held: held.request.wanted.wants_any(codes))
+    return [held for taken in steps for held in taken]
+
+
 @given(
     st.lists(
         st.tuples(
@@ -151,10 +158,12 @@ def test_each_held_pull_is_taken_exactly_once(script: list[tuple[str, int, int, 
             model.append((origins[which], queue_id, time))
             taken = 0
         elif what == "arrive":
-            taken = len(pulls.take_arrived("T", queue_id, {0}))
+            taken = len(arrived(pulls, {0}, queue_id))
             model = [one for one in model if one[1] != queue_id]
         elif what == "expire":
-            taken = len(pulls.take_expired(time))
+            taken = 0
+            while some := pulls.take_expired(time):
+                taken += len(some)
             model = [one for one in model if one[2] > time]
         else:
             pulls.drop(origins[which])
@@ -163,7 +172,7 @@ def test_each_held_pull_is_taken_exactly_once(script: list[tuple[str, int, int, 
         assert len(pulls) == len(model)
         if what != "add":
             assert taken == before - len(model)
-    assert len(pulls.take_matching(lambda _held: True)) == len(model)
+    assert len(pulls.take_all()) == len(model)
     assert len(pulls) == 0
 
 
@@ -172,7 +181,7 @@ def test_deadlines_of_answered_pulls_do_not_pile_up() -> None:
     origin = Origin()
     for _ in range(5000):
         hold(pulls, origin, 0, 1e9)
-        assert len(pulls.take_arrived("T", 0, {1})) == 1
+        assert len(arrived(pulls, {1})) == 1
     assert len(pulls._deadlines) < 2000
 
 
@@ -180,8 +189,8 @@ def test_only_a_pull_that_wants_the_tag_is_taken() -> None:
     pulls = HeldPulls(10)
     origin = Origin()
     hold(pulls, origin, 0, 1, "A||B")
-    assert pulls.take_arrived("T", 0, {tags_code("C")}) == []
-    assert len(pulls.take_arrived("T", 0, {tags_code("C"), tags_code("B")})) == 1
+    assert arrived(pulls, {tags_code("C")}) == []
+    assert len(arrived(pulls, {tags_code("C"), tags_code("B")})) == 1
 
 
 def test_a_pull_with_many_tags_counts_as_several() -> None:
@@ -194,7 +203,7 @@ def test_a_pull_with_many_tags_counts_as_several() -> None:
         assert pulls.has_room(held)
         pulls.add(held)
     assert not pulls.has_room(room[3])
-    assert len(pulls.take_arrived("T", 0, {tags_code("7")})) == 1
+    assert len(arrived(pulls, {tags_code("7")})) == 1
     assert pulls.has_room(room[3])
 
 
@@ -567,7 +576,7 @@ def with_topic_t() -> BrokerState:
 
 def test_offsets_of_a_topic_that_was_deleted_since_the_request_are_not_written() -> None:
     log, state = FakeLog(), with_topic_t()
-    commits = OffsetCommits(log, state, 10, lambda: 1)
+    commits = OffsetCommits(log, state, 10, lambda: 1, AtOnce())
     told: list[RequestRefused | None] = []
     commits.add(CommittedOffset("g", "T", 0, 1), told.append)
     state[TOPICS].created_at["T"] = 150
@@ -584,7 +593,7 @@ def test_offsets_gather_while_an_entry_is_on_its_way() -> None:
     log = FakeLog()
     times_ms = iter((1000, 2000))
     state = with_topic_t()
-    commits = OffsetCommits(log, state, 10, lambda: next(times_ms))
+    commits = OffsetCommits(log, state, 10, lambda: next(times_ms), AtOnce())
     told: list[RequestRefused | None] = []
     commits.add(CommittedOffset("g", "T", 0, 1), told.append)
     commits.flush()
@@ -605,7 +614,7 @@ def test_offsets_gather_while_an_entry_is_on_its_way() -> None:
 
 def test_offsets_that_nobody_waits_for_go_with_others_or_when_it_is_time() -> None:
     log = FakeLog()
-    commits = OffsetCommits(log, with_topic_t(), 10_000, lambda: 1)
+    commits = OffsetCommits(log, with_topic_t(), 10_000, lambda: 1, AtOnce())
     for queue_id in range(3):
         commits.add(CommittedOffset("g", "T", queue_id, 1), None)
         commits.flush()
@@ -631,7 +640,7 @@ def commits_of(log: FakeLog) -> list[object]:
 def test_an_offset_that_a_pull_brings_is_not_committed_for_a_group_that_is_gone() -> None:
     log, state = FakeLog(), with_topic_t()
     state[GROUPS].configs["g"] = ConsumerGroup("g")
-    commits = OffsetCommits(log, state, 10, lambda: 1)
+    commits = OffsetCommits(log, state, 10, lambda: 1, AtOnce())
     for queue_id in range(2):
         commits.bring(CommittedOffset("g", "T", queue_id, 1))
     commits.add(CommittedOffset("g", "T", 1, 2), None)  # a client may commit for any group
@@ -643,7 +652,7 @@ def test_an_offset_that_a_pull_brings_is_not_committed_for_a_group_that_is_gone(
 def test_an_offset_from_before_the_group_was_moved_does_not_follow_the_end_of_the_reset() -> None:
     log, state = FakeLog(), with_topic_t()
     state[GROUPS].configs["g"] = ConsumerGroup("g")
-    commits = OffsetCommits(log, state, 10, lambda: 1)
+    commits = OffsetCommits(log, state, 10, lambda: 1, AtOnce())
     for queue_id in range(2):
         commits.bring(CommittedOffset("g", "T", queue_id, 9))
     commits.forget("g", "T", 0)
@@ -660,7 +669,7 @@ def test_an_offset_from_before_the_group_was_moved_does_not_follow_the_end_of_th
 
 def test_offsets_that_cannot_be_stored_are_refused_and_later_ones_are_not() -> None:
     log = FakeLog()
-    commits = OffsetCommits(log, with_topic_t(), 1, lambda: 1)
+    commits = OffsetCommits(log, with_topic_t(), 1, lambda: 1, AtOnce())
     told: list[RequestRefused | None] = []
     log.refusal = NotLeader(None, 1)
     commits.add(CommittedOffset("g", "T", 0, 1), told.append)

@@ -1,7 +1,10 @@
 """What a client's connection does without an end of its turns."""
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
+from typing import TypeVar
+
+T = TypeVar("T")
 
 
 class Untimed:
@@ -14,7 +17,12 @@ class Untimed:
 
 
 class AtOnce:
-    """Takes steps when it is given them. Implements `broker.serving.parts.WorkInSteps`."""
+    """Takes all steps at once. Implements `broker.serving.work_in_steps.WorkInSteps`."""
 
     def later(self, _what: str, steps: Iterator[object]) -> None:
         deque(steps, 0)
+
+    begin = later
+
+    def each(self, _what: str, items: Iterable[T], do: Callable[[T], None]) -> None:
+        deque(map(do, items), 0)

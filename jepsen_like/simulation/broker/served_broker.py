@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import cast
+from typing import TypeVar, cast
 
 from broker.admin.feature import settings_processor
 from broker.config import BrokerConfig
@@ -145,6 +145,9 @@ class _ProcessLog:
         return self._process.store.read_bytes(pos, size)
 
 
+T = TypeVar("T")
+
+
 class Client:
     """A client's connection. Implements `broker.serving.origin.Origin`.
 
@@ -194,6 +197,18 @@ class Client:
         deque(steps, 0)
 
 
+class _AtOnce:
+    """Takes all steps at once. Implements `broker.serving.work_in_steps.WorkInSteps`."""
+
+    def later(self, _what: str, steps: Iterator[object]) -> None:
+        deque(steps, 0)
+
+    begin = later
+
+    def each(self, _what: str, items: Iterable[T], do: Callable[[T], None]) -> None:
+        deque(map(do, items), 0)
+
+
 class ServedBroker:
     """One process of a broker. It serves when its queues are whole, like the product.
 
@@ -240,7 +255,7 @@ class ServedBroker:
             queues=member.broker.queues,
             announce=self._announce,
             confirm=self._confirm,
-            work=self,
+            work=_AtOnce(),
             led_term=lambda: self.requests.led_term,
             wall_clock_ms=self.wall_clock_ms,
             clock=node.clock_reads,
@@ -273,14 +288,6 @@ class ServedBroker:
     def wall_clock_ms(self) -> int:
         """The machine's wall clock, milliseconds since 1970."""
         return BEGIN_MS + self._skew_ms + int(self._loop.now * 1000)
-
-    def later(self, _what: str, steps: Iterator[object]) -> None:
-        """Take steps, behind what happens now. Implements `broker.serving.parts.WorkInSteps`."""
-
-        def take() -> None:
-            deque(steps, 0)
-
-        self._loop.after(0, self._call, take)
 
     def ask(self, client: Client, commands: Sequence[Command]) -> None:
         """Requests of a client arrive; they are lost while the broker does not serve."""

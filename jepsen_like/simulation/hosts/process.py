@@ -257,6 +257,7 @@ class Process:
         self.machine_hangs = machine_hangs
         self.network = new_network(lambda: self.life.is_alive)
         self.platform = Platform(
+            watches_loop=False,
             disk=self.disk,
             network=self.network,
             run_blocking=self.run_blocking,

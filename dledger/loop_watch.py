@@ -1,0 +1,146 @@
+"""Notices what holds the event loop: while one step runs, nobody is heard and nothing is answered.
+
+Between two waits for input the loop runs steps of tasks, one after the other. When these together
+take longer than HOLD_S, that is counted, and told with the name of the code that ran meanwhile. A
+thread looks for that name; it cannot interrupt the code, and decides nothing.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Final
+
+import trio
+
+# A heartbeat interval is 100 ms: what holds the loop for half of it shows in elections.
+HOLD_S: Final = 0.05
+
+# How often the thread looks: a hold that counts is seen at least once.
+_LOOK_S: Final = HOLD_S / 2
+
+# How often one name is told: a lasting burden must not become a flood of lines.
+_TELL_S: Final = 60.0
+
+# Names that are remembered for that; there are few places that can take long.
+_MAX_NAMES: Final = 256
+
+# Frames of a stack that are told, the innermost first.
+_FRAMES: Final = 3
+
+logger = logging.getLogger(__name__)
+
+
+class LoopWatch(trio.abc.Instrument):
+    """Watches the loop of the task that makes it.
+
+    Attributes:
+        holds: how often the loop was held for longer than HOLD_S.
+        held_s: how long, in all.
+    """
+
+    def __init__(self) -> None:
+        self.holds = 0
+        self.held_s = 0.0
+        self._thread_id = threading.get_ident()
+        self._since: float | None = None  # when the steps began that run now
+        self._busy_since = 0.0  # the same, in processor time of the loop's thread
+        self._seen: tuple[float, str] | None = None  # the steps that began then, and what ran
+        self._told: dict[str, tuple[float, int]] = {}  # by name: when, and how often since
+        self._stop = threading.Event()
+
+    def start(self) -> None:
+        """Begin to watch. Without a thread, no names are told."""
+        trio.lowlevel.add_instrument(self)
+        try:
+            thread = threading.Thread(target=self._look, name="dledger-loop-watch", daemon=True)
+            thread.start()
+        except RuntimeError as error:  # the system gives no more threads
+            logger.warning("what holds the loop will have no names: %s", error)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._stop.set()
+        trio.lowlevel.remove_instrument(self)
+
+    def after_io_wait(self, timeout: float) -> None:
+        """Steps begin. Called by trio."""
+        self._busy_since = time.thread_time()
+        self._since = time.perf_counter()
+
+    def before_io_wait(self, timeout: float) -> None:
+        """Steps have ended. Called by trio."""
+        since, self._since = self._since, None
+        if since is not None and (took_s := time.perf_counter() - since) > HOLD_S:
+            self._note(since, took_s, time.thread_time() - self._busy_since)
+
+    def _note(self, since: float, took_s: float, busy_s: float) -> None:
+        self.holds += 1
+        self.held_s += took_s
+        seen = self._seen
+        name = seen[1] if seen is not None and seen[0] == since else "nothing that was seen"
+        told_at, unsaid = self._told.get(name, (-_TELL_S, 0))
+        now = time.monotonic()
+        if now < told_at + _TELL_S:
+            self._told[name] = (told_at, unsaid + 1)
+            return
+        if len(self._told) >= _MAX_NAMES:
+            self._told.clear()
+        self._told[name] = (now, 0)
+        logger.warning(
+            "the event loop was held for %.0f ms, %.0f ms of it computing, in %s; %d times before "
+            "that were not told",
+            took_s * 1000,
+            busy_s * 1000,
+            name,
+            unsaid,
+        )
+
+    def _look(self) -> None:
+        """Keep the name of what runs. Runs in a thread."""
+        while not self._stop.wait(_LOOK_S):
+            since = self._since
+            if since is None or time.perf_counter() - since < _LOOK_S:
+                continue
+            frame = sys._current_frames().get(self._thread_id)
+            if frame is not None and self._since == since:
+                self._seen = (since, _name(frame))
+
+
+def _name(frame: FrameType | None) -> str:
+    """What a stack runs: its innermost functions."""
+    names: list[str] = []
+    while frame is not None and len(names) < _FRAMES:
+        names.append(f"{frame.f_globals.get('__name__', '?')}.{frame.f_code.co_qualname}")
+        frame = frame.f_back
+    return " < ".join(names)
+
+
+# The watch of a loop, and how many blocks want it.
+_watch: trio.lowlevel.RunVar[tuple[LoopWatch, int] | None] = trio.lowlevel.RunVar(
+    "dledger_loop_watch", default=None
+)
+
+
+@contextmanager
+def watched_loop() -> Iterator[LoopWatch]:
+    """Watch this loop until the block ends; blocks that overlap share one watch."""
+    found = _watch.get()
+    if found is None:
+        found = LoopWatch(), 0
+        found[0].start()
+    watch, users = found
+    _watch.set((watch, users + 1))
+    try:
+        yield watch
+    finally:
+        found = _watch.get()
+        users = 0 if found is None else found[1] - 1
+        _watch.set((watch, users) if users else None)
+        if not users:
+            watch.stop()

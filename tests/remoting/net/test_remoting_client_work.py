@@ -1,0 +1,274 @@
+"""Clients get a share of the loop's time, in turns, whatever they send."""
+
+import logging
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+
+import pytest
+import trio
+import trio.testing
+
+from remoting.net import client_work
+from remoting.net.address import Address
+from remoting.net.answering import Steps, answer_each
+from remoting.net.client_work import SLICE_SECONDS, TURN_SECONDS, ClientWork
+from remoting.net.connection import Connection, ConnectionLimits
+from remoting.wire.command import Command
+from remoting.wire.frame import FrameDecoder, encode_command
+
+PEER = Address("192.0.2.1", 1)
+
+
+class Clock:
+    """A clock of turns that the test moves."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    for user in ("client_work", "connection"):
+        monkeypatch.setattr(f"remoting.net.{user}.now", clock)
+    return clock
+
+
+@pytest.fixture
+async def work(nursery: trio.Nursery) -> ClientWork:
+    made = ClientWork()
+    nursery.start_soon(made.run)
+    await trio.testing.wait_all_tasks_blocked()
+    return made
+
+
+class Burden:
+    """Work of many parts, each of which takes as long as a turn."""
+
+    def __init__(self, clock: Clock, parts: int) -> None:
+        self.clock = clock
+        self.left = parts
+
+    def work(self, until: float) -> bool:
+        self.clock.seconds = until
+        self.left -= 1
+        return self.left > 0
+
+
+async def test_the_loop_does_other_things_between_two_slices(
+    work: ClientWork, clock: Clock
+) -> None:
+    burden = Burden(clock, 1_000)
+    work.add(burden)
+    rounds = 0
+    while burden.left:
+        await trio.lowlevel.checkpoint()
+        rounds += 1
+    turns_a_slice = round(SLICE_SECONDS / TURN_SECONDS)
+    assert 1_000 / turns_a_slice <= rounds <= 1_000 / turns_a_slice + 5
+
+
+async def test_what_stands_in_line_takes_turns(work: ClientWork, clock: Clock) -> None:
+    long, short = Burden(clock, 100), Burden(clock, 2)
+    work.add(long)
+    work.add(short)
+    while short.left:
+        await trio.lowlevel.checkpoint()
+    assert long.left >= 94
+
+
+async def test_steps_are_taken_in_slices_and_an_error_ends_its_own_steps_alone(
+    work: ClientWork, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    taken: list[int] = []
+
+    def steps(count: int) -> Iterator[None]:
+        for number in range(count):
+            clock.seconds += TURN_SECONDS
+            taken.append(number)
+            yield
+        raise ZeroDivisionError
+
+    with caplog.at_level(logging.ERROR):
+        work.begin("a table that is read", steps(50))
+        assert len(taken) == 1
+        work.later("another one", steps(3))
+        await trio.testing.wait_all_tasks_blocked()
+    assert len(taken) == 53
+    assert [record.getMessage() for record in caplog.records] == [
+        "another one failed, and ends here",
+        "a table that is read failed, and ends here",
+    ]
+
+
+async def test_one_call_that_fails_does_not_keep_the_others_from_being_made(
+    work: ClientWork, caplog: pytest.LogCaptureFixture
+) -> None:
+    results: list[float] = []
+    with caplog.at_level(logging.ERROR):
+        work.each("answers", [2, 0, 1], lambda number: results.append(1 / number))
+    assert results == [0.5, 1.0]
+    assert len(caplog.records) == 1
+
+
+async def test_a_task_waits_for_its_turn_and_few_go_on_in_one_slice(work: ClientWork) -> None:
+    went: list[int] = []
+    rounds: list[int] = []
+
+    async def go(number: int) -> None:
+        await work.turn()
+        went.append(number)
+
+    async with trio.open_nursery() as nursery:
+        for number in range(40):
+            nursery.start_soon(go, number)
+        while len(went) < 40:
+            rounds.append(len(went))
+            await trio.lowlevel.checkpoint()
+    # This task is woken at any place of a round, so it may see those of two.
+    assert max(b - a for a, b in pairwise(rounds)) <= 2 * client_work._TASKS_A_SLICE
+
+
+async def test_a_task_that_is_cancelled_leaves_the_line(work: ClientWork) -> None:
+    with trio.CancelScope() as scope:
+        scope.cancel()
+        await work.turn()
+    assert scope.cancelled_caught
+    await trio.testing.wait_all_tasks_blocked()
+    await work.turn()
+
+
+async def connected(
+    nursery: trio.Nursery,
+    work: ClientWork | None,
+    receive: Callable[[Connection, Sequence[Command]], int],
+) -> trio.SocketStream:
+    ours, theirs = trio.socket.socketpair()
+    connection = Connection(PEER, ConnectionLimits(), client_work=work)
+    nursery.start_soon(connection.run, trio.SocketStream(ours), receive)
+    await trio.testing.wait_all_tasks_blocked()
+    return trio.SocketStream(theirs)
+
+
+async def replies(stream: trio.SocketStream, count: int) -> list[Command]:
+    decoder, found = FrameDecoder(), list[Command]()
+    while len(found) < count:
+        found += decoder.feed(bytes(await stream.receive_some(1 << 20)))
+    return found
+
+
+async def test_requests_that_came_in_one_read_are_answered_in_several_turns(
+    nursery: trio.Nursery, work: ClientWork, clock: Clock
+) -> None:
+    handed: list[int] = []
+
+    def answer(_connection: Connection, command: Command) -> Command:
+        clock.seconds += 0.4 * TURN_SECONDS
+        return command.reply(body=b"%d" % command.opaque)
+
+    def receive(connection: Connection, commands: Sequence[Command]) -> int:
+        taken = answer_each(connection, commands, answer)
+        handed.append(taken)
+        return taken
+
+    stream = await connected(nursery, work, receive)
+    await stream.send_all(b"".join(encode_command(Command(1, opaque=n)) for n in range(50)))
+    assert [int(one.body) for one in await replies(stream, 50)] == list(range(50))
+    assert max(handed) <= 3
+    assert sum(handed) == 50
+    await stream.aclose()
+
+
+@pytest.mark.parametrize("in_turns", [True, False])
+async def test_requests_wait_for_an_answer_in_steps_that_came_before_them(
+    nursery: trio.Nursery, work: ClientWork, in_turns: bool
+) -> None:
+    def slow(command: Command) -> Steps:
+        for _ in range(10):
+            yield
+        if command.opaque == 2:
+            raise ZeroDivisionError
+        return command.reply(body=b"slow")
+
+    def answer(_connection: Connection, command: Command) -> Command | Steps:
+        return slow(command) if command.code == 2 else command.reply(body=b"quick")
+
+    def receive(connection: Connection, commands: Sequence[Command]) -> int:
+        return answer_each(connection, commands, answer)
+
+    stream = await connected(nursery, work if in_turns else None, receive)
+    codes = (1, 2, 2, 1)
+    frames = [encode_command(Command(code, opaque=at)) for at, code in enumerate(codes)]
+    await stream.send_all(b"".join(frames))
+    found = await replies(stream, 4)
+    assert [(one.opaque, one.code) for one in found] == [(0, 0), (1, 0), (2, 1), (3, 0)]
+    assert [one.body for one in found] == [b"quick", b"slow", b"", b"quick"]
+    await stream.aclose()
+
+
+async def test_a_client_that_leaves_ends_the_steps_of_its_answer(
+    nursery: trio.Nursery, work: ClientWork, clock: Clock
+) -> None:
+    steps = 0
+
+    def endless() -> Steps:
+        nonlocal steps
+        while True:
+            clock.seconds += TURN_SECONDS
+            steps += 1
+            yield
+
+    connections: list[Connection] = []
+
+    def receive(connection: Connection, commands: Sequence[Command]) -> int:
+        connections.append(connection)
+        return answer_each(connection, commands, lambda _connection, _command: endless())
+
+    stream = await connected(nursery, work, receive)
+    await stream.send_all(encode_command(Command(1)))
+    while not connections:
+        await trio.lowlevel.checkpoint()
+    connections[0].close("it is to leave")
+    await trio.testing.wait_all_tasks_blocked()
+    before = steps
+    await trio.sleep(0.01)
+    assert steps == before
+    await stream.aclose()
+
+
+async def test_a_flood_in_one_read_leaves_room_for_another_client(
+    nursery: trio.Nursery, work: ClientWork
+) -> None:
+    order: list[int] = []
+
+    def answer(_connection: Connection, command: Command) -> None:
+        order.append(command.code)
+        time.sleep(0.0002)
+
+    def receive(connection: Connection, commands: Sequence[Command]) -> int:
+        return answer_each(connection, commands, answer)
+
+    flood = await connected(nursery, work, receive)
+    other = await connected(nursery, work, receive)
+    await flood.send_all(encode_command(Command(1)) * 500)
+    await other.send_all(encode_command(Command(2)))
+    while 2 not in order:
+        await trio.lowlevel.checkpoint()
+    assert len(order) < 100
+    await flood.aclose()
+    await other.aclose()
+
+
+def test_a_decoder_returns_so_many_commands_at_once_and_keeps_the_rest() -> None:
+    data = b"".join(encode_command(Command(1, opaque=n)) for n in range(10))
+    decoder = FrameDecoder(max_commands=4)
+    found = [len(decoder.feed(data + b"\0\0"))]
+    while decoder.has_more:
+        found.append(len(decoder.feed(b"")))
+    assert found == [4, 4, 2, 0][: len(found)]
+    assert sum(found) == 10
+    assert decoder.buffered_bytes == 2
