@@ -4,6 +4,8 @@ Source: RocketMQ's AdminBrokerProcessor.
 """
 
 from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from broker.consumers.members import Consumers
@@ -17,8 +19,8 @@ from broker.store.message_reader import MessageReader
 from broker.topics.state import TOPICS
 from broker.traffic.traffic import Traffic
 from remoting.bodies.message_queue import MessageQueue, queue_keyed_row
+from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
-from remoting.net.pieces import pieces
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
@@ -142,19 +144,20 @@ class Statistics:
                     "group (consumerProgress -g)",
                 )
         total = in_flight = 0
-        stats: dict[str, list[str]] = {}
-        for name, topic in sorted(told):
-            rows: list[str] = []
-            for part in self._topic_stats(name, topic):
-                for _queue, row in part:
-                    total += row["brokerOffset"] - row["consumerOffset"]
-                    in_flight += row["pullOffset"] - row["consumerOffset"]
-                rows += map(queue_keyed_row, part)
-                yield
-            per_second = round(self._traffic.given_per_second(name, topic), 2)
-            table = f'{{"consumeTps":{per_second},"offsetTable":{{{",".join(rows)}}}}}'
-            stats.setdefault(name, []).append(table)
-        texts = [f"{{{compact_json(name)}:[{','.join(of)}]}}" for name, of in stats.items()]
+        texts: list[str] = []
+        for name, topics in groupby(sorted(told), itemgetter(0)):
+            tables: list[str] = []
+            for _name, topic in topics:
+                rows: list[str] = []
+                for part in self._topic_stats(name, topic):
+                    for _queue, row in part:
+                        total += row["brokerOffset"] - row["consumerOffset"]
+                        in_flight += row["pullOffset"] - row["consumerOffset"]
+                    rows += map(queue_keyed_row, part)
+                    yield
+                per_second = round(self._traffic.given_per_second(name, topic), 2)
+                tables.append(f'{{"consumeTps":{per_second},"offsetTable":{{{",".join(rows)}}}}}')
+            texts.append(f"{{{compact_json(name)}:[{','.join(tables)}]}}")
         body = (
             f'{{"brokerAddr":{compact_json(self._address)},"consumeStatsList":[{",".join(texts)}],'
             f'"totalDiff":{total},"totalInflightDiff":{in_flight}}}'

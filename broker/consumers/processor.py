@@ -22,8 +22,8 @@ from broker.settings.settings import Settings
 from broker.topics.names import check_group_name, is_legal_name
 from remoting.bodies.consumer_group import encode_consumer_list
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, decode_heartbeat
+from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
-from remoting.net.pieces import pieces
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json

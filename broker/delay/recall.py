@@ -14,9 +14,9 @@ from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.messages.record_facts import properties_run, read_without_body
 from broker.serving.origin import Origin
+from remoting.bodies.pieces import pieces
 from remoting.message.properties import REAL_TOPIC, UNIQUE_KEY, found_value
 from remoting.net.answering import Steps
-from remoting.net.pieces import pieces
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 

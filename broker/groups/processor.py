@@ -14,9 +14,9 @@ from broker.serving.origin import Origin
 from broker.serving.replying import replying
 from broker.topics.names import check_group_name, check_topic_name
 from remoting.bodies.json_object import JsonObject
+from remoting.bodies.pieces import pieces
 from remoting.bodies.topic_config import PERMISSION_READ, DataVersion
 from remoting.net.answering import Steps
-from remoting.net.pieces import pieces
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, JsonValue, compact_json

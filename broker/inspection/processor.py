@@ -18,8 +18,8 @@ from broker.settings.settings import Settings
 from broker.store.message_reader import MessageReader
 from broker.topics.names import check_group_name
 from broker.topics.state import TOPICS
+from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
-from remoting.net.pieces import pieces
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json

@@ -9,8 +9,8 @@ from typing import Final
 from broker.errors import RequestRefused
 from broker.producers.members import Producer, Producers
 from broker.serving.origin import Origin
+from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
-from remoting.net.pieces import pieces
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json

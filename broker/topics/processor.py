@@ -16,6 +16,7 @@ from broker.topics.names import FIRST_TOPICS, SYSTEM_TOPICS
 from broker.topics.own_topics import OwnTopics
 from broker.topics.state import TOPICS
 from remoting.bodies.json_object import JsonObject
+from remoting.bodies.pieces import pieces
 from remoting.bodies.table import encode_topic_list
 from remoting.bodies.topic_config import (
     PERMISSION_READ_WRITE,
@@ -23,7 +24,6 @@ from remoting.bodies.topic_config import (
     TopicConfig,
 )
 from remoting.net.answering import Steps
-from remoting.net.pieces import pieces
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, compact_json
