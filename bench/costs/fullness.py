@@ -64,7 +64,7 @@ def evenly_full(count: int) -> Fullness:
         locks=count,
         filters=count,
         transactions=count,
-        delayed=count,
+        delayed=10 * count,
         clients=count,
         subscriptions=100,
         keyed=10 * count,

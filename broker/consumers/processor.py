@@ -5,7 +5,7 @@ A heartbeat names the groups that a client sends for, too.
 Source: RocketMQ's ClientManageProcessor and ConsumerManageProcessor.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Final
 
 from broker.consumers.differences import Differences
@@ -31,6 +31,9 @@ from remoting.wire.loose_json import compact_json
 # Of the kinds of members that 203 tells of, and of the clients of each.
 MAX_KINDS: Final = 16
 MAX_CLIENTS: Final = 100
+
+# Of a heartbeat: a new group is two commands for the log.
+_GROUPS_A_STEP: Final = 16
 
 
 class ClientProcessor:
@@ -67,7 +70,7 @@ class ClientProcessor:
         self._settings = settings
         self._clock = clock
 
-    def heartbeat(self, origin: Origin, command: Command) -> Command | None:
+    def heartbeat(self, origin: Origin, command: Command) -> Steps:
         """Register a client. The reply comes when the groups of its consumers are in the log.
 
         Raises:
@@ -76,8 +79,10 @@ class ClientProcessor:
                 SQL92 condition, (26) no such group, and none is made, (29) a bad name.
         """
         heartbeat = decode_heartbeat(command.body)
-        self._register_producers(origin, command, heartbeat)
+        yield from self._register_producers(origin, command, heartbeat)
         for data in heartbeat.consumers:
+            for _ in self._filters.check(data):
+                yield
             self._check(origin, data)
         waiting = len(heartbeat.consumers)
         if not waiting:
@@ -98,7 +103,9 @@ class ClientProcessor:
                     else command.reply()
                 )
 
-        for data in heartbeat.consumers:
+        for number, data in enumerate(heartbeat.consumers, 1):
+            if number % _GROUPS_A_STEP == 0:
+                yield
             try:
                 self._changes.ensure_group(
                     data.group,
@@ -194,8 +201,12 @@ class ClientProcessor:
         """Send the notices that are due."""
         self._notices.tick()
 
-    def _register_producers(self, origin: Origin, command: Command, heartbeat: Heartbeat) -> None:
-        for group in heartbeat.producer_groups:
+    def _register_producers(
+        self, origin: Origin, command: Command, heartbeat: Heartbeat
+    ) -> Generator[None, None, None]:
+        for number, group in enumerate(heartbeat.producer_groups, 1):
+            if number % _GROUPS_A_STEP == 0:
+                yield
             if not is_legal_name(group):
                 continue  # nothing is ever asked of it: it cannot begin a transaction
             is_new = not self._producers.is_member(origin, group)
@@ -215,7 +226,6 @@ class ClientProcessor:
                 f"{len(data.subscriptions)} subscriptions of group {data.group}: "
                 f"at most {self._settings.now.limits.max_subscriptions}",
             )
-        self._filters.check(data)
         is_new = not self._consumers.is_member(origin, data.group)
         if is_new and len(self._consumers) >= self._settings.now.limits.max_clients:
             raise RequestRefused(

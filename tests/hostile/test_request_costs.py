@@ -31,6 +31,11 @@ MAX_READ_BYTES = 3 * 1024 * 1024
 # What may grow: a dictionary that is copied, and what is waited for meanwhile.
 FEW_INSTRUCTIONS = 1_000
 
+# What grows up to a limit of its own, which is larger than these states.
+BOUNDED = {
+    "314: topics": "MAX_CLONED_OFFSETS, folded by one command",
+}
+
 
 class Cost(NamedTuple):
     """Of one request.
@@ -105,7 +110,7 @@ async def test_no_request_holds_the_loop_by_the_size_of_the_state(
     many = await costs_with(tmp_path / "many", MANY)
     grown = {
         name: (few[name], many[name])
-        for name in few
+        for name in few.keys() - BOUNDED
         if many[name].instructions > 1.5 * few[name].instructions + FEW_INSTRUCTIONS
     }
     for name, (small, large) in grown.items():
