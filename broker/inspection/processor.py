@@ -31,6 +31,7 @@ _BEHIND: Final = (1 << 63) - 1
 _QUEUES_A_STEP: Final = 16
 
 _NAMES_A_STEP: Final = 512
+_OFFSETS_A_STEP: Final = 512
 
 # In one request: members fold them in some milliseconds.
 MAX_CLONED_OFFSETS: Final = 5_000
@@ -66,16 +67,22 @@ class InspectionProcessor:
     def groups_of_topic(self, _origin: Origin, command: Command) -> Steps:
         """The groups that subscribe to a topic now, or have consumed it (300)."""
         topic = command.text("topic")
-        groups = {group for group, consumed in self._offsets.tables if consumed == topic}
+        groups: set[str] = set()
+        for keys in pieces(self._offsets.tables.of_topic(topic), _NAMES_A_STEP):
+            groups.update(group for group, _ in keys)
+            yield
         for piece in pieces(self._consumers.groups(), _NAMES_A_STEP):
             groups.update(one for one in piece if self._consumers.subscribes(one, topic))
             yield
         return command.reply(body=compact_json({"groupList": sorted(groups)}).encode())
 
-    def topics_of_group(self, _origin: Origin, command: Command) -> Command:
+    def topics_of_group(self, _origin: Origin, command: Command) -> Steps:
         """The topics that a group subscribes to now, or has consumed (343)."""
         group = command.text("group")
-        topics = {topic for name, topic in self._offsets.tables if name == group}
+        topics: set[str] = set()
+        for keys in pieces(self._offsets.tables.of_group(group), _NAMES_A_STEP):
+            topics.update(topic for _, topic in keys)
+            yield
         members = self._consumers.group(group)
         if members is not None:
             topics.update(members.subscriptions)
@@ -92,7 +99,7 @@ class InspectionProcessor:
         }
         return command.reply(body=compact_json(body).encode())
 
-    def correction_offsets(self, _origin: Origin, command: Command) -> Command:
+    def correction_offsets(self, _origin: Origin, command: Command) -> Steps:
         """How far the slowest group of a topic is in each queue (308).
 
         Groups that are named in `filterGroups` do not count, nor do offsets of messages that are
@@ -105,11 +112,22 @@ class InspectionProcessor:
         topic, compared = command.text("topic"), command.text("compareGroup")
         left_out = set(command.fields.get("filterGroups", "").split(","))
         slowest: dict[int, int] = {}
-        for (group, consumed), queues in self._offsets.tables.items():
-            if consumed != topic or group in left_out:
+        tables = self._offsets.tables
+        begins: dict[int, int] = {}
+        looked_at = 0
+        for key in list(tables.of_topic(topic)):
+            if key[0] in left_out:
                 continue
+            if looked_at > _OFFSETS_A_STEP:
+                looked_at = 0
+                yield
+            queues = tables.get(key, {})
+            looked_at += 1 + len(queues)
             for queue_id, offset in queues.items():
-                if offset >= self._reader.begin(topic, queue_id):
+                begin = begins.get(queue_id)
+                if begin is None:
+                    begin = begins[queue_id] = self._reader.begin(topic, queue_id)
+                if offset >= begin:
                     slowest[queue_id] = min(offset, slowest.get(queue_id, offset))
         for queue_id, offset in self._offsets.tables.get((compared, topic), {}).items():
             if queue_id in slowest and slowest[queue_id] > offset:
@@ -164,7 +182,7 @@ class InspectionProcessor:
         topic = command.fields.get("topic", "")
         check_group_name(target)
         tables = self._offsets.tables
-        wanted = [key for key in tables if key[0] == source and topic in ("", key[1])]
+        wanted = [key for key in tables.of_group(source) if topic in ("", key[1])]
         if not wanted:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -187,7 +205,8 @@ class InspectionProcessor:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {source:.80} was deleted"
             )
         new = sum((target, key[1]) not in tables for key in wanted)
-        if len(tables) + new > self._settings.now.limits.max_offset_tables or self._commits.is_full:
+        room = self._settings.now.limits.max_offset_tables - new
+        if (new and not tables.has_room(room + 1)) or self._commits.is_full:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
             )
