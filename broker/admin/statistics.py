@@ -130,7 +130,7 @@ class Statistics:
         only_ordered = command.boolean("isOrder")
         told: list[tuple[str, str]] = []
         count = 0
-        for pairs in pieces(self._offsets.tables):
+        for pairs in pieces(self._offsets.tables.listed()):
             for name, topic in pairs:
                 queues = self._told_queues(name, topic, only_ordered)
                 if queues:

@@ -5,7 +5,7 @@ their connection is new. Source: RocketMQ's ConsumerManager.
 """
 
 from bisect import bisect_left, insort
-from collections.abc import Collection
+from collections.abc import Collection, Generator
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Final
@@ -14,6 +14,7 @@ from broker.consumers.kinds import Kind, Kinds, kind_of
 from broker.serving.origin import Origin
 from broker.serving.parts import Shared
 from remoting.bodies.heartbeat import ConsumerData, MessageModel, SubscriptionData
+from remoting.bodies.pieces import last_of, pieces
 
 # A member without a heartbeat for this long is gone; RocketMQ's value, four heartbeats.
 MEMBER_EXPIRY_SECONDS: Final = 120.0
@@ -88,13 +89,21 @@ class GroupMembers:
 
     def clients_by_kind(self, most_kinds: int, most_clients: int) -> dict[Kind, list[str]]:
         """Some of the clients of some kinds: the kinds with the fewest members first."""
+        return last_of(self.clients_by_kind_in_steps(most_kinds, most_clients))
+
+    def clients_by_kind_in_steps(
+        self, most_kinds: int, most_clients: int
+    ) -> Generator[None, None, dict[Kind, list[str]]]:
+        """As `clients_by_kind`."""
         counts = self.kinds.counts
         fewest = nsmallest(most_kinds, counts, key=counts.__getitem__)
         found: dict[Kind, list[str]] = {kind: [] for kind in fewest}
-        for member in self.members.values():
-            clients = None if member.kind is None else found.get(member.kind)
-            if clients is not None and len(clients) < most_clients:
-                clients.append(member.client_id)
+        for piece in pieces(self.members.values()):
+            for member in piece:
+                clients = None if member.kind is None else found.get(member.kind)
+                if clients is not None and len(clients) < most_clients:
+                    clients.append(member.client_id)
+            yield
         return found
 
 

@@ -168,7 +168,7 @@ class ClientProcessor:
             },
         }
         if group.kinds.differ:  # RocketMQ's tools pass it over
-            yield
+            kinds = yield from group.clients_by_kind_in_steps(MAX_KINDS, MAX_CLIENTS)
             body["differentSubscriptions"] = [
                 {
                     "clientIds": clients,
@@ -176,7 +176,8 @@ class ClientProcessor:
                     "messageModel": kind.model.name,
                     "subscriptions": {topic: text for topic, _type, text in sorted(kind.wanted)},
                 }
-                for kind, clients in group.clients_by_kind(MAX_KINDS, MAX_CLIENTS).items()
+                for kind, clients in kinds.items()
+                if kind in group.kinds.counts  # it may have gone meanwhile
             ]
         rest = compact_json(body)[1:]
         return command.reply(body=f'{{"connectionSet":[{",".join(connections)}],{rest}'.encode())

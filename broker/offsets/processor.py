@@ -171,8 +171,10 @@ class OffsetProcessor:
         """
         rows: list[str] = []
         size = 0
-        for piece in pieces(self._offsets.tables.items(), _TABLES_A_STEP):
-            for (group, topic), queues in piece:
+        tables = self._offsets.tables
+        for piece in pieces(tables.listed(), _TABLES_A_STEP):
+            for group, topic in piece:
+                queues = tables.get((group, topic), {})
                 rows.append(f"{compact_json(f'{topic}@{group}')}:{compact_json(queues)}")
                 size += len(rows[-1])
             if size > _MAX_TABLES_BYTES:

@@ -16,10 +16,12 @@ import trio.testing
 from bench.costs.asker import Asker
 from bench.costs.dearest import dearest_requests
 from bench.costs.full_broker import FullBroker
+from bench.costs.full_nameserver import FullNameServer, Routes, dearest_of_nameserver
 from bench.costs.fullness import evenly_full
 from bench.costs.loop_holds import Instructions, watched
 from broker.server import Broker
 from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
 from tests.broker.one_broker import running_broker
 
 # Four times as much of everything. Slices of lists are shorter than the smaller state.
@@ -100,6 +102,7 @@ async def test_each_code_that_is_answered_has_a_dearest_request(tmp_path: Path) 
         assert [code for code, requests in table.items() if not requests] == []
 
 
+@pytest.mark.slow
 async def test_no_request_holds_the_loop_by_the_size_of_the_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -120,3 +123,47 @@ async def test_no_request_holds_the_loop_by_the_size_of_the_state(
         name: one for name, one in many.items() if one.read_bytes > MAX_READ_BYTES + one.reply_bytes
     }
     assert read == {}
+
+
+def test_each_code_of_a_name_server_has_a_dearest_request() -> None:
+    full = FullNameServer(Routes(brokers=2, topics=3, topics_of_broker=2))
+    table = dearest_of_nameserver(full)
+    assert sorted(table) == full.processors.table.codes()
+    assert [code for code, requests in table.items() if not requests] == []
+
+
+def nameserver_costs(routes: Routes) -> dict[str, int]:
+    """The instructions of the longest step of each request, with so many routes."""
+    full = FullNameServer(routes)
+    costs: dict[str, int] = {}
+    for code, requests in dearest_of_nameserver(full).items():
+        for what, command in requests.items():
+            steps = Instructions()
+            longest = 0
+            with steps.counting():
+                answer = full.processors.table.handle(full.asker, command)
+            longest = steps.count
+            while answer is not None and not isinstance(answer, Command):
+                before = steps.count
+                with steps.counting():
+                    try:
+                        next(answer)
+                    except (StopIteration, RemotingError):
+                        answer = None
+                longest = max(longest, steps.count - before)
+            costs[f"{code}: {what}"] = longest
+    with (closing_steps := Instructions()).counting():
+        full.table.connection_closed(full.asker.connection)
+    costs["all brokers close"] = closing_steps.count
+    return costs
+
+
+def test_no_request_holds_a_name_server_by_the_number_of_topics() -> None:
+    few = nameserver_costs(Routes(brokers=4, topics=3_000, topics_of_broker=1_500))
+    many = nameserver_costs(Routes(brokers=4, topics=12_000, topics_of_broker=6_000))
+    grown = {
+        name: (few[name], many[name])
+        for name in few
+        if many[name] > 1.5 * few[name] + FEW_INSTRUCTIONS
+    }
+    assert grown == {}
