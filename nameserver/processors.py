@@ -204,7 +204,7 @@ class Processors:
     # Brokers
 
     def _register(self, asker: Asker, command: Command) -> Steps:
-        crc = command.integer("bodyCrc32", 0)
+        crc = command.int32("bodyCrc32", 0)
         if crc not in (0, registration_crc(command.body)):
             raise RegistrationRefused("crc32 not match: the body was damaged, send it again")
         compressed = command.boolean("compressed")

@@ -21,12 +21,20 @@ from broker.serving.origin import Origin
 from broker.settings.settings import Settings
 from broker.topics.names import check_group_name, is_legal_name
 from remoting.bodies.consumer_group import encode_consumer_list
-from remoting.bodies.heartbeat import ConsumerData, Heartbeat, decode_heartbeat
+from remoting.bodies.heartbeat import (
+    MAX_HEARTBEAT_GROUPS,
+    ConsumerData,
+    Heartbeat,
+    decode_heartbeat,
+)
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
+
+# What is kept of one connection; a heartbeat of the most subscriptions takes less.
+MAX_CLIENT_BYTES: Final = 8 * 1024 * 1024
 
 # Of the kinds of members that 203 tells of, and of the clients of each.
 MAX_KINDS: Final = 16
@@ -80,6 +88,7 @@ class ClientProcessor:
         """
         heartbeat = decode_heartbeat(command.body)
         yield from self._register_producers(origin, command, heartbeat)
+        self._check_room(origin, heartbeat)
         for data in heartbeat.consumers:
             for _ in self._filters.check(data):
                 yield
@@ -117,8 +126,8 @@ class ClientProcessor:
 
     def unregister(self, origin: Origin, command: Command) -> Command:
         """A client leaves a consumer group, or a producer group, or both."""
-        self._producers.unregister(origin, command.fields.get("producerGroup", ""))
-        group = command.fields.get("consumerGroup", "")
+        self._producers.unregister(origin, command.name("producerGroup", ""))
+        group = command.name("consumerGroup", "")
         if group and self._consumers.unregister(origin, group):
             self._notify([group])
         return command.reply()
@@ -130,7 +139,7 @@ class ClientProcessor:
             FieldMissing: the group is not named.
             RequestRefused (1): it has no members.
         """
-        group = command.text("consumerGroup")
+        group = command.name("consumerGroup")
         client_ids = self._consumers.client_ids(group)
         if not client_ids:
             raise RequestRefused(
@@ -144,7 +153,7 @@ class ClientProcessor:
         Raises:
             RequestRefused (206): the group has no member.
         """
-        name = command.text("consumerGroup")
+        name = command.name("consumerGroup")
         group = self._consumers.group(name)
         if group is None:
             raise RequestRefused(
@@ -210,6 +219,8 @@ class ClientProcessor:
                 yield
             if not is_legal_name(group):
                 continue  # nothing is ever asked of it: it cannot begin a transaction
+            if self._producers.group_count(origin) >= MAX_HEARTBEAT_GROUPS:
+                return  # a client names so many at once, and none needs more
             is_new = not self._producers.is_member(origin, group)
             if is_new and len(self._producers) >= self._settings.now.limits.max_clients:
                 raise RequestRefused(
@@ -218,6 +229,25 @@ class ClientProcessor:
                 )
             member = Producer(heartbeat.client_id, self._clock(), command.language, command.version)
             self._producers.register(origin, group, member)
+
+    def _check_room(self, origin: Origin, heartbeat: Heartbeat) -> None:
+        """Raises RequestRefused (2): what is kept of a client, or of all, would be too much."""
+        consumers, added = self._consumers, sum([one.size for one in heartbeat.consumers])
+        if added and consumers.size_of(origin) + added > MAX_CLIENT_BYTES:
+            # What a client says again counts once.
+            known = {one.group for one in heartbeat.consumers}
+            added -= consumers.size_in(origin, known)
+            if consumers.size_of(origin) + added > MAX_CLIENT_BYTES:
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"the groups and subscriptions of one connection take more than "
+                    f"{MAX_CLIENT_BYTES} bytes: use more connections",
+                )
+        if consumers.size + added > self._settings.now.limits.max_client_bytes:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"the subscriptions of all consumers take {consumers.size} bytes: stop some",
+            )
 
     def _check(self, origin: Origin, data: ConsumerData) -> None:
         check_group_name(data.group)

@@ -23,8 +23,9 @@ from broker.sends.sends import SENDS, Sends
 from broker.serving.parts import Parts, Shared
 from broker.topics.changes import TOPIC_CHANGES, TopicChanges
 from broker.topics.state import TOPICS
-from remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, edit_properties
+from remoting.message.properties import REAL_TOPIC, edit_properties, kept_queue_id
 from remoting.message.record import MessageRecord, decode_record
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -179,7 +180,7 @@ class Deliveries:
         pairs = record.property_map()
         topic = pairs[REAL_TOPIC]
         # The queue it was sent to may have been taken away since.
-        queue_id = int(pairs[REAL_QUEUE_ID]) % self._topics.configs[topic].write_queue_count
+        queue_id = kept_queue_id(pairs) % self._topics.configs[topic].write_queue_count
         record.properties = edit_properties(record.properties, {}, DELAY_NAMES)
         self._send(topic, queue_id, record, due, lambda _record: Deliver(due.position))
 
@@ -193,7 +194,7 @@ class Deliveries:
         topic = record.property_map()[REAL_TOPIC]
         if self._changes.is_same(topic, row.position):
             return record
-        _log.info("a delayed message of topic %s is dropped: the topic was deleted", topic)
+        _log.info("a delayed message of topic %s is dropped: the topic was deleted", quoted(topic))
         submit_commands(self._log, [DropDelayed(row.position)], self._began(row.position))
         return None
 
@@ -257,7 +258,7 @@ class Deliveries:
 
     def _failed(self, refusal: RequestRefused) -> None:
         """Begin again with the oldest, in a while."""
-        _log.debug("a delayed message waits on: %s", refusal.remark)
+        _log.debug("a delayed message waits on: %s", quoted(refusal.remark))
         self._fetched.clear()
         self._not_before = self._clock() + _RETRY_SECONDS
         self.on_sooner()

@@ -15,7 +15,7 @@ from broker.log.submissions import submit_commands
 from broker.messages.record_facts import properties_run, read_without_body
 from broker.serving.origin import Origin
 from remoting.bodies.pieces import pieces
-from remoting.message.properties import REAL_TOPIC, UNIQUE_KEY, found_value
+from remoting.message.properties import REAL_TOPIC, UNIQUE_KEY, found_value, shown_value
 from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -50,7 +50,7 @@ class RecallProcessor:
             FieldMissing: a field it must have is missing.
             RequestRefused: (29) the handle is none of this broker's, (604) no such message waits.
         """
-        topic = command.text("topic")
+        topic = command.name("topic")
         handle = read_recall_handle(command.text("recallHandle"))
         if (handle.topic, handle.broker_name) != (topic, self._broker_name):
             raise RequestRefused(
@@ -94,7 +94,7 @@ class RecallProcessor:
             return False
         record = read_without_body(self._log.read_bytes, waiting.position, waiting.size)
         run = b"" if record is None else properties_run(record)
-        return (found_value(run, _TOPIC), found_value(run, _KEY)) == (
+        return (found_value(run, _TOPIC), shown_value(found_value(run, _KEY) or "")) == (
             handle.topic,
             handle.unique_key,
         )

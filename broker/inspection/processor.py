@@ -66,7 +66,7 @@ class InspectionProcessor:
 
     def groups_of_topic(self, _origin: Origin, command: Command) -> Steps:
         """The groups that subscribe to a topic now, or have consumed it (300)."""
-        topic = command.text("topic")
+        topic = command.name("topic")
         groups: set[str] = set()
         for keys in pieces(self._offsets.tables.of_topic(topic), _NAMES_A_STEP):
             groups.update(group for group, _ in keys)
@@ -78,7 +78,7 @@ class InspectionProcessor:
 
     def topics_of_group(self, _origin: Origin, command: Command) -> Steps:
         """The topics that a group subscribes to now, or has consumed (343)."""
-        group = command.text("group")
+        group = command.name("group")
         topics: set[str] = set()
         for keys in pieces(self._offsets.tables.of_group(group), _NAMES_A_STEP):
             topics.update(topic for _, topic in keys)
@@ -90,7 +90,7 @@ class InspectionProcessor:
 
     def subscription(self, _origin: Origin, command: Command) -> Command:
         """What a group subscribes to in a topic now (345)."""
-        group, topic = command.text("group"), command.text("topic")
+        group, topic = command.name("group"), command.name("topic")
         found = self._consumers.subscription(group, topic)
         body: dict[str, JsonValue] = {
             "group": group,
@@ -109,7 +109,7 @@ class InspectionProcessor:
         Raises:
             FieldMissing: a field it must have is missing.
         """
-        topic, compared = command.text("topic"), command.text("compareGroup")
+        topic, compared = command.name("topic"), command.name("compareGroup")
         left_out = set(command.fields.get("filterGroups", "").split(","))
         slowest: dict[int, int] = {}
         tables = self._offsets.tables
@@ -140,7 +140,7 @@ class InspectionProcessor:
             FieldMissing: a field it must have is missing.
             RequestRefused (17): no such topic.
         """
-        config, group = self._topics.found(command.text("topic")), command.text("group")
+        config, group = self._topics.found(command.name("topic")), command.name("group")
         spans: list[str] = []
         for queue_ids in pieces(range(config.read_queue_count), _QUEUES_A_STEP):
             spans += [compact_json(self._time_span(group, config.topic, one)) for one in queue_ids]
@@ -176,8 +176,8 @@ class InspectionProcessor:
             RequestRefused: (2) too much waits or is stored, (26) the group has no offsets, (29) a
                 bad name.
         """
-        source, target = command.text("srcGroup"), command.text("destGroup")
-        topic = command.fields.get("topic", "")
+        source, target = command.name("srcGroup"), command.name("destGroup")
+        topic = command.name("topic", "")
         check_group_name(target)
         tables = self._offsets.tables
         wanted = [key for key in tables.of_group(source) if topic in ("", key[1])]

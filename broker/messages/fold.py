@@ -29,7 +29,7 @@ class RecordFold:
         several, if each of them is the next of its queue.
         """
         body = entry.body
-        facts = read_record_facts(body)
+        facts = read_record_facts(body, folds=True)
         if facts is None:
             return EntryRefused("a record that cannot be read")
         if holds_several(body, facts.size):

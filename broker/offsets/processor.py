@@ -72,8 +72,8 @@ class OffsetProcessor:
             FieldMissing: a field it must have is missing.
             RequestRefused (22): there is none.
         """
-        group, topic = command.text("consumerGroup"), command.text("topic")
-        queue_id = command.integer("queueId")
+        group, topic = command.name("consumerGroup"), command.name("topic")
+        queue_id = command.int32("queueId")
         offset = self._offsets.committed(group, topic, queue_id)
         if offset is None:
             is_young = (
@@ -99,7 +99,7 @@ class OffsetProcessor:
             FieldMissing: a field it must have is missing.
             RequestRefused: (2) too much waits or is stored, (29) a bad name.
         """
-        key = (command.text("consumerGroup"), command.text("topic"), command.integer("queueId"))
+        key = (command.name("consumerGroup"), command.name("topic"), command.int32("queueId"))
         offset = command.integer("commitOffset")
         if offset < 0:
             return command.reply()
@@ -139,17 +139,17 @@ class OffsetProcessor:
 
     def maximum(self, _origin: Origin, command: Command) -> Command:
         """The offset that the queue's next message will have; 0 for one never written to."""
-        topic, queue_id = command.text("topic"), command.integer("queueId")
+        topic, queue_id = command.name("topic"), command.int32("queueId")
         return _offset_reply(command, self._reader.end(topic, queue_id))
 
     def minimum(self, _origin: Origin, command: Command) -> Command:
         """The offset of the queue's first message."""
-        topic, queue_id = command.text("topic"), command.integer("queueId")
+        topic, queue_id = command.name("topic"), command.int32("queueId")
         return _offset_reply(command, self._reader.begin(topic, queue_id))
 
     def search(self, _origin: Origin, command: Command) -> Command:
         """The first message stored at or after a time, or for UPPER the last at or before it."""
-        topic, queue_id = command.text("topic"), command.integer("queueId")
+        topic, queue_id = command.name("topic"), command.int32("queueId")
         timestamp_ms = command.integer("timestamp")
         if command.fields.get("boundaryType", "").upper() == "UPPER" and timestamp_ms < 1 << 62:
             after = self._reader.offset_at(topic, queue_id, timestamp_ms + 1)
@@ -158,7 +158,7 @@ class OffsetProcessor:
 
     def earliest_time(self, _origin: Origin, command: Command) -> Command:
         """When the queue's first message was stored, -1 when it has none."""
-        topic, queue_id = command.text("topic"), command.integer("queueId")
+        topic, queue_id = command.name("topic"), command.int32("queueId")
         first = self._reader.begin(topic, queue_id)
         stored = self._reader.store_timestamp_ms(topic, queue_id, first)
         return command.reply(fields={"timestamp": str(-1 if stored is None else stored)})

@@ -15,6 +15,7 @@ from broker.formats.state import FORMATS
 from broker.groups.state import GROUPS
 from broker.log.entry import INCARNATIONS_VERSION
 from broker.log.folded import Arrivals, Folded
+from broker.log.one_by_one import failure
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
@@ -182,7 +183,7 @@ class PullProcessor:
             for held in taken:
                 if held.request.wanted.condition is not None:
                     yield  # reading messages for a condition is a step of its own
-                if not self._waits_on(held):
+                if not self._still_waits(held):
                     woken.append((held, arrivals))
             self._answer_all(woken)
             yield
@@ -224,6 +225,14 @@ class PullProcessor:
                     self._answer_when_taken(origin, held.command, held.request, arrivals)
             finally:
                 origin.write_gathered()
+
+    def _still_waits(self, held: HeldPull) -> bool:
+        """As `_waits_on`; a pull for which that fails is answered."""
+        try:
+            return self._waits_on(held)
+        except Exception as error:
+            failure("looking whether a pull waits on", error)
+            return False
 
     def _waits_on(self, held: HeldPull) -> bool:
         """Messages came: whether a pull goes on waiting, as its condition wants none of them."""

@@ -111,7 +111,7 @@ class QueueRebuild:
 
     def _take_record(self, entry: Entry) -> None:
         body = entry.body
-        facts = read_record_facts(body)
+        facts = read_record_facts(body, folds=True)
         if facts is None:
             return
         if holds_several(body, facts.size):

@@ -28,6 +28,7 @@ from remoting.message.properties import (
     REAL_TOPIC,
     TRANSACTION_PREPARED,
     edit_properties,
+    kept_queue_id,
 )
 from remoting.message.record import (
     TRANSACTION_COMMIT,
@@ -110,7 +111,7 @@ class Ends:
                 f"topic {topic} was deleted since the message was sent: it is rolled back",
             )
         # The queue it was sent to may have been taken away since.
-        queue_id = int(pairs[REAL_QUEUE_ID]) % self._topics.configs[topic].write_queue_count
+        queue_id = kept_queue_id(pairs) % self._topics.configs[topic].write_queue_count
         record.properties = edit_properties(
             record.properties, {}, (REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_PREPARED)
         )

@@ -222,7 +222,7 @@ async def test_a_message_of_a_level_comes_when_its_time_is_over_and_not_before(
         (f"__STARTDELIVERTIME\x01{START_MS + 8}\x02", 8),
         (f"TIMER_DELAY_MS\x01{MAX_DELAY_MS}\x02", MAX_DELAY_MS),
         ("DELAY\x012\x02TIMER_DELAY_SEC\x013\x02", 5000),  # a level counts before a time
-        ("DELAY\x010\x02TIMER_DELAY_SEC\x01 3 \x02", 3000),
+        ("DELAY\x010\x02TIMER_DELAY_SEC\x013\x02", 3000),
     ],
 )
 async def test_a_message_comes_at_the_time_that_it_asks_for(
