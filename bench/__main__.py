@@ -8,6 +8,7 @@ import click
 
 from bench.brokers.command import broker
 from bench.checking import checking
+from bench.costs.command import request_costs
 from bench.failover import failover
 from bench.footprint import footprint
 from bench.spark.command import spark
@@ -40,6 +41,7 @@ main.add_command(broker)
 main.add_command(checking)
 main.add_command(failover)
 main.add_command(footprint)
+main.add_command(request_costs)
 main.add_command(spark)
 
 if __name__ == "__main__":

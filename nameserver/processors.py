@@ -1,6 +1,6 @@
 """What the name server answers to each request."""
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
 from typing import Final
 
@@ -9,7 +9,12 @@ from nameserver.limits import MAX_ADDED_ROUTE_BYTES, MAX_DATA_VERSION_BYTES
 from nameserver.routes import BROKER_TIMEOUT_SECONDS, BrokerIdentity, RouteTable, Speaker
 from nameserver.settings import ORDER_TOPIC_NAMESPACE, SettingTable
 from remoting.bodies.json_object import JsonObject
-from remoting.bodies.registration import COMPLETE_FIELD, decode_registration, registration_crc
+from remoting.bodies.pieces import pieces
+from remoting.bodies.registration import (
+    COMPLETE_FIELD,
+    decode_registration_in_steps,
+    registration_crc,
+)
 from remoting.bodies.route import decode_route, encode_cluster_info, encode_route
 from remoting.bodies.table import (
     encode_member_group,
@@ -18,6 +23,7 @@ from remoting.bodies.table import (
     encode_topic_list,
 )
 from remoting.bodies.topic_config import DataVersion
+from remoting.net.answering import Steps
 from remoting.net.dispatch import DispatchTable
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
@@ -29,6 +35,8 @@ _UNIT_SUBSCRIPTION: Final = 2
 
 # Lists kept at once; all but those of clusters are five.
 _MAX_LISTS: Final = 8
+
+_TOPICS_A_STEP: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +62,7 @@ class Asker:
 class _Lists:
     """Bodies that list topics or brokers, made once for each change of the routes.
 
-    A list of 200 000 topics takes a tenth of a second; a client may ask for it without end.
+    A list of 200 000 topics takes a tenth of a second in all; a client may ask for it without end.
     """
 
     def __init__(self, routes: RouteTable) -> None:
@@ -64,13 +72,33 @@ class _Lists:
 
     def body(self, what: Hashable, make: Callable[[], bytes]) -> bytes:
         """The body of `what`, by `make` unless it is known."""
-        if self._changes != self._routes.changes or len(self._bodies) >= _MAX_LISTS:
-            self._changes = self._routes.changes
-            self._bodies.clear()
-        body = self._bodies.get(what)
+        body = self._known(what)
         if body is None:
             body = self._bodies[what] = make()
         return body
+
+    def topics(
+        self, what: Hashable, steps: Generator[None, None, list[str]]
+    ) -> Generator[None, None, bytes]:
+        """The body of `what`, a list of the topics that `steps` return, unless it is known."""
+        body = self._known(what)
+        if body is not None:
+            return body
+        changes = self._routes.changes
+        names: list[str] = []
+        for piece in pieces((yield from steps), _TOPICS_A_STEP):
+            names += map(compact_json, piece)
+            yield
+        body = f'{{"topicList":[{",".join(names)}]}}'.encode()
+        if changes == self._routes.changes:
+            self._bodies[what] = body
+        return body
+
+    def _known(self, what: Hashable) -> bytes | None:
+        if self._changes != self._routes.changes or len(self._bodies) >= _MAX_LISTS:
+            self._changes = self._routes.changes
+            self._bodies.clear()
+        return self._bodies.get(what)
 
 
 class Processors:
@@ -131,16 +159,14 @@ class Processors:
         body = self._lists.body("cluster", lambda: encode_cluster_info(self._routes.cluster_info()))
         return command.reply(body=body)
 
-    def _topics(self, _asker: Asker, command: Command) -> Command:
-        body = self._lists.body("topics", lambda: encode_topic_list(self._routes.topics()))
+    def _topics(self, _asker: Asker, command: Command) -> Steps:
+        body = yield from self._lists.topics("topics", self._routes.topics_in_steps())
         return command.reply(body=body)
 
-    def _topics_of_cluster(self, _asker: Asker, command: Command) -> Command:
+    def _topics_of_cluster(self, _asker: Asker, command: Command) -> Steps:
         cluster = command.text("cluster")
-        body = self._lists.body(
-            ("topics of", cluster),
-            lambda: encode_topic_list(self._routes.topics_of_cluster(cluster)),
-        )
+        steps = self._routes.topics_in_steps(lambda of, _queues: of == cluster)
+        body = yield from self._lists.topics(("topics of", cluster), steps)
         return command.reply(body=body)
 
     def _system_topics(self, _asker: Asker, command: Command) -> Command:
@@ -155,14 +181,15 @@ class Processors:
         topics = [name for name in names if self._routes.has_topic(name)]
         return command.reply(body=encode_topic_list(topics, address))
 
-    def _unit_topics(self, _asker: Asker, command: Command) -> Command:
+    def _unit_topics(self, _asker: Asker, command: Command) -> Steps:
         mask, value = {
             RequestCode.GET_UNIT_TOPIC_LIST: (_UNIT, _UNIT),
             RequestCode.GET_HAS_UNIT_SUB_TOPIC_LIST: (_UNIT_SUBSCRIPTION, _UNIT_SUBSCRIPTION),
         }.get(RequestCode(command.code), (_UNIT | _UNIT_SUBSCRIPTION, _UNIT_SUBSCRIPTION))
-        body = self._lists.body(
-            (mask, value), lambda: encode_topic_list(self._routes.topics_flagged(mask, value))
+        steps = self._routes.topics_in_steps(
+            lambda _of, queues: queues.topic_system_flag & mask == value
         )
+        body = yield from self._lists.topics((mask, value), steps)
         return command.reply(body=body)
 
     def _delete_topic(self, _asker: Asker, command: Command) -> Command:
@@ -176,13 +203,15 @@ class Processors:
 
     # Brokers
 
-    def _register(self, asker: Asker, command: Command) -> Command:
+    def _register(self, asker: Asker, command: Command) -> Steps:
         crc = command.int32("bodyCrc32", 0)
         if crc not in (0, registration_crc(command.body)):
             raise RegistrationRefused("crc32 not match: the body was damaged, send it again")
-        master = self._routes.register(
+        compressed = command.boolean("compressed")
+        registration = yield from decode_registration_in_steps(command.body, compressed=compressed)
+        master = yield from self._routes.register_in_steps(
             _identity(command),
-            decode_registration(command.body, compressed=command.boolean("compressed")),
+            registration,
             speaker=asker.speaker,
             now=asker.now,
             complete=command.boolean(COMPLETE_FIELD),

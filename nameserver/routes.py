@@ -7,12 +7,15 @@ while it slept cannot take the name back; RocketMQ 5 uses it in the same way, Ro
 sends 0.
 """
 
-from collections.abc import Hashable, Mapping
+from collections import deque
+from collections.abc import Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from itertools import chain, repeat
+from typing import Any, Final
 
 from nameserver import limits
 from nameserver.errors import BrokerAlive, RegistrationRefused, StaleMaster, TableFull
+from remoting.bodies.pieces import last_of, pieces
 from remoting.bodies.registration import BrokerRegistration
 from remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicRoute
 from remoting.bodies.topic_config import PERMISSION_WRITE, DataVersion, TopicConfig
@@ -25,6 +28,15 @@ BROKER_TIMEOUT_SECONDS: Final = 120.0
 # longer than an hour would keep the dead.
 MIN_BROKER_TIMEOUT_SECONDS: Final = 10.0
 MAX_BROKER_TIMEOUT_SECONDS: Final = 3600.0
+
+_TOPICS_A_STEP: Final = 256
+
+# To sort as many takes some milliseconds.
+_MAX_SORTED: Final = 20_000
+
+
+def _any(_cluster: str, _queues: QueueData) -> bool:
+    return True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,10 +105,15 @@ class _BrokerName:
     addresses: dict[int, str] = field(default_factory=dict)
     queues: dict[str, QueueData] = field(default_factory=dict)  # by topic
     is_write_wiped: bool = False
+    complete_lists: int = 0  # registrations that listed all topics
 
 
 class RouteTable:
-    """Everything the name server knows of brokers. Times are seconds on the caller's clock."""
+    """Everything the name server knows of brokers. Times are seconds on the caller's clock.
+
+    Attributes:
+        on_leaving: called when topics of brokers that are gone are left: call `forget_some`.
+    """
 
     def __init__(self) -> None:
         self._names: dict[str, _BrokerName] = {}
@@ -105,6 +122,9 @@ class RouteTable:
         self._places = 0  # topics, counted once for each broker name
         self._characters = 0  # of their names
         self._changes = 0
+        # Broker names that are gone, with the topics that are not forgotten yet.
+        self._leaving: deque[tuple[str, list[str]]] = deque()
+        self.on_leaving: Callable[[], None] | None = None
 
     @property
     def changes(self) -> int:
@@ -123,14 +143,29 @@ class RouteTable:
         *,
         speaker: Speaker,
         now: float,
+        **more: Any,
+    ) -> LiveBroker | None:
+        """As `register_in_steps`, at once."""
+        return last_of(
+            self.register_in_steps(identity, registration, speaker=speaker, now=now, **more)
+        )
+
+    def register_in_steps(
+        self,
+        identity: BrokerIdentity,
+        registration: BrokerRegistration,
+        *,
+        speaker: Speaker,
+        now: float,
         complete: bool = False,
         ha_address: str = "",
         direct_address: str = "",
         timeout_seconds: float = BROKER_TIMEOUT_SECONDS,
-    ) -> LiveBroker | None:
-        """Take a broker's registration.
+    ) -> Generator[None, None, LiveBroker | None]:
+        """Take a broker's registration, in steps of less than a millisecond.
 
-        Topics count when the master tells them, or a slave while the name has no master.
+        Topics count when the master tells them, or a slave while the name has no master. They are
+        taken one after the other, until a later registration lists all topics of the name.
 
         Args:
             identity: the broker that registers.
@@ -153,6 +188,8 @@ class RouteTable:
             TableFull: too many brokers or topics.
         """
         self._check(identity, registration, speaker, ha_address, direct_address)
+        yield from self._check_topics(identity.broker_name, registration.topics)
+        self._check(identity, registration, speaker, ha_address, direct_address)
         self._changes += 1
         name = self._names.get(identity.broker_name)
         if name is None:
@@ -171,7 +208,7 @@ class RouteTable:
             direct_address,
         )
         if identity.broker_id == MASTER_ID or MASTER_ID not in name.addresses:
-            self._take_topics(identity.broker_name, name, registration.topics, complete)
+            yield from self._take_topics(identity.broker_name, name, registration.topics, complete)
         return None if identity.broker_id == MASTER_ID else self.master_of(identity.broker_name)
 
     def _check(
@@ -210,7 +247,6 @@ class RouteTable:
                 "choose another, or end its brokers first"
             )
         self._check_version(identity, registration.data_version.state_version, direct_address)
-        self._check_topics(identity.broker_name, registration.topics)
 
     def _check_version(self, identity: BrokerIdentity, told: int, direct_address: str) -> None:
         """Refuse the state version of a stale master, and one that no election can reach."""
@@ -233,12 +269,16 @@ class RouteTable:
                 f"state version {told} is not from 0 to {highest}: register with the present term"
             )
 
-    def _check_topics(self, broker_name: str, topics: Mapping[str, TopicConfig]) -> None:
+    def _check_topics(
+        self, broker_name: str, topics: Mapping[str, TopicConfig]
+    ) -> Generator[None, None, None]:
         """Refuse topics that cannot be meant, or that are too many."""
         name = self._names.get(broker_name)
         held = {} if name is None else name.queues
         new_topics = new_places = new_characters = 0
-        for topic, config in topics.items():
+        for number, (topic, config) in enumerate(topics.items(), 1):
+            if number % _TOPICS_A_STEP == 0:
+                yield
             if topic not in held:
                 limits.check_topic(topic)
                 new_places += 1
@@ -280,12 +320,20 @@ class RouteTable:
         name: _BrokerName,
         topics: Mapping[str, TopicConfig],
         complete: bool,
-    ) -> None:
+    ) -> Generator[None, None, None]:
         """Replace a broker name's queues by the registered ones."""
-        if complete:
-            for topic in name.queues.keys() - topics.keys():
+        name.complete_lists += complete
+        turn = name.complete_lists
+        gone = sorted(name.queues.keys() - topics.keys()) if complete else []
+        for number, (topic, config) in enumerate(chain(zip(gone, repeat(None)), topics.items()), 1):
+            if number % _TOPICS_A_STEP == 0:
+                yield
+                # Meanwhile another list may have come, or the last broker of the name has gone.
+                if self._names.get(broker_name) is not name or name.complete_lists != turn:
+                    return
+            if config is None:
                 self._forget_queues(topic, broker_name)
-        for topic, config in topics.items():
+                continue
             queue = QueueData(
                 broker_name,
                 config.read_queue_count,
@@ -364,19 +412,39 @@ class RouteTable:
         if name.addresses.get(identity.broker_id) == identity.address:
             del name.addresses[identity.broker_id]
         if not name.addresses and identity.broker_name != keep_name:
-            for topic in list(name.queues):
-                self._forget_queues(topic, identity.broker_name)
             del self._names[identity.broker_name]
+            self._leaving.append((identity.broker_name, list(name.queues)))
+            if self.forget_some() and self.on_leaving is not None:
+                self.on_leaving()
+
+    def forget_some(self) -> bool:
+        """Forget some topics of brokers that are gone, a millisecond's worth; whether some are
+        left. No route has them any more: what is left is in the counts and in lists of topics.
+        """
+        room = _TOPICS_A_STEP
+        while self._leaving and room > 0:
+            broker_name, topics = self._leaving[0]
+            now, topics[-room:] = topics[-room:], []
+            room -= len(now)
+            for topic in now:
+                self._forget_place(topic, broker_name)
+            if not topics:
+                self._leaving.popleft()
+        return bool(self._leaving)
 
     def _forget_queues(self, topic: str, broker_name: str) -> None:
         """Forget that a topic lives on a broker name."""
         if self._names[broker_name].queues.pop(topic, None) is None:
             return
+        self._forget_place(topic, broker_name)
+
+    def _forget_place(self, topic: str, broker_name: str) -> None:
         self._changes += 1
         self._places -= 1
         self._characters -= len(topic)
         names = self._topics.get(topic)
-        if names is not None:
+        name = self._names.get(broker_name)
+        if names is not None and (name is None or topic not in name.queues):
             names.discard(broker_name)
             if not names:
                 del self._topics[topic]
@@ -385,7 +453,7 @@ class RouteTable:
         """Forget a topic, on one cluster or on all; false when it was not known there."""
         names = [
             name
-            for name in self._topics.get(topic, ())
+            for name in self._names_of(topic)
             if cluster is None or self._names[name].cluster == cluster
         ]
         for name in names:
@@ -432,7 +500,7 @@ class RouteTable:
 
     def route(self, topic: str) -> TopicRoute | None:
         """Where a topic lives, or None when no living broker serves it."""
-        names = sorted(self._topics.get(topic, ()))
+        names = sorted(self._names_of(topic))
         if not names:
             return None
         filter_servers: dict[str, list[str]] = {}
@@ -444,6 +512,12 @@ class RouteTable:
         queues = [self._queue_data(broker_name, topic) for broker_name in names]
         brokers = [self._broker_data(broker_name) for broker_name in names]
         return TopicRoute(queues, brokers, filter_servers=filter_servers)
+
+    def _names_of(self, topic: str) -> list[str]:
+        """The broker names that serve a topic."""
+        known = self._names
+        found = self._topics.get(topic, ())
+        return [name for name in found if name in known and topic in known[name].queues]
 
     def _queue_data(self, broker_name: str, topic: str) -> QueueData:
         name = self._names[broker_name]
@@ -488,30 +562,31 @@ class RouteTable:
 
     def has_topic(self, topic: str) -> bool:
         """Whether some broker serves a topic."""
-        return topic in self._topics
+        return bool(self._names_of(topic))
 
-    def topics(self) -> list[str]:
-        """Every topic, sorted."""
-        return sorted(self._topics)
+    def topics(self, wanted: Callable[[str, QueueData], bool] = _any) -> list[str]:
+        """As `topics_in_steps`, at once."""
+        return last_of(self.topics_in_steps(wanted))
 
-    def topics_of_cluster(self, cluster: str) -> list[str]:
-        """The topics some broker of a cluster serves, sorted."""
-        topics: set[str] = set()
-        for name in self._names.values():
-            if name.cluster == cluster:
-                topics.update(name.queues)
-        return sorted(topics)
+    def topics_in_steps(
+        self, wanted: Callable[[str, QueueData], bool] = _any
+    ) -> Generator[None, None, list[str]]:
+        """The topics that some broker serves, in steps of less than a millisecond.
 
-    def topics_flagged(self, mask: int, value: int) -> list[str]:
-        """The topics whose system flag has `value` in the bits of `mask` on some broker, sorted."""
-        return sorted(
-            {
-                topic
-                for name in self._names.values()
-                for topic, queue in name.queues.items()
-                if queue.topic_system_flag & mask == value
-            }
-        )
+        They are sorted, unless there are so many that this would take long.
+
+        Args:
+            wanted: whether a topic counts that a cluster has with these queues.
+        """
+        found: list[str] = []
+        for topics in pieces(self._topics, _TOPICS_A_STEP):
+            found += topics if wanted is _any else [one for one in topics if self._is(one, wanted)]
+            yield
+        return sorted(found) if len(found) <= _MAX_SORTED else found
+
+    def _is(self, topic: str, wanted: Callable[[str, QueueData], bool]) -> bool:
+        names = [self._names[name] for name in self._names_of(topic)]
+        return any(wanted(name.cluster, name.queues[topic]) for name in names)
 
 
 def _may_speak_for(speaker: Speaker, live: LiveBroker) -> bool:

@@ -60,6 +60,7 @@ async def serve_nameserver(
     listeners = await listen(host, port)
     async with trio.open_nursery() as nursery:
         nursery.start_soon(_scan, routes)
+        nursery.start_soon(_forget, routes)
         await serve_listeners(listeners, handler, task_status=task_status, limits=limits, tls=tls)
 
 
@@ -105,6 +106,16 @@ async def _scan(routes: RouteTable) -> None:
                 live.identity.broker_id,
                 live.timeout_seconds,
             )
+
+
+async def _forget(routes: RouteTable) -> None:
+    """Forget the topics of brokers that are gone, between other work."""
+    while True:
+        leaving = trio.Event()
+        routes.on_leaving = leaving.set
+        await leaving.wait()
+        while routes.forget_some():
+            await trio.lowlevel.checkpoint()
 
 
 class _Handler:

@@ -3,7 +3,9 @@
 Source: RocketMQ's AdminBrokerProcessor.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 from broker.consumers.members import Consumers
@@ -16,13 +18,20 @@ from broker.serving.origin import Origin
 from broker.store.message_reader import MessageReader
 from broker.topics.state import TOPICS
 from broker.traffic.traffic import Traffic
-from remoting.bodies.message_queue import MessageQueue, encode_queue_keyed, queue_keyed_json
+from remoting.bodies.message_queue import MessageQueue, queue_keyed_row
+from remoting.bodies.pieces import pieces
+from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
 # Queues in one answer about all groups (317): each takes a look at the log, 20 us or so.
 MAX_TOLD_QUEUES: Final = 5_000
+
+# Queues in one answer about one group (208): each takes some 200 bytes, and frames end at 16 MiB.
+MAX_TOLD_QUEUES_OF_GROUP: Final = 40_000
+
+_QUEUES_A_STEP: Final = 32
 
 
 class Statistics:
@@ -58,11 +67,11 @@ class Statistics:
         self._broker_name = broker_name
         self._address = address
 
-    def topic_stats(self, _origin: Origin, command: Command) -> Command:
+    def topic_stats(self, _origin: Origin, command: Command) -> Steps:
         """The first and last offset of each queue of a topic (202)."""
         config = self._topics.found(command.name("topic"))
         count = max(config.read_queue_count, config.write_queue_count)
-        pairs: list[tuple[MessageQueue, object]] = []
+        rows: list[str] = []
         for queue_id in range(count):
             end = self._reader.end(config.topic, queue_id)
             newest = self._reader.store_timestamp_ms(config.topic, queue_id, end - 1) if end else 0
@@ -71,14 +80,21 @@ class Statistics:
                 "maxOffset": end,
                 "minOffset": self._reader.begin(config.topic, queue_id),
             }
-            pairs.append((MessageQueue(config.topic, self._broker_name, queue_id), offsets))
-        return command.reply(body=encode_queue_keyed("offsetTable", pairs))
+            queue = MessageQueue(config.topic, self._broker_name, queue_id)
+            rows.append(queue_keyed_row((queue, offsets)))
+            if queue_id % _QUEUES_A_STEP == 0:
+                yield
+        return command.reply(body=f'{{"offsetTable":{{{",".join(rows)}}}}}'.encode())
 
-    def consume_stats(self, _origin: Origin, command: Command) -> Command:
+    def consume_stats(self, _origin: Origin, command: Command) -> Steps:
         """How far a group is behind, queue by queue (208): in all its topics, or in those named.
 
         The topics of a group with members are those to which it subscribes now; else those that it
         has consumed.
+
+        Raises:
+            FieldMissing: a field it must have is missing.
+            RequestRefused (2): the queues are too many for one answer.
         """
         name = command.name("consumerGroup")
         listed = [one for one in command.fields.get("topicList", "").split(";") if one]
@@ -88,35 +104,39 @@ class Statistics:
         topics = set(asked) if asked else consumed | set(group.subscriptions if group else ())
         if group is not None and not listed:
             topics &= group.subscriptions.keys()
-        pairs: list[tuple[MessageQueue, Mapping[str, int]]] = []
+        rows: list[str] = []
         per_second = 0.0
         for topic in sorted(topics):
             per_second += self._traffic.given_per_second(name, topic)
-            pairs += self._topic_stats(name, topic)
-        consume_tps = {"consumeTps": round(per_second, 2)}
-        return command.reply(body=encode_queue_keyed("offsetTable", pairs, consume_tps))
+            for part in self._topic_stats(name, topic):
+                rows += map(queue_keyed_row, part)
+                yield
+            if len(rows) > MAX_TOLD_QUEUES_OF_GROUP:
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"group {name:.80} has offsets of more than {MAX_TOLD_QUEUES_OF_GROUP} queues: "
+                    "ask topic by topic (consumerProgress -g -t)",
+                )
+        per_second = round(per_second, 2)
+        body = f'{{"offsetTable":{{{",".join(rows)}}},"consumeTps":{per_second}}}'
+        return command.reply(body=body.encode())
 
-    def all_consume_stats(self, _origin: Origin, command: Command) -> Command:
+    def all_consume_stats(self, _origin: Origin, command: Command) -> Steps:
         """How far all groups are behind (317), or only in topics whose queues have an order.
 
         Raises:
             RequestRefused (2): they have too many queues to be told at once.
         """
         only_ordered = command.boolean("isOrder")
-        topics: dict[str, list[str]] = {}
+        told: list[tuple[str, str]] = []
         count = 0
-        for name, topic in sorted(self._offsets.tables):
-            config = self._topics.configs.get(topic)
-            group = self._consumers.group(name)
-            if (
-                name not in self._groups.configs
-                or config is None
-                or (only_ordered and not config.order)
-                or (group is not None and topic not in group.subscriptions)
-            ):
-                continue
-            topics.setdefault(name, []).append(topic)
-            count += config.read_queue_count
+        for pairs in pieces(self._offsets.tables.listed()):
+            for name, topic in pairs:
+                queues = self._told_queues(name, topic, only_ordered)
+                if queues:
+                    told.append((name, topic))
+                    count += queues
+            yield
             if count > MAX_TOLD_QUEUES:
                 raise RequestRefused(
                     ResponseCode.SYSTEM_BUSY,
@@ -125,27 +145,45 @@ class Statistics:
                 )
         total = in_flight = 0
         texts: list[str] = []
-        for name, consumed in topics.items():
-            stats: list[str] = []
-            for topic in consumed:
-                pairs = self._topic_stats(name, topic)
-                for _queue, row in pairs:
-                    total += row["brokerOffset"] - row["consumerOffset"]
-                    in_flight += row["pullOffset"] - row["consumerOffset"]
+        for name, topics in groupby(sorted(told), itemgetter(0)):
+            tables: list[str] = []
+            for _name, topic in topics:
+                rows: list[str] = []
+                for part in self._topic_stats(name, topic):
+                    for _queue, row in part:
+                        total += row["brokerOffset"] - row["consumerOffset"]
+                        in_flight += row["pullOffset"] - row["consumerOffset"]
+                    rows += map(queue_keyed_row, part)
+                    yield
                 per_second = round(self._traffic.given_per_second(name, topic), 2)
-                table = queue_keyed_json(pairs)
-                stats.append(f'{{"consumeTps":{per_second},"offsetTable":{table}}}')
-            texts.append(f"{{{compact_json(name)}:[{','.join(stats)}]}}")
+                tables.append(f'{{"consumeTps":{per_second},"offsetTable":{{{",".join(rows)}}}}}')
+            texts.append(f"{{{compact_json(name)}:[{','.join(tables)}]}}")
         body = (
             f'{{"brokerAddr":{compact_json(self._address)},"consumeStatsList":[{",".join(texts)}],'
             f'"totalDiff":{total},"totalInflightDiff":{in_flight}}}'
         )
         return command.reply(body=body.encode())
 
-    def _topic_stats(self, group: str, topic: str) -> list[tuple[MessageQueue, Mapping[str, int]]]:
+    def _told_queues(self, group: str, topic: str, only_ordered: bool) -> int:
+        """How many queues are told of a group that has offsets of a topic."""
+        config, members = self._topics.configs.get(topic), self._consumers.group(group)
+        if (
+            group not in self._groups.configs
+            or config is None
+            or (only_ordered and not config.order)
+            or (members is not None and topic not in members.subscriptions)
+        ):
+            return 0
+        return config.read_queue_count
+
+    def _topic_stats(
+        self, group: str, topic: str
+    ) -> Iterator[list[tuple[MessageQueue, Mapping[str, int]]]]:
         config = self._topics.configs.get(topic)
-        count = 0 if config is None else config.read_queue_count
-        return [self._queue_stats(group, topic, queue_id) for queue_id in range(count)]
+        for queue_ids in pieces(
+            range(0 if config is None else config.read_queue_count), _QUEUES_A_STEP
+        ):
+            yield [self._queue_stats(group, topic, queue_id) for queue_id in queue_ids]
 
     def _queue_stats(
         self, group: str, topic: str, queue_id: int

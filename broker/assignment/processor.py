@@ -3,6 +3,7 @@
 Source: RocketMQ's QueryAssignmentProcessor.
 """
 
+from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -20,7 +21,7 @@ from broker.topics.names import RETRY_PREFIX, check_group_name, check_topic_name
 from remoting.bodies.assignment import Assigned, encode_assigned
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.message_queue import MessageQueue
-from remoting.bodies.queue_shares import allocate_averagely, allocate_by_circle
+from remoting.bodies.queue_shares import average_share, circle_share
 from remoting.bodies.route import TopicRoute
 from remoting.bodies.topic_config import PERMISSION_READ
 from remoting.wire.codes import ResponseCode
@@ -38,10 +39,13 @@ _MAX_BODY_BYTES: Final = 16 * 1024
 # Members of a group that may share a queue: more are all of them.
 _MAX_SHARES: Final = 1_000_000
 
-_Share = Callable[[str, Sequence[MessageQueue], Sequence[str]], list[MessageQueue]]
+# Queues of one topic, of all groups of brokers: a name server believes what it is told.
+MAX_QUEUES: Final = 16_384
+
+_Share = Callable[[int, int, Sequence[MessageQueue]], Sequence[MessageQueue]]
 _SHARES: Final[Mapping[str, _Share]] = {
-    "AVG": allocate_averagely,
-    "AVG_BY_CIRCLE": allocate_by_circle,
+    "AVG": average_share,
+    "AVG_BY_CIRCLE": circle_share,
 }
 
 
@@ -96,7 +100,11 @@ class AssignmentProcessor:
                 # it is not known, it keeps what it has, and asks again.
                 origin.send(command.reply(body=encode_assigned(None)))
                 return
-            queues = _queues(topic, route)
+            if sum(one.read_queue_count for one in route.queues) > MAX_QUEUES:
+                remark = f"topic {topic:.127} has more than {MAX_QUEUES} queues: delete some"
+                origin.send(command.reply(ResponseCode.SYSTEM_ERROR, remark=remark))
+                return
+            queues: Sequence[MessageQueue] = _queues(topic, route)
             if not is_broadcast:
                 queues = _own(share, mode, client_id, queues, members)
             assigned = [Assigned(queue, mode.name) for queue in queues]
@@ -147,11 +155,11 @@ class AssignmentProcessor:
         return self._modes.modes.get((topic, group), Mode())
 
 
-def _queues(topic: str, route: TopicRoute | None) -> list[MessageQueue]:
+def _queues(topic: str, route: TopicRoute) -> Sequence[MessageQueue]:
     """All readable queues of a topic."""
     return [
         MessageQueue(topic, one.broker_name, queue_id)
-        for one in (route.queues if route is not None else ())
+        for one in route.queues
         if one.permission & PERMISSION_READ
         for queue_id in range(one.read_queue_count)
     ]
@@ -163,15 +171,16 @@ def _own(
     client_id: str,
     queues: Sequence[MessageQueue],
     members: Sequence[str],
-) -> list[MessageQueue]:
-    """The queues of one member; -1 stands for any queue of a broker."""
+) -> Sequence[MessageQueue]:
+    """The queues of one of the members, which are sorted; -1 stands for any queue of a broker."""
+    at = bisect_left(members, client_id)
+    queues = sorted(set(queues))
     if mode.name == PULL:
-        return share(client_id, queues, members)
+        return share(at, len(members), queues)
     if not 0 < mode.shares < len(members) - 1:
         return sorted({MessageQueue(one.topic, one.broker_name, -1) for one in queues})
-    at = members.index(client_id)
     if len(members) > len(queues):
         return [queues[at % len(queues)]] if queues else []  # each has one, which several share
     # With its own, the member pops those of so many that follow it.
-    sharing = [members[(at + number) % len(members)] for number in range(mode.shares + 1)]
-    return sorted({queue for member in sharing for queue in share(member, queues, members)})
+    sharing = [(at + number) % len(members) for number in range(mode.shares + 1)]
+    return sorted([queue for place in sharing for queue in share(place, len(members), queues)])

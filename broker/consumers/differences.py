@@ -12,6 +12,10 @@ _log = logging.getLogger(__name__)
 # A group is told of once for each change, and no more often: members may change without end.
 TELL_SECONDS: Final = 60.0
 
+# Groups that are told of in one look: others wait for the next ones. A line about a group of 50 000
+# members takes some milliseconds.
+MAX_TOLD: Final = 20
+
 # Of one group: the kinds that are named, and the characters of all.
 _KINDS: Final = 3
 _CHARACTERS: Final = 1200
@@ -34,13 +38,17 @@ class Differences:
         differing = self._consumers.differing
         for name in self._told.keys() - differing:
             del self._told[name]
+        left = MAX_TOLD
         for name in sorted(differing):
             group = self._consumers.group(name)
             if group is None:
                 continue
+            if not left:
+                return
             changes, told_at = self._told.get(name, (-1, now - TELL_SECONDS))
             if group.kinds.changes != changes and now >= told_at + TELL_SECONDS:
                 self._told[name] = group.kinds.changes, now
+                left -= 1
                 _tell(name, group)
 
     def clear(self) -> None:

@@ -4,7 +4,8 @@ Kept on the leader only and in memory: members say themselves every 30 seconds, 
 their connection is new. Source: RocketMQ's ConsumerManager.
 """
 
-from collections.abc import Collection
+from bisect import bisect_left, insort
+from collections.abc import Collection, Generator
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Final
@@ -13,6 +14,7 @@ from broker.consumers.kinds import Kind, Kinds, kind_of
 from broker.serving.origin import Origin
 from broker.serving.parts import Shared
 from remoting.bodies.heartbeat import ConsumerData, MessageModel, SubscriptionData
+from remoting.bodies.pieces import last_of, pieces
 
 # A member without a heartbeat for this long is gone; RocketMQ's value, four heartbeats.
 MEMBER_EXPIRY_SECONDS: Final = 120.0
@@ -51,21 +53,61 @@ class GroupMembers:
         members: by connection.
         subscriptions: what the group subscribes to, by topic: what its last member said.
         kinds: what its members subscribe to.
+        by_client: the connections of each client.
+        client_ids: the clients, sorted.
+        broadcasting: how many members want every message for themselves.
     """
 
     members: dict[Origin, Member] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     kinds: Kinds = field(default_factory=Kinds)
+    by_client: dict[str, dict[Origin, None]] = field(default_factory=dict)
+    client_ids: list[str] = field(default_factory=list)
+    broadcasting: int = 0
+
+    def put(self, origin: Origin, member: Member) -> None:
+        """A member says what it is."""
+        old = self.members.get(origin)
+        if old is not None and old.client_id == member.client_id:
+            self.broadcasting -= old.data.message_model is MessageModel.BROADCASTING
+        else:
+            self.drop(origin)
+            if member.client_id not in self.by_client:
+                insort(self.client_ids, member.client_id)
+            self.by_client.setdefault(member.client_id, {})[origin] = None
+        self.members[origin] = member
+        self.broadcasting += member.data.message_model is MessageModel.BROADCASTING
+
+    def drop(self, origin: Origin) -> Member | None:
+        """A member is gone: what it was."""
+        member = self.members.pop(origin, None)
+        if member is None:
+            return None
+        connections = self.by_client[member.client_id]
+        del connections[origin]
+        if not connections:
+            del self.by_client[member.client_id]
+            del self.client_ids[bisect_left(self.client_ids, member.client_id)]
+        self.broadcasting -= member.data.message_model is MessageModel.BROADCASTING
+        return member
 
     def clients_by_kind(self, most_kinds: int, most_clients: int) -> dict[Kind, list[str]]:
         """Some of the clients of some kinds: the kinds with the fewest members first."""
+        return last_of(self.clients_by_kind_in_steps(most_kinds, most_clients))
+
+    def clients_by_kind_in_steps(
+        self, most_kinds: int, most_clients: int
+    ) -> Generator[None, None, dict[Kind, list[str]]]:
+        """As `clients_by_kind`."""
         counts = self.kinds.counts
         fewest = nsmallest(most_kinds, counts, key=counts.__getitem__)
         found: dict[Kind, list[str]] = {kind: [] for kind in fewest}
-        for member in self.members.values():
-            clients = None if member.kind is None else found.get(member.kind)
-            if clients is not None and len(clients) < most_clients:
-                clients.append(member.client_id)
+        for piece in pieces(self.members.values()):
+            for member in piece:
+                clients = None if member.kind is None else found.get(member.kind)
+                if clients is not None and len(clients) < most_clients:
+                    clients.append(member.client_id)
+            yield
         return found
 
 
@@ -125,7 +167,7 @@ class Consumers:
         elif old is not None:
             self._unname(name, origin, old)
         self._name(name, origin, member)
-        group.members[origin] = member
+        group.put(origin, member)
         self._resize(origin, member.size - (0 if old is None else old.size))
         self._groups_of.setdefault(origin, set()).add(name)
         topics_changed = self._subscribe(group, member.data)
@@ -134,7 +176,7 @@ class Consumers:
     def unregister(self, origin: Origin, group: str) -> bool:
         """A connection leaves a group; whether it was in it."""
         members = self._groups.get(group)
-        member = None if members is None else members.members.pop(origin, None)
+        member = None if members is None else members.drop(origin)
         if members is None or member is None:
             return False
         self._count -= 1
@@ -167,10 +209,15 @@ class Consumers:
         ]
         return sorted({name for origin, name in silent if self.unregister(origin, name)})
 
-    def client_ids(self, group: str) -> list[str]:
-        """The members' names, each once: clients share the queues by this list."""
+    def count(self, group: str) -> int:
+        """How many members a group has."""
         found = self._groups.get(group)
-        return sorted({m.client_id for m in found.members.values()}) if found else []
+        return len(found.members) if found else 0
+
+    def client_ids(self, group: str) -> list[str]:
+        """The members' names, each once and sorted: clients share the queues by this list."""
+        found = self._groups.get(group)
+        return found.client_ids[:] if found else []
 
     def origins(self, group: str) -> list[Origin]:
         """The members' connections."""
@@ -180,21 +227,22 @@ class Consumers:
     def member(self, group: str, client_id: str) -> Origin | None:
         """The connection of a member of a group, by the client's name."""
         found = self._groups.get(group)
-        if found is None:
-            return None
-        named = [origin for origin, one in found.members.items() if one.client_id == client_id]
-        return named[0] if named else None
+        named = () if found is None else found.by_client.get(client_id, ())
+        return next(iter(named), None)
 
-    def groups_of_topic(self, topic: str) -> list[str]:
-        """The groups that have members and subscribe to a topic."""
-        return [name for name, group in self._groups.items() if topic in group.subscriptions]
+    def subscribes(self, group: str, topic: str) -> bool:
+        """Whether a group has members and subscribes to a topic."""
+        found = self._groups.get(group)
+        return found is not None and topic in found.subscriptions
+
+    def groups(self) -> Collection[str]:
+        """The groups that have members."""
+        return self._groups.keys()
 
     def is_broadcasting(self, group: str) -> bool:
         """Whether a member of a group wants every message for itself."""
         found = self._groups.get(group)
-        return found is not None and any(
-            one.data.message_model is MessageModel.BROADCASTING for one in found.members.values()
-        )
+        return found is not None and found.broadcasting > 0
 
     def group(self, group: str) -> GroupMembers | None:
         """A group's members and subscriptions, or None when it has no member now."""

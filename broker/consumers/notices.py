@@ -61,9 +61,8 @@ class Notices:
         if round_ is not None:
             round_.again |= round_.left is not None
             return
-        origins = self._consumers.origins(group)
-        if len(origins) <= self._at_once_members:
-            _tell(group, origins)
+        if self._consumers.count(group) <= self._at_once_members:
+            _tell(group, self._consumers.origins(group))
         else:
             self._rounds[group] = _Round()
 

@@ -5,7 +5,7 @@ A heartbeat names the groups that a client sends for, too.
 Source: RocketMQ's ClientManageProcessor and ConsumerManageProcessor.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from typing import Final
 
 from broker.consumers.differences import Differences
@@ -28,6 +28,8 @@ from remoting.bodies.heartbeat import (
     Heartbeat,
     decode_heartbeat,
 )
+from remoting.bodies.pieces import pieces
+from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
@@ -38,6 +40,9 @@ MAX_CLIENT_BYTES: Final = 8 * 1024 * 1024
 # Of the kinds of members that 203 tells of, and of the clients of each.
 MAX_KINDS: Final = 16
 MAX_CLIENTS: Final = 100
+
+# Of a heartbeat: a new group is two commands for the log.
+_GROUPS_A_STEP: Final = 16
 
 
 class ClientProcessor:
@@ -75,7 +80,7 @@ class ClientProcessor:
         self._settings = settings
         self._clock = clock
 
-    def heartbeat(self, origin: Origin, command: Command) -> Command | None:
+    def heartbeat(self, origin: Origin, command: Command) -> Steps:
         """Register a client. The reply comes when the groups of its consumers are in the log.
 
         Raises:
@@ -84,9 +89,11 @@ class ClientProcessor:
                 SQL92 condition, (26) no such group, and none is made, (29) a bad name.
         """
         heartbeat = decode_heartbeat(command.body)
-        self._register_producers(origin, command, heartbeat)
+        yield from self._register_producers(origin, command, heartbeat)
         self._check_room(origin, heartbeat)
         for data in heartbeat.consumers:
+            for _ in self._filters.check(data):
+                yield
             self._check(origin, data)
         waiting = len(heartbeat.consumers)
         if not waiting:
@@ -107,7 +114,9 @@ class ClientProcessor:
                     else command.reply()
                 )
 
-        for data in heartbeat.consumers:
+        for number, data in enumerate(heartbeat.consumers, 1):
+            if number % _GROUPS_A_STEP == 0:
+                yield
             try:
                 self._changes.ensure_group(
                     data.group,
@@ -140,7 +149,7 @@ class ClientProcessor:
             )
         return command.reply(body=encode_consumer_list(client_ids))
 
-    def consumer_connections(self, _origin: Origin, command: Command) -> Command:
+    def consumer_connections(self, _origin: Origin, command: Command) -> Steps:
         """The present members of a consumer group (203).
 
         Raises:
@@ -152,25 +161,25 @@ class ClientProcessor:
             raise RequestRefused(
                 ResponseCode.CONSUMER_NOT_ONLINE, f"the consumer group[{name:.120}] not online"
             )
-        newest = max(group.members.values(), key=lambda member: member.last_heartbeat).data
+        newest = next(iter(group.members.values()))
+        connections: list[str] = []
+        for piece in pieces(group.members.items()):
+            for origin, member in piece:
+                if member.last_heartbeat > newest.last_heartbeat:
+                    newest = member
+                connections.append(compact_json(_connection(origin, member)))
+            yield
+        data = newest.data
         body: dict[str, object] = {
-            "connectionSet": [
-                {
-                    "clientAddr": str(origin.peer),
-                    "clientId": member.client_id,
-                    "language": getattr(member.language, "name", str(member.language)),
-                    "version": member.version,
-                }
-                for origin, member in group.members.items()
-            ],
-            "consumeFromWhere": newest.consume_from_where.name,
-            "consumeType": newest.consume_type.name,
-            "messageModel": newest.message_model.name,
+            "consumeFromWhere": data.consume_from_where.name,
+            "consumeType": data.consume_type.name,
+            "messageModel": data.message_model.name,
             "subscriptionTable": {
                 topic: subscription.to_json() for topic, subscription in group.subscriptions.items()
             },
         }
         if group.kinds.differ:  # RocketMQ's tools pass it over
+            kinds = yield from group.clients_by_kind_in_steps(MAX_KINDS, MAX_CLIENTS)
             body["differentSubscriptions"] = [
                 {
                     "clientIds": clients,
@@ -178,9 +187,11 @@ class ClientProcessor:
                     "messageModel": kind.model.name,
                     "subscriptions": {topic: text for topic, _type, text in sorted(kind.wanted)},
                 }
-                for kind, clients in group.clients_by_kind(MAX_KINDS, MAX_CLIENTS).items()
+                for kind, clients in kinds.items()
+                if kind in group.kinds.counts  # it may have gone meanwhile
             ]
-        return command.reply(body=compact_json(body).encode())
+        rest = compact_json(body)[1:]
+        return command.reply(body=f'{{"connectionSet":[{",".join(connections)}],{rest}'.encode())
 
     def drop(self, origin: Origin) -> None:
         """A connection is gone."""
@@ -204,8 +215,12 @@ class ClientProcessor:
         """Send the notices that are due."""
         self._notices.tick()
 
-    def _register_producers(self, origin: Origin, command: Command, heartbeat: Heartbeat) -> None:
-        for group in heartbeat.producer_groups:
+    def _register_producers(
+        self, origin: Origin, command: Command, heartbeat: Heartbeat
+    ) -> Generator[None, None, None]:
+        for number, group in enumerate(heartbeat.producer_groups, 1):
+            if number % _GROUPS_A_STEP == 0:
+                yield
             if not is_legal_name(group):
                 continue  # nothing is ever asked of it: it cannot begin a transaction
             if self._producers.group_count(origin) >= MAX_HEARTBEAT_GROUPS:
@@ -246,7 +261,6 @@ class ClientProcessor:
                 f"{len(data.subscriptions)} subscriptions of group {data.group}: "
                 f"at most {self._settings.now.limits.max_subscriptions}",
             )
-        self._filters.check(data)
         is_new = not self._consumers.is_member(origin, data.group)
         if is_new and len(self._consumers) >= self._settings.now.limits.max_clients:
             raise RequestRefused(
@@ -271,3 +285,12 @@ class ClientProcessor:
             if config is not None and not config.notify_change:
                 continue
             self._notices.changed(group)
+
+
+def _connection(origin: Origin, member: Member) -> dict[str, object]:
+    return {
+        "clientAddr": str(origin.peer),
+        "clientId": member.client_id,
+        "language": getattr(member.language, "name", str(member.language)),
+        "version": member.version,
+    }

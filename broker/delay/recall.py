@@ -1,5 +1,6 @@
 """Answers recalls of delayed messages (370)."""
 
+from collections.abc import Generator
 from typing import Final
 
 from broker.delay.commands import DropDelayed
@@ -11,15 +12,20 @@ from broker.errors import EntryPassedOver, RequestRefused
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
+from broker.messages.record_facts import properties_run, read_without_body
 from broker.serving.origin import Origin
-from remoting.message.properties import REAL_TOPIC, UNIQUE_KEY, shown_value
-from remoting.message.record import decode_record
+from remoting.bodies.pieces import pieces
+from remoting.message.properties import REAL_TOPIC, UNIQUE_KEY, found_value, shown_value
+from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 # Messages of one millisecond that are looked at for one whose handle does not say where it is, or
-# that retention has moved: some milliseconds of the event loop.
+# that retention has moved: some milliseconds.
 _MAX_LOOKED_AT: Final = 500
+
+_TOPIC: Final = REAL_TOPIC.encode()
+_KEY: Final = UNIQUE_KEY.encode()
 
 
 class RecallProcessor:
@@ -37,7 +43,7 @@ class RecallProcessor:
         self._deliveries = deliveries
         self._broker_name = broker_name
 
-    def recall(self, origin: Origin, command: Command) -> None:
+    def recall(self, origin: Origin, command: Command) -> Steps:
         """Drop a delayed message, once and for all; or say that it is too late.
 
         Raises:
@@ -52,7 +58,7 @@ class RecallProcessor:
                 f"recall failed: the handle is of topic {handle.topic!r:.80} at broker "
                 f"{handle.broker_name!r:.80}",
             )
-        found = self._found(handle)
+        found = yield from self._found(handle)
         claimed = None if found is None else self._deliveries.claim(found.position)
         if found is None or claimed is None:
             raise _too_late(handle)
@@ -67,25 +73,28 @@ class RecallProcessor:
                 origin.send(command.reply(ResponseCode.SUCCESS, {"msgId": handle.unique_key}))
 
         submit_commands(self._log, [DropDelayed(found.position)], then)
+        return None
 
-    def _found(self, handle: RecallHandle) -> Waiting | None:
+    def _found(self, handle: RecallHandle) -> Generator[None, None, Waiting | None]:
         """The message of a handle, if it waits."""
         there = None
         if handle.position is not None:
             there = self._delays.waiting.get(handle.position)
         if there is not None and self._is_it(there, handle):
             return there
-        for other in self._delays.waiting.due_at(handle.due_ms, _MAX_LOOKED_AT):
-            if self._is_it(other, handle):
-                return other
+        for piece in pieces(self._delays.waiting.due_at(handle.due_ms, _MAX_LOOKED_AT), 16):
+            yield
+            for other in piece:
+                if self._is_it(other, handle):
+                    return other
         return None
 
     def _is_it(self, waiting: Waiting, handle: RecallHandle) -> bool:
         if waiting.position < self._log.begin_position:
             return False
-        record, _end = decode_record(self._log.read_bytes(waiting.position, waiting.size))
-        pairs = record.property_map()
-        return (pairs.get(REAL_TOPIC), shown_value(pairs.get(UNIQUE_KEY, ""))) == (
+        record = read_without_body(self._log.read_bytes, waiting.position, waiting.size)
+        run = b"" if record is None else properties_run(record)
+        return (found_value(run, _TOPIC), shown_value(found_value(run, _KEY) or "")) == (
             handle.topic,
             handle.unique_key,
         )

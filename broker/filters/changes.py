@@ -1,5 +1,6 @@
 """Puts the conditions of groups into the log as heartbeats tell them."""
 
+from collections.abc import Iterator
 from typing import Final
 
 from broker.errors import RequestRefused
@@ -39,8 +40,8 @@ class FilterChanges:
         self._max_filters = limits.max_filters
         self._making: set[tuple[str, str, int]] = set()
 
-    def check(self, data: ConsumerData) -> None:
-        """Judge the conditions of a heartbeat.
+    def check(self, data: ConsumerData) -> Iterator[None]:
+        """Judge the conditions of a heartbeat, one a step: a long one takes some milliseconds.
 
         Raises:
             RequestRefused (23): one is wrong, or all together are too long.
@@ -55,6 +56,7 @@ class FilterChanges:
             )
         for one in wanted:
             condition(one.expression)
+            yield
 
     def registered(self, data: ConsumerData) -> None:
         """A consumer is registered: keep its conditions, those that are new."""

@@ -8,7 +8,9 @@ Source: RocketMQ's filter module; docs/filters.md says what differs.
 """
 
 import functools
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
@@ -25,7 +27,7 @@ MAX_CONDITION_CHARACTERS: Final = 2048
 # Negations, and AND and OR, within each other; each takes a frame of the stack for every message.
 MAX_DEPTH: Final = 50
 
-# Comparisons and the like; each takes about a microsecond a message.
+# Comparisons and the like; each takes about a microsecond a message with short properties.
 MAX_TERMS: Final = 200
 
 _RESERVED: Final = frozenset({"AND", "BETWEEN", "FALSE", "IN", "IS", "NOT", "NULL", "OR", "TRUE"})
@@ -46,12 +48,17 @@ class Condition:
         names: of the properties that it looks at, by their bytes in a record.
     """
 
-    __slots__ = ("_evaluate", "names", "text")
+    __slots__ = ("_evaluate", "_looks", "names", "text")
 
-    def __init__(self, text: str, names: Iterable[str], evaluate: _Evaluates) -> None:
+    def __init__(self, text: str, looks: Mapping[str, int], evaluate: _Evaluates) -> None:
         self.text = text
-        self.names = {name.encode(): name for name in names}
+        self.names = {name.encode(): name for name in looks}
+        self._looks = looks
         self._evaluate = evaluate
+
+    def cost(self, properties: Properties) -> int:
+        """How many characters `is_met` looks at, at most: a property's with each look at it."""
+        return sum([self._looks[name] * len(value) for name, value in properties.items()])
 
     def is_met(self, properties: Properties) -> bool:
         """Whether a message with these properties is wanted."""
@@ -80,7 +87,7 @@ def _remembered(text: str) -> Condition:
         raise _refused(f"it cannot be read {where}") from None
     reader = _Reader()
     evaluate = reader.truth(tree, 0)
-    return Condition(text, reader.names, evaluate)
+    return Condition(text, reader.looks, evaluate)
 
 
 def load_parser() -> None:
@@ -107,11 +114,11 @@ class _Reader:
     """Compiles one parsed condition.
 
     Attributes:
-        names: of the properties in it.
+        looks: how often it looks at each property, by the property's name.
     """
 
     def __init__(self) -> None:
-        self.names: set[str] = set()
+        self.looks: Counter[str] = Counter()
         self._terms = 0
 
     # --- what is true or false ------------------------------------------------------------------
@@ -199,11 +206,11 @@ class _Reader:
     def _text_test(self, children: Sequence[Any]) -> _Evaluates:
         tested, test, wanted = children
         name, text = self._name(tested, str(test).upper()), _text(wanted)
-        holds = _TEXT_TESTS[str(test).lower()]
+        holds = _TEXT_TESTS[str(test).lower()](text)
 
         def evaluate(properties: Properties) -> Value:
             value = properties.get(name)
-            return None if value is None else holds(value, text)
+            return None if value is None else holds(value)
 
         return evaluate
 
@@ -234,7 +241,7 @@ class _Reader:
         name = str(node.children[0])
         if name.upper() in _RESERVED:
             raise _refused(f"{name} stands where a property has to")
-        self.names.add(name)
+        self.looks[name] += 1
         return name
 
     def _count(self, terms: int = 1) -> None:
@@ -334,10 +341,31 @@ _COMPARISONS: Final[Mapping[str, Callable[[Value, Value], Value]]] = {
     "<=": _ordered(lambda one, other: one <= other),
 }
 
-_TEXT_TESTS: Final[Mapping[str, Callable[[str, str], bool]]] = {
-    "contains": lambda value, text: text in value,
-    "startswith": str.startswith,
-    "endswith": str.endswith,
+# Python's search for one text in another takes up to the product of their lengths, but in texts
+# that are shorter than this that is not much.
+_SHORT_CHARACTERS: Final = 256
+
+
+def _contains(text: str) -> Callable[[str], bool]:
+    """A test that takes no longer than the value it looks at is long."""
+    search: Callable[[str], object] | None = None
+
+    def holds(value: str) -> bool:
+        nonlocal search
+        if len(value) < _SHORT_CHARACTERS:
+            return text in value
+        if search is None:
+            # Texts without special characters are found by the table of Knuth, Morris and Pratt.
+            search = re.compile(re.escape(text)).search
+        return search(value) is not None
+
+    return holds
+
+
+_TEXT_TESTS: Final[Mapping[str, Callable[[str], Callable[[str], bool]]]] = {
+    "contains": _contains,
+    "startswith": lambda text: lambda value: value.startswith(text),
+    "endswith": lambda text: lambda value: value.endswith(text),
 }
 
 

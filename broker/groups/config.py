@@ -1,6 +1,6 @@
 """A consumer group's configuration: RocketMQ's SubscriptionGroupConfig."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Final
 
 from broker.errors import RequestRefused
@@ -123,7 +123,7 @@ class ConsumerGroup:
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, for the log. What version 4 has added is there if it is not the default."""
-        members: dict[str, object] = asdict(self)
+        members: dict[str, object] = {name: getattr(self, name) for name in self.__slots__}
         for name, default in _ADDED.items():
             if members[name] == default:
                 del members[name]

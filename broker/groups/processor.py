@@ -14,7 +14,9 @@ from broker.serving.origin import Origin
 from broker.serving.replying import replying
 from broker.topics.names import check_group_name, check_topic_name
 from remoting.bodies.json_object import JsonObject
+from remoting.bodies.pieces import pieces
 from remoting.bodies.topic_config import PERMISSION_READ, DataVersion
+from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, JsonValue, compact_json
@@ -121,18 +123,23 @@ class GroupProcessor:
         self._changes.ensure_group(name, then)
         return None
 
-    def all_groups(self, _origin: Origin, command: Command) -> Command:
+    def all_groups(self, _origin: Origin, command: Command) -> Steps:
         """Every group's configuration (201)."""
-        table = {name: group.to_json() for name, group in self._groups.configs.items()}
+        table: list[str] = []
+        for piece in pieces(self._groups.configs.values()):
+            table += [f"{compact_json(one.group)}:{compact_json(one.to_json())}" for one in piece]
+            yield
         forbidden: dict[str, dict[str, JsonValue]] = {}
-        for group, topic in sorted(self._groups.forbidden):
-            forbidden.setdefault(group, {})[topic] = PERMISSION_READ
-        body = {
-            "dataVersion": DataVersion().to_json(),
-            "forbiddenTable": forbidden,
-            "subscriptionGroupTable": table,
-        }
-        return command.reply(body=compact_json(body).encode())
+        for pairs in pieces(sorted(self._groups.forbidden)):
+            for group, topic in pairs:
+                forbidden.setdefault(group, {})[topic] = PERMISSION_READ
+            yield
+        body = (
+            f'{{"dataVersion":{compact_json(DataVersion().to_json())},'
+            f'"forbiddenTable":{compact_json(forbidden)},'
+            f'"subscriptionGroupTable":{{{",".join(table)}}}}}'
+        )
+        return command.reply(body=body.encode())
 
 
 def _asked(value: JsonObject) -> ConsumerGroup:

@@ -18,6 +18,8 @@ from broker.settings.settings import Settings
 from broker.store.message_reader import MessageReader
 from broker.topics.names import check_group_name
 from broker.topics.state import TOPICS
+from remoting.bodies.pieces import pieces
+from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
@@ -25,8 +27,14 @@ from remoting.wire.loose_json import JsonValue, compact_json
 # Stands for "behind the others" in the answer to 308: Java's Long.MAX_VALUE.
 _BEHIND: Final = (1 << 63) - 1
 
-# In one request: some ten milliseconds.
-MAX_CLONED_OFFSETS: Final = 20_000
+# Each takes four looks at the log, 10 us each.
+_QUEUES_A_STEP: Final = 16
+
+_NAMES_A_STEP: Final = 128
+_OFFSETS_A_STEP: Final = 128
+
+# In one request: members fold them in some milliseconds.
+MAX_CLONED_OFFSETS: Final = 5_000
 
 
 class InspectionProcessor:
@@ -56,17 +64,25 @@ class InspectionProcessor:
         self._broker_name = broker_name
         self._wall_clock_ms = wall_clock_ms
 
-    def groups_of_topic(self, _origin: Origin, command: Command) -> Command:
+    def groups_of_topic(self, _origin: Origin, command: Command) -> Steps:
         """The groups that subscribe to a topic now, or have consumed it (300)."""
         topic = command.name("topic")
-        groups = {group for group, _ in self._offsets.tables.of_topic(topic)}
-        groups.update(self._consumers.groups_of_topic(topic))
+        groups: set[str] = set()
+        for keys in pieces(self._offsets.tables.of_topic(topic), _NAMES_A_STEP):
+            groups.update(group for group, _ in keys)
+            yield
+        for piece in pieces(self._consumers.groups(), _NAMES_A_STEP):
+            groups.update(one for one in piece if self._consumers.subscribes(one, topic))
+            yield
         return command.reply(body=compact_json({"groupList": sorted(groups)}).encode())
 
-    def topics_of_group(self, _origin: Origin, command: Command) -> Command:
+    def topics_of_group(self, _origin: Origin, command: Command) -> Steps:
         """The topics that a group subscribes to now, or has consumed (343)."""
         group = command.name("group")
-        topics = {topic for _, topic in self._offsets.tables.of_group(group)}
+        topics: set[str] = set()
+        for keys in pieces(self._offsets.tables.of_group(group), _NAMES_A_STEP):
+            topics.update(topic for _, topic in keys)
+            yield
         members = self._consumers.group(group)
         if members is not None:
             topics.update(members.subscriptions)
@@ -83,7 +99,7 @@ class InspectionProcessor:
         }
         return command.reply(body=compact_json(body).encode())
 
-    def correction_offsets(self, _origin: Origin, command: Command) -> Command:
+    def correction_offsets(self, _origin: Origin, command: Command) -> Steps:
         """How far the slowest group of a topic is in each queue (308).
 
         Groups that are named in `filterGroups` do not count, nor do offsets of messages that are
@@ -98,10 +114,14 @@ class InspectionProcessor:
         slowest: dict[int, int] = {}
         tables = self._offsets.tables
         begins: dict[int, int] = {}
-        for key in tables.of_topic(topic):
-            if key[0] in left_out:
-                continue
-            for queue_id, offset in tables[key].items():
+        looked_at = 0
+        for key in list(tables.of_topic(topic)):
+            if looked_at > _OFFSETS_A_STEP:
+                looked_at = 0
+                yield
+            queues = {} if key[0] in left_out else tables.get(key, {})
+            looked_at += 1 + len(queues)
+            for queue_id, offset in queues.items():
                 begin = begins.get(queue_id)
                 if begin is None:
                     begin = begins[queue_id] = self._reader.begin(topic, queue_id)
@@ -113,7 +133,7 @@ class InspectionProcessor:
         table = {str(queue_id): slowest[queue_id] for queue_id in sorted(slowest)}
         return command.reply(body=compact_json({"correctionOffsets": table}).encode())
 
-    def time_spans(self, _origin: Origin, command: Command) -> Command:
+    def time_spans(self, _origin: Origin, command: Command) -> Steps:
         """From when to when the messages of each queue are, and how long what is next waits (303).
 
         Raises:
@@ -121,11 +141,11 @@ class InspectionProcessor:
             RequestRefused (17): no such topic.
         """
         config, group = self._topics.found(command.name("topic")), command.name("group")
-        spans = [
-            self._time_span(group, config.topic, queue_id)
-            for queue_id in range(config.read_queue_count)
-        ]
-        return command.reply(body=compact_json({"consumeTimeSpanSet": spans}).encode())
+        spans: list[str] = []
+        for queue_ids in pieces(range(config.read_queue_count), _QUEUES_A_STEP):
+            spans += [compact_json(self._time_span(group, config.topic, one)) for one in queue_ids]
+            yield
+        return command.reply(body=f'{{"consumeTimeSpanSet":[{",".join(spans)}]}}'.encode())
 
     def _time_span(self, group: str, topic: str, queue_id: int) -> JsonValue:
         begin, end = self._reader.begin(topic, queue_id), self._reader.end(topic, queue_id)
@@ -148,7 +168,7 @@ class InspectionProcessor:
             "minTimeStamp": oldest,
         }
 
-    def clone_offsets(self, origin: Origin, command: Command) -> None:
+    def clone_offsets(self, origin: Origin, command: Command) -> Steps:
         """Let a group go on where another one is (314): in one topic, or in all.
 
         Raises:
@@ -166,15 +186,21 @@ class InspectionProcessor:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"group {source:.80} has no offsets{f' in {topic:.80}' if topic else ''}",
             )
-        offsets = [
-            CommittedOffset(target, key[1], queue_id, offset)
-            for key in wanted
-            for queue_id, offset in tables[key].items()
-        ]
-        if len(offsets) > MAX_CLONED_OFFSETS:
+        if sum(len(tables[key]) for key in wanted) > MAX_CLONED_OFFSETS:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY,
-                f"group {source:.80} has {len(offsets)} offsets: clone one topic after the other",
+                f"group {source:.80} has more than {MAX_CLONED_OFFSETS} offsets: clone one topic "
+                "after the other",
+            )
+        offsets: list[CommittedOffset] = []
+        for piece in pieces(wanted):
+            for key in piece:
+                queues = tables.get(key, {})
+                offsets += [CommittedOffset(target, key[1], *one) for one in queues.items()]
+            yield
+        if not offsets:
+            raise RequestRefused(
+                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {source:.80} was deleted"
             )
         new = sum((target, key[1]) not in tables for key in wanted)
         room = self._settings.now.limits.max_offset_tables - new
@@ -187,3 +213,4 @@ class InspectionProcessor:
             self._commits.add(one, None)
         self._commits.add(offsets[-1], done)  # they are one entry, or adjacent ones
         self._commits.flush()
+        return None

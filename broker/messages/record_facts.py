@@ -1,6 +1,7 @@
 """What the broker must know of a stored record, read without decoding the rest of it."""
 
 import struct
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from broker.log.folded import Arrivals
@@ -23,6 +24,13 @@ _BODY_LENGTH_AT: Final = 84
 BODY_AT: Final = _BODY_LENGTH_AT + _BODY_LENGTH.size
 PROPERTIES_LENGTH: Final = struct.Struct(">h")
 TAGS_NAME: Final = name_mark(TAGS)
+
+# Records up to this size are read whole: a second read costs as much as ten kilobytes.
+SHORT_RECORD_BYTES: Final = 4096
+
+# A topic and properties, each with its length.
+_MAX_REST_BYTES: Final = 1 + 255 + 2 + 32767
+
 V6_FLAGS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
 
@@ -88,9 +96,31 @@ def body_length(record: bytes) -> int:
     return int(length)
 
 
-def without_body(record: bytes) -> bytes:
-    """What is before the body, with a length of 0, and without a size that would be believed."""
-    return record[:_BODY_LENGTH_AT] + bytes(_BODY_LENGTH.size)
+def read_without_body(
+    read_bytes: Callable[[int, int], bytes], position: int, size: int
+) -> bytes | None:
+    """A record, of which the body is empty if it is a long one: reads some kilobytes at most.
+
+    All but its body, its size and the checksum of its body is that of the stored record. None when
+    what is there is no record.
+
+    Args:
+        read_bytes: reads so many bytes at a position of the log. Raises OutsideLog.
+        position: where the record begins.
+        size: bytes of the record, as stored.
+
+    Raises:
+        OutsideLog: the record is not in the log.
+    """
+    if size <= SHORT_RECORD_BYTES:
+        return read_bytes(position, size)
+    head = read_bytes(position, BODY_AT)
+    rest_at = BODY_AT + body_length(head)
+    if not BODY_AT <= rest_at <= size - (SMALLEST_RECORD_BYTES - BODY_AT):
+        return None
+    rest = read_bytes(position + rest_at, min(size - rest_at, _MAX_REST_BYTES))
+    new_size = (BODY_AT + len(rest)).to_bytes(4, "big")
+    return new_size + head[4:_BODY_LENGTH_AT] + bytes(_BODY_LENGTH.size) + rest
 
 
 def properties_run(record: bytes) -> bytes:

@@ -4,6 +4,7 @@ Source: RocketMQ's ConsumerManageProcessor and AdminBrokerProcessor.
 """
 
 from collections.abc import Callable
+from typing import Final
 
 from broker.errors import RequestRefused
 from broker.limits import MAX_QUEUES_PER_TOPIC
@@ -18,9 +19,17 @@ from broker.settings.settings import Settings
 from broker.store.message_reader import MessageReader
 from broker.topics.names import check_group_name, check_topic_name
 from broker.topics.state import TOPICS
+from remoting.bodies.pieces import pieces
+from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
+
+# Of the answer about all groups (43). Frames end at 16 MiB; 100 000 groups with one queue take 3.
+_MAX_TABLES_BYTES: Final = 12 * 1024 * 1024
+
+# A table may have the offsets of 1024 queues, which take some 200 microseconds.
+_TABLES_A_STEP: Final = 16
 
 
 class OffsetProcessor:
@@ -149,13 +158,28 @@ class OffsetProcessor:
         stored = self._reader.store_timestamp_ms(topic, queue_id, first)
         return command.reply(fields={"timestamp": str(-1 if stored is None else stored)})
 
-    def all_offsets(self, _origin: Origin, command: Command) -> Command:
-        """Every group's offsets, as RocketMQ's tools read them."""
-        table = {
-            f"{topic}@{group}": {str(queue_id): offset for queue_id, offset in queues.items()}
-            for (group, topic), queues in self._offsets.tables.items()
-        }
-        return command.reply(body=compact_json({"offsetTable": table}).encode())
+    def all_offsets(self, _origin: Origin, command: Command) -> Steps:
+        """Every group's offsets, as RocketMQ's tools read them.
+
+        Raises:
+            RequestRefused (2): they do not fit into one answer.
+        """
+        rows: list[str] = []
+        size = 0
+        tables = self._offsets.tables
+        for piece in pieces(tables.listed(), _TABLES_A_STEP):
+            for group, topic in piece:
+                queues = tables.get((group, topic), {})
+                rows.append(f"{compact_json(f'{topic}@{group}')}:{compact_json(queues)}")
+                size += len(rows[-1])
+            if size > _MAX_TABLES_BYTES:
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"offsets of more than {_MAX_TABLES_BYTES} bytes: ask group by group "
+                    "(consumerProgress -g)",
+                )
+            yield
+        return command.reply(body=f'{{"offsetTable":{{{",".join(rows)}}}}}'.encode())
 
 
 def _offset_reply(command: Command, offset: int) -> Command:

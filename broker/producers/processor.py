@@ -9,11 +9,13 @@ from typing import Final
 from broker.errors import RequestRefused
 from broker.producers.members import Producer, Producers
 from broker.serving.origin import Origin
+from remoting.bodies.pieces import pieces
+from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
 
-# In one answer; the members of so many are a few milliseconds of the event loop.
+# In one answer.
 _MAX_TOLD: Final = 10_000
 
 
@@ -36,7 +38,7 @@ class ProducerProcessor:
         self._wall_clock_ms = wall_clock_ms
         self._clock = clock
 
-    def connections(self, _origin: Origin, command: Command) -> Command:
+    def connections(self, _origin: Origin, command: Command) -> Steps:
         """The members of one group (204).
 
         Raises:
@@ -49,29 +51,28 @@ class ProducerProcessor:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR, f"the producer group[{group:.120}] not exist"
             )
-        told = list(members.items())[:_MAX_TOLD]
-        connections = [
-            {
-                "clientAddr": str(origin.peer),
-                "clientId": member.client_id,
-                "language": _language(member),
-                "version": member.version,
-            }
-            for origin, member in told
-        ]
-        return command.reply(body=compact_json({"connectionSet": connections}).encode())
+        connections: list[str] = []
+        for piece in pieces(list(members.items())[:_MAX_TOLD]):
+            connections += [compact_json(_connection(*one)) for one in piece]
+            yield
+        body = f'{{"connectionSet":[{",".join(connections)}]}}'
+        return command.reply(body=body.encode())
 
-    def all_producers(self, _origin: Origin, command: Command) -> Command:
+    def all_producers(self, _origin: Origin, command: Command) -> Steps:
         """The members of all groups (328)."""
-        told: dict[str, JsonValue] = {}
+        told: list[str] = []
         left = _MAX_TOLD
         for group in self._producers.groups():
             members = list(self._producers.members(group).items())[:left]
             left -= len(members)
-            told[group] = [self._row(origin, member) for origin, member in members]
+            rows: list[str] = []
+            for piece in pieces(members):
+                rows += [compact_json(self._row(*one)) for one in piece]
+                yield
+            told.append(f"{compact_json(group)}:[{','.join(rows)}]")
             if not left:
                 break
-        return command.reply(body=compact_json({"data": told}).encode())
+        return command.reply(body=f'{{"data":{{{",".join(told)}}}}}'.encode())
 
     def drop(self, origin: Origin) -> None:
         """A connection is gone."""
@@ -90,6 +91,15 @@ class ProducerProcessor:
             "remoteIP": str(origin.peer),
             "version": member.version,
         }
+
+
+def _connection(origin: Origin, member: Producer) -> JsonValue:
+    return {
+        "clientAddr": str(origin.peer),
+        "clientId": member.client_id,
+        "language": _language(member),
+        "version": member.version,
+    }
 
 
 def _language(member: Producer) -> str:

@@ -12,11 +12,10 @@ from typing import Final, NamedTuple, Protocol
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.messages.record_facts import (
-    BODY_AT,
+    SHORT_RECORD_BYTES,
     STORE_TIMESTAMP_AT,
     UNIT,
-    body_length,
-    without_body,
+    read_without_body,
 )
 from broker.messages.state import MESSAGES
 from broker.query.keys import keys_of
@@ -28,8 +27,7 @@ _TIME_END: Final = STORE_TIMESTAMP_AT + 8
 # Units of a consume queue that are read at once.
 _UNITS_AT_ONCE: Final = 64
 
-# Records up to this size are read whole, and many at once; of longer ones the body is left out.
-_SHORT_RECORD_BYTES: Final = 4096
+# Short records are read many at once.
 _RUN_BYTES: Final = 128 * 1024
 
 
@@ -183,26 +181,25 @@ class KeyIndexing:
                 for unit in run:
                     self._put([unit])
             return  # else retention was faster
-        for unit, record in zip(run, records, strict=True):
+        for unit, record in zip(run, records, strict=False):
             time_ms = int.from_bytes(record[STORE_TIMESTAMP_AT:_TIME_END], "big")
             self._index.put(unit.topic, keys_of(record), unit.place, time_ms)
 
     def _records(self, run: Sequence[_Unit]) -> Sequence[bytes]:
         """The records of a run. A long one has an empty body, and is the same but for that."""
         begin, size = run[0].place, run[0].size
-        if size <= _SHORT_RECORD_BYTES:
+        if size <= SHORT_RECORD_BYTES:
             read = self._log.read_bytes(begin, run[-1].end - begin)
             return [read[unit.place - begin : unit.end - begin] for unit in run]
-        head = self._log.read_bytes(begin, BODY_AT)
-        tail_at = BODY_AT + body_length(head)
-        return [without_body(head) + self._log.read_bytes(begin + tail_at, size - tail_at)]
+        record = read_without_body(self._log.read_bytes, begin, size)
+        return [] if record is None else [record]
 
 
 def _runs(units: Sequence[_Unit]) -> Iterator[Sequence[_Unit]]:
     """Short records that lie near each other together, and each long one by itself."""
     run: list[_Unit] = []
     for unit in units:
-        is_short = unit.size <= _SHORT_RECORD_BYTES
+        is_short = unit.size <= SHORT_RECORD_BYTES
         if run and not (is_short and unit.end - run[0].place <= _RUN_BYTES):
             yield run
             run = []

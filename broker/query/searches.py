@@ -7,12 +7,11 @@ from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
 from broker.log.state import BrokerState
-from broker.messages.record_facts import STORE_TIMESTAMP_AT, read_record_facts
 from broker.messages.state import MESSAGES
 from broker.query.keys import keys_of
 from broker.serving.origin import Origin
 from broker.store.key_index import KeyIndex
-from broker.store.message_reader import MessageReader
+from broker.store.message_reader import MessageReader, Outline
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
@@ -29,8 +28,9 @@ MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024
 # many messages, of which none in the wanted time is among the newest.
 MAX_LOOKED_AT: Final = 200_000
 
-# Entries looked at between two pauses: less than a millisecond.
+# Entries, and messages among them, that are looked at between two pauses: less than a millisecond.
 _AT_ONCE: Final = 256
+_MESSAGES_AT_ONCE: Final = 16
 
 
 class Search(NamedTuple):
@@ -107,13 +107,17 @@ class Searches:
             )
             return
         found: dict[int, None] = {}
+        read = 0
         hints = self._index.find(search.topic, search.key, search.begin_ms, search.end_ms)
         for looked_at, hint in enumerate(itertools.islice(hints, MAX_LOOKED_AT), 1):
-            if hint is not None and self._record(search, hint.position) is not None:
-                found[hint.position] = None
-                if len(found) == search.max_messages:
-                    break
-            if looked_at % _AT_ONCE == 0:
+            if hint is not None:
+                read += 1
+                if self._wanted(search, hint.position) is not None:
+                    found[hint.position] = None
+                    if len(found) == search.max_messages:
+                        break
+            if looked_at % _AT_ONCE == 0 or read == _MESSAGES_AT_ONCE:
+                read = 0
                 yield
         if search.origin.is_closed:
             return
@@ -138,8 +142,11 @@ class Searches:
         records: list[bytes] = []
         size = 0
         for position in positions:
-            record = self._record(search, position)
-            if record is not None and (not records or size + len(record) <= MAX_ANSWER_BYTES):
+            wanted = self._wanted(search, position)  # retention may have dropped it since
+            if wanted is None or (records and size + wanted.size > MAX_ANSWER_BYTES):
+                continue
+            record = self._reader.record_at(position)
+            if record is not None:
                 records.append(record)
                 size += len(record)
         fields = {
@@ -148,16 +155,17 @@ class Searches:
         }
         search.origin.send(search.command.reply(fields=fields, body=b"".join(records)))
 
-    def _record(self, search: Search, position: int) -> bytes | None:
+    def _wanted(self, search: Search, position: int) -> Outline | None:
         """The message at a position, if it is what is searched for.
 
         Its hash alone does not say so, and its topic may be gone.
         """
-        record = self._reader.record_at(position)
-        facts = None if record is None else read_record_facts(record)
-        if record is None or facts is None or facts.topic != search.topic:
+        outline = self._reader.outline_at(position)
+        if (
+            outline is None
+            or outline.facts.topic != search.topic
+            or not search.begin_ms <= outline.facts.store_timestamp_ms <= search.end_ms
+            or search.key not in keys_of(outline.record)
+        ):
             return None
-        stored_ms = int.from_bytes(record[STORE_TIMESTAMP_AT : STORE_TIMESTAMP_AT + 8], "big")
-        if not search.begin_ms <= stored_ms <= search.end_ms or search.key not in keys_of(record):
-            return None
-        return record
+        return outline

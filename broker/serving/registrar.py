@@ -9,13 +9,17 @@ that our name server takes the close for no failure; RocketMQ's pass that over.
 """
 
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from typing import Final
 
 import trio
 
 from broker.log.one_by_one import call_each
-from remoting.bodies.registration import BrokerRegistration, encode_registration, registration_crc
+from remoting.bodies.registration import (
+    BrokerRegistration,
+    encode_registration_in_steps,
+    registration_crc,
+)
 from remoting.bodies.route import MASTER_ID
 from remoting.net.client import RemotingClient
 from remoting.wire.codes import RequestCode, ResponseCode
@@ -127,7 +131,8 @@ class Registrar:
         )
 
     async def _register_everywhere(self) -> None:
-        body = encode_registration(self._registration(self._led_term() or 0))
+        steps = encode_registration_in_steps(self._registration(self._led_term() or 0))
+        body = await _taken(steps)
         fields = {
             **self._fields,
             "bodyCrc32": str(registration_crc(body)),
@@ -186,3 +191,14 @@ class Registrar:
                 quoted(nameserver),
                 quoted(problem, 300),
             )
+
+
+async def _taken(steps: Generator[None, None, bytes]) -> bytes:
+    """What the steps return, with other tasks between them."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as ended:
+            body: bytes = ended.value
+            return body
+        await trio.lowlevel.checkpoint()

@@ -4,7 +4,7 @@ One batch of requests, as it arrived in one read, becomes at most one append of 
 offsets. Replies leave by the connection when what they confirm is applied.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from broker.errors import RequestRefused
 from broker.log.append_outcome import not_leader
@@ -128,9 +128,14 @@ class Requests:
                 return _unserved(command, handler, refused)
             return _answer_now(connection, command, handler)
 
+        def steps() -> Iterator[None]:
+            answer_each(connection, [command], answer_now)
+            yield
+
         def then(refusal: RequestRefused | None) -> None:
             if refusal is None:
-                answer_each(connection, [command], answer_now)
+                # In its turn: those that are confirmed together are not one client's.
+                connection.go_on(steps())
             elif (reply := _unserved(command, handler, refusal)) is not None:
                 connection.send(reply)
 

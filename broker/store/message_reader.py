@@ -4,7 +4,7 @@ Only what is applied can be read here: every lookup goes through a consume queue
 """
 
 import struct
-from collections.abc import Collection, Sequence, Set
+from collections.abc import Collection, Mapping, Sequence, Set
 from enum import Enum
 from functools import lru_cache
 from itertools import accumulate
@@ -19,8 +19,10 @@ from broker.messages.record_facts import (
     SMALLEST_RECORD_BYTES,
     STORE_TIMESTAMP_AT,
     UNIT,
+    RecordFacts,
     properties_run,
     read_record_facts,
+    read_without_body,
 )
 from broker.messages.state import MESSAGES
 from broker.serving.parts import Shared
@@ -30,8 +32,12 @@ from dledger import HEADER_BYTES, OutsideLog
 from remoting.message.properties import decode_some
 from remoting.message.record import MESSAGE_MAGIC
 
-# Messages that are read to judge them by a condition, in one pull: about a millisecond.
-MAX_CONDITION_BYTES: Final = 1024 * 1024
+# What one pull may spend on judging messages by a condition, in characters that the condition looks
+# at: some 5 ms. The pull is answered then with what it has.
+MAX_CONDITION_COST: Final = 2 * 1024 * 1024
+
+# What a message costs besides: to read its properties takes as long as to look at so many.
+_MESSAGE_COST: Final = 2048
 
 # A queue is young while all its messages are there, and the first lies so close to the log's end.
 # RocketMQ's measure is 40 % of the machine's memory.
@@ -115,7 +121,7 @@ class MessageReader:
         """Wanted messages from `offset` on: at least one if there is one within the scan limit.
 
         Limits of RocketMQ: `max_messages`, 256 KiB but for a single larger message, and 800 index
-        units looked at. With a condition, no more than 1 MiB of messages is looked at.
+        units looked at. With a condition, `MAX_CONDITION_COST` counts as well.
 
         Args:
             topic: of the queue.
@@ -178,21 +184,26 @@ class MessageReader:
     ) -> tuple[list[bytes | memoryview], int]:
         """The messages of a run of units that meet a condition, and where to go on."""
         records: list[bytes | memoryview] = []
-        size_sum = looked_at = 0
+        size_sum = cost = 0
         next_offset = offset
         for place, size, tags_code in UNIT.iter_unpack(units):
             if codes is None or tags_code in codes:
                 if records and (size_sum + size > MAX_PULL_BYTES or len(records) >= max_messages):
                     break
-                record = self._log.read_bytes(place, size)
-                if condition.is_met(decode_some(properties_run(record), condition.names)):
-                    records.append(record)
+                properties = self._properties(place, size, condition.names)
+                if condition.is_met(properties):
+                    records.append(self._log.read_bytes(place, size))
                     size_sum += size
-                looked_at += size
+                cost += _MESSAGE_COST + condition.cost(properties)
             next_offset += 1
-            if looked_at > MAX_CONDITION_BYTES:
+            if cost > MAX_CONDITION_COST:
                 break
         return records, next_offset
+
+    def _properties(self, place: int, size: int, names: Mapping[bytes, str]) -> dict[str, str]:
+        """Some properties of a message, by their names in the record; its body is not read."""
+        record = read_without_body(self._log.read_bytes, place, size)
+        return {} if record is None else decode_some(properties_run(record), names)
 
     def units(
         self, topic: str, queue_id: int, offset: int, count: int
@@ -249,7 +260,12 @@ class MessageReader:
         return self._state.log_end - UNIT.unpack(units)[0] if units else 0
 
     def record_at(self, position: int) -> bytes | None:
-        """The applied message whose record begins at a position of the log, or None.
+        """The applied message whose record begins at a position of the log, or None."""
+        outline = self.outline_at(position)
+        return None if outline is None else self._log.read_bytes(position, outline.size)
+
+    def outline_at(self, position: int) -> "Outline | None":
+        """What an applied message says of itself besides its body, as `record_at`.
 
         The position is a client's word, so nothing there is believed until the consume queue of
         what seems to be a record points back to it.
@@ -263,16 +279,30 @@ class MessageReader:
                 SMALLEST_RECORD_BYTES <= size <= self._state.log_end - position
             ):
                 return None
-            record = self._log.read_bytes(position, size)
+            record = read_without_body(self._log.read_bytes, position, size)
         except OutsideLog:
             return None  # the end of a segment lies within
-        facts = read_record_facts(record)
-        if facts is None or facts.queue_offset < 0:
+        facts = None if record is None else read_record_facts(record)
+        if record is None or facts is None or facts.queue_offset < 0:
             return None
         units = self._queues.read(facts.topic, facts.queue_id, facts.queue_offset, 1)
         if not units or UNIT.unpack(units)[:2] != (position, size):
             return None
-        return record
+        return Outline(size, facts, record)
+
+
+class Outline(NamedTuple):
+    """A stored message without its body.
+
+    Attributes:
+        size: bytes of its record.
+        facts: the facts of it, but for its size.
+        record: the record without its body, if that is long.
+    """
+
+    size: int
+    facts: RecordFacts
+    record: bytes
 
 
 class Chosen(NamedTuple):

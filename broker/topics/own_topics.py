@@ -72,8 +72,8 @@ class OwnTopics:
         return any(topic == config.topic for config in self._standing)
 
     def _make(self, configs: Sequence[TopicConfig]) -> None:
-        known = self._topics.configs.keys() | self._making
-        missing = [config for config in configs if config.topic not in known]
+        known, making = self._topics.configs, self._making
+        missing = [one for one in configs if one.topic not in known and one.topic not in making]
         if not missing:
             return
         names = {config.topic for config in missing}

@@ -16,13 +16,14 @@ from broker.topics.names import FIRST_TOPICS, SYSTEM_TOPICS
 from broker.topics.own_topics import OwnTopics
 from broker.topics.state import TOPICS
 from remoting.bodies.json_object import JsonObject
+from remoting.bodies.pieces import pieces
 from remoting.bodies.table import encode_topic_list
 from remoting.bodies.topic_config import (
     PERMISSION_READ_WRITE,
     DataVersion,
     TopicConfig,
-    topic_config_table_json,
 )
+from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, compact_json
@@ -155,8 +156,13 @@ class TopicProcessor:
         topic = command.name("topic")
         return command.reply(body=compact_json(self._topics.found(topic).to_json()).encode())
 
-    def all_topics(self, _origin: Origin, command: Command) -> Command:
+    def all_topics(self, _origin: Origin, command: Command) -> Steps:
         """Every topic's configuration (21)."""
         version = DataVersion(self._topics.topic_changes, self._topics.topics_changed_ms)
-        table = topic_config_table_json(self._topics.configs, version)
-        return command.reply(body=compact_json(table).encode())
+        topics: list[str] = []
+        for piece in pieces(self._topics.configs.values()):
+            topics += [f"{compact_json(config.topic)}:{config.to_text()}" for config in piece]
+            yield
+        table = f'"topicConfigTable":{{{",".join(topics)}}}'
+        body = f'{{"dataVersion":{compact_json(version.to_json())},{table}}}'
+        return command.reply(body=body.encode())

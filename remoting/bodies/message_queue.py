@@ -35,8 +35,13 @@ def queue_keyed_json(pairs: Iterable[tuple[MessageQueue, object]]) -> str:
     That is not standard JSON; it is what fastjson writes and the only form it reads back. Used by
     the replies of 202, 208, 222 and 223 and by the request 220.
     """
-    members = [f"{compact_json(queue.to_json())}:{compact_json(value)}" for queue, value in pairs]
-    return "{" + ",".join(members) + "}"
+    return "{" + ",".join(map(queue_keyed_row, pairs)) + "}"
+
+
+def queue_keyed_row(pair: tuple[MessageQueue, object]) -> str:
+    """One member of `queue_keyed_json`: they are joined by commas."""
+    queue, value = pair
+    return f"{compact_json(queue.to_json())}:{compact_json(value)}"
 
 
 def encode_queue_keyed(

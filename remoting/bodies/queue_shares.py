@@ -7,14 +7,14 @@ delivered twice, or a little later. Source: RocketMQ's
 AllocateMessageQueueAveragely and AllocateMessageQueueAveragelyByCircle.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from remoting.bodies.message_queue import MessageQueue
 
 
 def allocate_averagely(
     client_id: str, queues: Iterable[MessageQueue], client_ids: Iterable[str]
-) -> list[MessageQueue]:
+) -> Sequence[MessageQueue]:
     """The queues that `client_id` reads: a run of neighbours of the sorted queues.
 
     The shares differ by one at most, and the first members have the longer ones. A client that
@@ -29,8 +29,20 @@ def allocate_averagely(
     ordered = sorted(set(queues))
     if client_id not in members:
         return []
-    place = members.index(client_id)
-    share, longer = divmod(len(ordered), len(members))
+    return average_share(members.index(client_id), len(members), ordered)
+
+
+def average_share(
+    place: int, members: int, ordered: Sequence[MessageQueue]
+) -> Sequence[MessageQueue]:
+    """The queues of the member at a place, by `allocate_averagely`.
+
+    Args:
+        place: of the member among the sorted names of all.
+        members: how many there are.
+        ordered: the queues, sorted.
+    """
+    share, longer = divmod(len(ordered), members)
     begin = place * share + min(place, longer)
     return ordered[begin : begin + share + (1 if place < longer else 0)]
 
@@ -60,7 +72,7 @@ def readers_of(
 
 def allocate_by_circle(
     client_id: str, queues: Iterable[MessageQueue], client_ids: Iterable[str]
-) -> list[MessageQueue]:
+) -> Sequence[MessageQueue]:
     """The queues that `client_id` reads, when the members take turns over the sorted queues.
 
     Args:
@@ -71,4 +83,11 @@ def allocate_by_circle(
     members = sorted(set(client_ids))
     if client_id not in members:
         return []
-    return sorted(set(queues))[members.index(client_id) :: len(members)]
+    return circle_share(members.index(client_id), len(members), sorted(set(queues)))
+
+
+def circle_share(
+    place: int, members: int, ordered: Sequence[MessageQueue]
+) -> Sequence[MessageQueue]:
+    """The queues of the member at a place, by `allocate_by_circle`; see `average_share`."""
+    return ordered[place::members]

@@ -2,12 +2,15 @@
 
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
 from dataclasses import dataclass, field
 from json.encoder import encode_basestring_ascii
-from typing import Final
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
 
 from remoting.bodies.json_object import JsonObject
+from remoting.bodies.pieces import last_of, pieces
 from remoting.bodies.topic_config import (
     MAX_TABLE_TOPICS,
     DataVersion,
@@ -15,8 +18,8 @@ from remoting.bodies.topic_config import (
     read_topic_config_table,
 )
 from remoting.wire.errors import BodyMalformed
-from remoting.wire.field_values import read_int64
-from remoting.wire.loose_json import LARGE, SMALL, compact_json, parse_json
+from remoting.wire.field_values import INT64_MAX, INT64_MIN, read_int64
+from remoting.wire.loose_json import SMALL, compact_json, parse_json
 
 _NAME: Final = "register broker"
 
@@ -27,6 +30,19 @@ MAX_INFLATED_BYTES: Final = 16 * 1024 * 1024
 # the name server may forget the others. RocketMQ's brokers may send a single changed topic, and its
 # name servers know no such field.
 COMPLETE_FIELD: Final = "completeTopics"
+
+# The parts of a compressed body: a topic has a few attributes, a version has three numbers.
+MAX_ATTRIBUTES_BYTES: Final = 16 * 1024
+MAX_VERSION_BYTES: Final = 4096
+MAX_FILTER_SERVERS_BYTES: Final = 64 * 1024
+
+# Objects of a registration besides topics and their attributes. Brokers of version 5 tell of
+# topics that are spread over brokers, if they have any.
+_OTHER_OBJECTS: Final = 1000
+
+_TOPICS_A_STEP: Final = 128
+_LINES_A_STEP: Final = 64
+_INFLATED_A_STEP: Final = 256 * 1024
 
 _LENGTH: Final = struct.Struct(">i")
 
@@ -48,10 +64,19 @@ class BrokerRegistration:
 
 def encode_registration(registration: BrokerRegistration) -> bytes:
     """The body, uncompressed. 20 000 topics take about 25 ms of one core."""
+    return last_of(encode_registration_in_steps(registration))
+
+
+def encode_registration_in_steps(
+    registration: BrokerRegistration,
+) -> Generator[None, None, bytes]:
+    """As `encode_registration`; each step takes less than a millisecond, the last one a few."""
     quote = encode_basestring_ascii
-    topics = ",".join(
-        [f"{quote(name)}:{config.to_text()}" for name, config in registration.topics.items()]
-    )
+    rows: list[str] = []
+    for piece in pieces(registration.topics.items(), _TOPICS_A_STEP):
+        rows += [f"{quote(name)}:{config.to_text()}" for name, config in piece]
+        yield
+    topics = ",".join(rows)
     version = compact_json(registration.data_version.to_json())
     servers = compact_json(registration.filter_servers)
     text = (
@@ -76,30 +101,135 @@ def decode_registration(body: bytes, *, compressed: bool = False) -> BrokerRegis
     Raises:
         BodyMalformed: it cannot be read, or inflates to more than 16 MiB.
     """
+    return last_of(decode_registration_in_steps(body, compressed=compressed))
+
+
+def decode_registration_in_steps(
+    body: bytes, *, compressed: bool = False
+) -> Generator[None, None, BrokerRegistration]:
+    """As `decode_registration`; each step takes less than a millisecond.
+
+    One takes more: JSON is read at once. 20 000 topics take 20 ms. What is not as brokers write it
+    is taken up to the size of other bodies.
+    """
     if not body:
         return BrokerRegistration({}, DataVersion())
     if compressed:
-        return _decode_compressed(_inflate(body))
-    value = JsonObject.parse(_NAME, body, size=LARGE)
-    topics, data_version = read_topic_config_table(value.object("topicConfigSerializeWrapper"))
-    return BrokerRegistration(topics, data_version, value.texts("filterServerList"))
+        inflated = yield from _inflate(body)
+        return (yield from _decode_compressed(inflated))
+    plain = _plain(body)
+    yield
+    if plain is None:
+        value = JsonObject.parse(_NAME, body)
+        topics, data_version = read_topic_config_table(value.object("topicConfigSerializeWrapper"))
+        return BrokerRegistration(topics, data_version, value.texts("filterServerList"))
+    wrapper = plain.topicConfigSerializeWrapper
+    topics = {}
+    for piece in pieces(wrapper.topicConfigTable.items(), _TOPICS_A_STEP):
+        topics.update([(name, _config(topic)) for name, topic in piece])
+        yield
+    version = wrapper.dataVersion
+    data_version = DataVersion(version.counter, version.timestamp, version.stateVersion)
+    return BrokerRegistration(topics, data_version, plain.filterServerList)
 
 
-def _inflate(body: bytes) -> bytes:
+# --- as brokers write it --------------------------------------------------------------------------
+
+_Int64: TypeAlias = Annotated[int, msgspec.Meta(ge=INT64_MIN, le=INT64_MAX)]
+
+
+class _Topic(msgspec.Struct, gc=False):
+    topicName: str  # noqa: N815  # as it stands in the body, here and below
+    topicFilterType: str  # noqa: N815
+    order: bool
+    readQueueNums: _Int64  # noqa: N815
+    writeQueueNums: _Int64  # noqa: N815
+    perm: _Int64
+    topicSysFlag: _Int64  # noqa: N815
+    attributes: dict[str, str] | None = None
+
+
+class _Version(msgspec.Struct, gc=False):
+    counter: _Int64
+    timestamp: _Int64
+    stateVersion: _Int64 = 0  # noqa: N815
+
+
+class _Table(msgspec.Struct, gc=False):
+    topicConfigTable: dict[str, _Topic]  # noqa: N815
+    dataVersion: _Version  # noqa: N815
+
+
+class _Body(msgspec.Struct, gc=False):
+    topicConfigSerializeWrapper: _Table  # noqa: N815
+    filterServerList: list[str]  # noqa: N815
+
+
+_read: Final = msgspec.json.Decoder(_Body).decode
+
+
+def _plain(body: bytes) -> _Body | None:
+    """The body if each member that is read is there with its own type; else None.
+
+    Five times as fast as what takes any type, for tables of thousands of topics.
+
+    Raises:
+        BodyMalformed: it has too many topics.
+    """
+    # Each topic is an object, and has one.
+    if body.count(b"{") > 2 * MAX_TABLE_TOPICS + _OTHER_OBJECTS:
+        raise _too_many()
+    try:
+        found = _read(body)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    if len(found.topicConfigSerializeWrapper.topicConfigTable) > MAX_TABLE_TOPICS:
+        raise _too_many()
+    return found
+
+
+def _config(topic: _Topic) -> TopicConfig:
+    return TopicConfig(
+        topic.topicName,
+        topic.readQueueNums,
+        topic.writeQueueNums,
+        topic.perm,
+        topic.topicFilterType,
+        topic.topicSysFlag,
+        topic.order,
+        topic.attributes or {},
+    )
+
+
+def _too_many() -> BodyMalformed:
+    return BodyMalformed(_NAME, f"too many topics, at most {MAX_TABLE_TOPICS} are read")
+
+
+# --- compressed -----------------------------------------------------------------------------------
+
+
+def _inflate(body: bytes) -> Generator[None, None, bytes]:
     """Inflate with a bound on the result."""
     inflater = zlib.decompressobj()
-    try:
-        data = inflater.decompress(body, MAX_INFLATED_BYTES + 1)
-    except zlib.error as error:
-        raise BodyMalformed(_NAME, f"not zlib ({error})") from None
-    if len(data) > MAX_INFLATED_BYTES:
-        raise BodyMalformed(_NAME, f"inflates to more than {MAX_INFLATED_BYTES} bytes")
-    if not inflater.eof:
-        raise BodyMalformed(_NAME, "compressed data ends early")
-    return data
+    parts: list[bytes] = []
+    size = 0
+    left = body
+    while not inflater.eof:
+        try:
+            parts.append(inflater.decompress(left, _INFLATED_A_STEP))
+        except zlib.error as error:
+            raise BodyMalformed(_NAME, f"not zlib ({error})") from None
+        size += len(parts[-1])
+        if size > MAX_INFLATED_BYTES:
+            raise BodyMalformed(_NAME, f"inflates to more than {MAX_INFLATED_BYTES} bytes")
+        left = inflater.unconsumed_tail
+        if not left and not parts[-1] and not inflater.eof:
+            raise BodyMalformed(_NAME, "compressed data ends early")
+        yield
+    return b"".join(parts)
 
 
-def _decode_compressed(data: bytes) -> BrokerRegistration:
+def _decode_compressed(data: bytes) -> Generator[None, None, BrokerRegistration]:
     """The binary form inside a compressed body: length-prefixed JSON and one line a topic."""
     try:
         version_json, at = _chunk(data, 0)
@@ -108,19 +238,22 @@ def _decode_compressed(data: bytes) -> BrokerRegistration:
         if not 0 <= count <= MAX_TABLE_TOPICS:
             raise BodyMalformed(_NAME, f"{count} topics, 0 to {MAX_TABLE_TOPICS} are read")
         topics: dict[str, TopicConfig] = {}
-        for _ in range(count):
+        for number in range(count):
             line, at = _chunk(data, at)
             config = _topic_of_line(line.decode("utf-8", "replace"))
+            if config.topic in topics:
+                raise BodyMalformed(_NAME, f"topic {config.topic:.127} is listed twice")
             topics[config.topic] = config
+            if number % _LINES_A_STEP == 0:
+                yield
         servers_json, at = _chunk(data, at)
     except struct.error:
         raise BodyMalformed(_NAME, "ends early") from None
     # What follows are topic mappings of version 5 brokers, which route no client here.
-    servers = parse_json(_NAME, servers_json, size=SMALL)
+    servers = parse_json(_NAME, servers_json, MAX_FILTER_SERVERS_BYTES, SMALL)
     names = [name for name in servers if isinstance(name, str)] if isinstance(servers, list) else []
-    return BrokerRegistration(
-        topics, DataVersion.from_json(JsonObject.parse(_NAME, version_json)), names
-    )
+    version = JsonObject.parse(_NAME, version_json, MAX_VERSION_BYTES)
+    return BrokerRegistration(topics, DataVersion.from_json(version), names)
 
 
 def _chunk(data: bytes, at: int) -> tuple[bytes, int]:
@@ -139,7 +272,8 @@ def _topic_of_line(line: str) -> TopicConfig:
         raise BodyMalformed(_NAME, f"topic {line!r:.60} has fewer than five parts")
     attributes: dict[str, str] = {}
     if len(parts) == 6 and parts[5].strip():
-        attributes = JsonObject.parse(_NAME, parts[5].encode()).named_texts()
+        text = parts[5].encode()
+        attributes = JsonObject.parse(_NAME, text, MAX_ATTRIBUTES_BYTES).named_texts()
     read, write, permission = map(read_int64, parts[1:4])
     if read is None or write is None or permission is None:
         raise BodyMalformed(_NAME, f"topic {line!r:.60} has no numbers of 64 bits")

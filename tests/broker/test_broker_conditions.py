@@ -246,3 +246,15 @@ def test_a_condition_means_what_it_means_to_sqlite(
         (found,) = database.execute(f"SELECT count(*) FROM message WHERE {text}").fetchone()
     database.close()
     assert met(text, **numbers, **texts) is bool(found), text
+
+
+@given(st.text("abz.*\\", max_size=600), st.text("abz.*\\", min_size=1, max_size=8))
+def test_contains_is_what_python_finds_in_long_and_short_texts(value: str, text: str) -> None:
+    for told in (value, value * 4):
+        assert met(f"a CONTAINS '{text}'", a=told) is (text in told)
+
+
+def test_a_condition_costs_each_look_at_each_character_of_a_property() -> None:
+    found = condition("a CONTAINS 'x' OR a = '1' OR b IN ('y') OR c IS NULL")
+    assert found.cost({"a": "12345", "b": "12"}) == 12
+    assert found.cost({}) == 0

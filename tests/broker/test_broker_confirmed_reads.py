@@ -18,7 +18,7 @@ from remoting.wire.codes import LanguageCode, RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.one_broker import Client, running_broker, served
 from tests.broker.three_brokers import group_of_three
-from tests.broker.untimed import AtOnce
+from tests.broker.untimed import AtOnce, Untimed
 
 if TYPE_CHECKING:
     from remoting.net.connection import Connection
@@ -157,7 +157,10 @@ async def test_a_client_that_takes_refusals_of_offsets_for_none_is_not_told_of_a
     fields = {"consumerGroup": "g", "topic": "T", "queueId": "0"}
     sent: list[Command] = []
     connection = cast(
-        "Connection", SimpleNamespace(is_turn_over=False, send=sent.append, peer="the client")
+        "Connection",
+        SimpleNamespace(
+            is_turn_over=False, send=sent.append, go_on=Untimed().go_on, peer="the client"
+        ),
     )
     asked = Command(RequestCode.QUERY_CONSUMER_OFFSET, fields, language=language, version=version)
 

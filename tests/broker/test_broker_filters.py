@@ -19,7 +19,7 @@ from broker.limits import MAX_PULL_SCANNED_UNITS, BrokerLimits
 from broker.log.entry import encode_log_command
 from broker.log.fold import fold
 from broker.log.state_snapshot import captured, restored
-from broker.store.message_reader import MAX_CONDITION_BYTES
+from broker.store.message_reader import MAX_CONDITION_COST
 from broker.topics.commands import DeleteTopic
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
 from remoting.message.batch import BatchMessage, encode_batch_body
@@ -151,13 +151,20 @@ async def test_one_pull_judges_so_many_messages_and_so_many_bytes_at_most(tmp_pa
     async with served(tmp_path) as client:
         batch = encode_batch_body(BatchMessage(b"x") for _ in range(2 * MAX_PULL_SCANNED_UNITS))
         await client.send("T", batch, m="true")
+        text = "y" * 20_000
+        looks = MAX_CONDITION_COST // len(text) // 2 + 1
         for _ in range(4):
-            await client.send("U", bytes(MAX_CONDITION_BYTES // 2))
+            await client.send("U", b"x", i=f"a\x01{text}\x02")
+            await client.send("V", bytes(4 * 1024 * 1024 - 1000), i="n\x010\x02")
         some = await pull(client, 0, sysFlag=4, subscription="n = 1")
         assert some.fields["nextBeginOffset"] == str(MAX_PULL_SCANNED_UNITS)
-        few = await client.pull("U", 0, sysFlag=4, subscription="n = 1", expressionType="SQL92")
+        dear = " OR ".join(["a CONTAINS 'z'"] * looks)
+        few = await client.pull("U", 0, sysFlag=4, subscription=dear, expressionType="SQL92")
         assert few.code == ResponseCode.PULL_RETRY_IMMEDIATELY
         assert few.fields["nextBeginOffset"] == "2"
+        # What is not looked at counts nothing: the bodies are not read.
+        all_ = await client.pull("V", 0, sysFlag=4, subscription="n = 1", expressionType="SQL92")
+        assert all_.fields["nextBeginOffset"] == "4"
 
 
 @pytest.mark.parametrize("text", ["n >", "", "n = '" + "x" * MAX_CONDITION_CHARACTERS + "'"])

@@ -84,6 +84,11 @@ class WatchedProcess:
         """How much it has written about errors."""
         return self._errors.stat().st_size
 
+    def last_errors(self, count: int) -> list[str]:
+        """The last lines that it has written about errors."""
+        text = self._errors.read_text(encoding="utf-8", errors="replace")
+        return text.splitlines(keepends=True)[-count:]
+
     def strange_lines(self) -> list[str]:
         """The lines about errors that its log did not begin, or that an operator cannot read."""
         with self._errors.open(encoding="utf-8", errors="replace", newline="\n") as lines:

@@ -234,7 +234,7 @@ def test_a_topic_is_deleted_on_one_cluster_or_on_all() -> None:
     table = RouteTable()
     register(table, A, 0)
     table.register(identity(B, 0, "c", "cl2"), told("T"), speaker=Speaker(1, "10.0.0.1"), now=0)
-    assert table.topics_of_cluster("cl2") == ["T"]
+    assert table.topics(lambda cluster, _queues: cluster == "cl2") == ["T"]
     assert table.delete_topic("T", "cl2")
     route = table.route("T")
     assert route is not None

@@ -15,6 +15,7 @@ from nameserver.routes import RouteTable
 from nameserver.server import run_nameserver, serve_nameserver
 from nameserver.setting_file import SettingFile
 from nameserver.settings import SettingTable
+from remoting.bodies.pieces import last_of
 from remoting.bodies.registration import BrokerRegistration, encode_registration, registration_crc
 from remoting.bodies.route import (
     BrokerData,
@@ -74,6 +75,9 @@ class Direct:
 
     def ask(self, command: Command) -> Command:
         reply = self.processors.table.handle(Asker("connection", self.now), command)
+        if not isinstance(reply, Command):
+            assert reply is not None
+            reply = last_of(reply)
         assert isinstance(reply, Command)
         assert reply.is_response
         return reply

@@ -1,0 +1,96 @@
+"""How long, and for how many instructions, tasks hold the event loop."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any, Final
+
+import trio
+
+# Tasks of a broker and of its key index.
+_BY_TIME: Final = ("Broker._tick", "Broker._look_over", "IndexTasks.keep", "KeptLog._look_for_ever")
+
+
+class LoopHolds(trio.abc.Instrument):
+    """Notes the longest step of all tasks: from when one is run until it lets others run.
+
+    Args:
+        measure: what grows while a task holds the loop: by default the seconds that the thread has
+            had of a processor, so that a busy machine makes nothing longer.
+
+    What the broker does by time, whoever asks, is left out: see `by_time`.
+
+    Attributes:
+        longest: of all steps, in units of `measure`.
+        task: the name of the task that took it.
+        by_time: the longest step of the tasks that look again and again.
+        sum: of all steps together.
+    """
+
+    def __init__(self, measure: Callable[[], float] = time.thread_time) -> None:
+        self._measure = measure
+        self._began = measure()
+        self.longest = self.by_time = self.sum = 0.0
+        self.task = ""
+
+    def before_task_step(self, task: trio.lowlevel.Task) -> None:
+        """As trio says."""
+        self._began = self._measure()
+
+    def after_task_step(self, task: trio.lowlevel.Task) -> None:
+        """As trio says."""
+        held = self._measure() - self._began
+        if task.name.endswith(_BY_TIME):
+            self.by_time = max(self.by_time, held)
+            return
+        self.sum += held
+        if held > self.longest:
+            self.longest, self.task = held, task.name
+
+
+@contextmanager
+def watched(measure: Callable[[], float] = time.thread_time) -> Iterator[LoopHolds]:
+    """Watch the loop; begin and end with a checkpoint, so that a step begins and ends there."""
+    holds = LoopHolds(measure)
+    trio.lowlevel.add_instrument(holds)
+    try:
+        yield holds
+    finally:
+        trio.lowlevel.remove_instrument(holds)
+
+
+class Instructions:
+    """Counts the instructions of Python that this thread carries out: the same in every run.
+
+    Work of C functions is not in it: what they read and write has to be counted apart.
+
+    Attributes:
+        count: how many.
+    """
+
+    def __init__(self) -> None:
+        self.count = 0
+
+    @contextmanager
+    def counting(self) -> Iterator[None]:
+        """Count what is called from here on; only functions that begin, or go on, meanwhile."""
+        before = sys.gettrace()
+        sys.settrace(self._called)
+        try:
+            yield
+        finally:
+            sys.settrace(before)
+
+    def _called(self, frame: FrameType, _event: str, _value: Any) -> Any:
+        frame.f_trace_opcodes = True
+        frame.f_trace_lines = False
+        return self._traced
+
+    def _traced(self, _frame: FrameType, event: str, _value: Any) -> Any:
+        if event == "opcode":
+            self.count += 1
+        return self._traced
