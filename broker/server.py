@@ -1,5 +1,6 @@
 """A broker, put together: a node of the log, the server for clients, and the registrations."""
 
+import logging
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -23,6 +24,7 @@ from broker.serving.requests import Requests
 from broker.serving.routes import ROUTES, Routes
 from broker.settings.settings import SETTINGS
 from broker.settings.state import CHANGED_SETTINGS
+from broker.store.consume_queue_disk import remove_leftovers
 from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
 from broker.store.rebuilding import rebuild_queues
 from broker.topics.state import TOPICS
@@ -32,6 +34,9 @@ from remoting.bodies.topic_config import DataVersion
 from remoting.net.client import RemotingClient
 from remoting.net.client_work import ClientWork
 from remoting.net.server import Server, ServerLimits, listen
+from remoting.wire.quoted import quoted
+
+_log = logging.getLogger(__name__)
 
 # Files that a broker opens besides its clients' connections: those of consume queues, the log's
 # segments and snapshots, and the connections to members and name servers, twice over.
@@ -160,6 +165,7 @@ class Broker:
                 nursery.start_soon(self._tick)
                 nursery.start_soon(self._look_over)
                 nursery.start_soon(self._mend)
+                nursery.start_soon(self._remove_leftovers)
                 for service in self._services:
                     for task in service.tasks:
                         nursery.start_soon(task)
@@ -185,6 +191,7 @@ class Broker:
         while True:
             await trio.sleep(TICK_SECONDS)
             self.requests.tick()
+            self.machine.queues.write_some()
 
     async def _look_over(self) -> None:
         while True:
@@ -198,6 +205,16 @@ class Broker:
             if self.machine.queues.damaged:
                 await rebuild_queues(self.node, self.machine)
                 self.requests.follow_role()
+
+    async def _remove_leftovers(self) -> None:
+        """Remove the files of deleted topics, beside the loop."""
+        folder = os.fspath(self.config.directory / "consumequeue")
+        while True:
+            try:
+                await trio.to_thread.run_sync(remove_leftovers, folder)
+            except OSError as error:
+                _log.warning("files of deleted topics stay for now: %s", quoted(error))
+            await trio.sleep(LOOK_OVER_SECONDS)
 
     def _figures(self) -> Mapping[str, str]:
         """What RocketMQ's tools show, and what this broker knows besides."""

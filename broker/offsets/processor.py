@@ -11,6 +11,7 @@ from broker.log.state import BrokerState
 from broker.log.submissions import Then
 from broker.offsets.commands import CommittedOffset
 from broker.offsets.commits import OffsetCommits
+from broker.offsets.generations import Generations
 from broker.offsets.state import OFFSETS
 from broker.serving.origin import Origin
 from broker.settings.settings import Settings
@@ -30,7 +31,7 @@ class OffsetProcessor:
     """Reads and commits offsets. Its reads are asked for when the group has confirmed them.
 
     Args:
-        state, reader, commits, settings: what it works with.
+        state, reader, commits, generations, settings: what it works with.
         confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
     """
 
@@ -39,6 +40,7 @@ class OffsetProcessor:
         state: BrokerState,
         reader: MessageReader,
         commits: OffsetCommits,
+        generations: Generations,
         settings: Settings,
         confirm: Callable[[Then], None],
     ) -> None:
@@ -47,13 +49,15 @@ class OffsetProcessor:
         self._offsets = state[OFFSETS]
         self._reader = reader
         self._commits = commits
+        self._generations = generations
         self._settings = settings
 
-    def query(self, _origin: Origin, command: Command) -> Command:
+    def query(self, origin: Origin, command: Command) -> Command:
         """The offset a group has committed.
 
-        A group that never committed an offset gets 0 while the queue is young and whole, else "not
-        found": the client then starts at the queue's end, or where it is configured to start.
+        A group that never committed an offset gets the first one, mostly 0, while the queue is
+        young and whole, else "not found": the client then starts at the queue's end, or where it is
+        configured to start.
         Clients lean on this rule of RocketMQ: a new group on a new topic misses nothing.
 
         Raises:
@@ -65,7 +69,7 @@ class OffsetProcessor:
         offset = self._offsets.committed(group, topic, queue_id)
         if offset is None:
             is_young = (
-                self._reader.begin(topic, queue_id) == 0
+                self._reader.begin(topic, queue_id) == self._reader.first(topic)
                 and self._reader.first_distance_bytes(topic, queue_id) <= YOUNG_QUEUE_BYTES
             )
             if not is_young or not command.boolean("setZeroIfNotFound", True):
@@ -73,7 +77,8 @@ class OffsetProcessor:
                     ResponseCode.QUERY_NOT_FOUND,
                     "Not found, maybe this group consumer boot first",
                 )
-            offset = 0
+            offset = self._reader.first(topic)
+        self._generations.send(origin, (group, topic, queue_id), offset)
         return _offset_reply(command, offset)
 
     def update(self, origin: Origin, command: Command) -> Command | None:
@@ -98,6 +103,8 @@ class OffsetProcessor:
                 else command.reply(refusal.code, remark=refusal.remark)
             )
 
+        if not self._generations.counts(origin, key, offset):
+            return command.reply(remark="Offset has been previously reset")
         if self._offsets.committed(*key) == offset:
             self._confirm(then)
             return None
@@ -105,7 +112,7 @@ class OffsetProcessor:
         if (group, topic) not in self._offsets.tables:
             check_group_name(group)
             check_topic_name(topic)
-            if len(self._offsets.tables) >= self._settings.now.limits.max_offset_tables:
+            if not self._offsets.tables.has_room(self._settings.now.limits.max_offset_tables):
                 raise RequestRefused(
                     ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
                 )

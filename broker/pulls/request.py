@@ -51,6 +51,11 @@ class PullRequest:
     is_sql: bool
     subscription_version: int
 
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """The group, the topic and the queue."""
+        return self.group, self.topic, self.queue_id
+
 
 def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
     """Read a pull.

@@ -204,8 +204,8 @@ class Sends:
             call("refusing a send", self._take().refuse, refusal)
 
     def applied(self, folded: Folded) -> None:
-        """Entries were applied. The queues of a topic that was deleted begin at 0 when it is made
-        again.
+        """Entries were applied. The queues of a topic that was deleted begin elsewhere when it is
+        made again.
         """
         for topic in folded.deleted_topics:
             self._place_anew()

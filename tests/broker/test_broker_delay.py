@@ -25,12 +25,13 @@ from broker.log.state import BrokerState
 from broker.log.state_snapshot import captured, restored
 from broker.messages.state import MESSAGES
 from broker.retention.commands import KeepLogFrom
+from broker.topics.changes import TOPIC_CHANGES
 from dledger import Entry
 from remoting.message.record import decode_records
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.delaying_broker import Delayed, delaying
-from tests.broker.one_broker import START_MS, Client, Clock, running_broker
+from tests.broker.one_broker import START_MS, Client, Clock, running_broker, until
 from tests.broker.test_broker_fold import Log, with_topic
 from tests.broker.test_broker_retention import Surroundings, looked, send
 
@@ -338,6 +339,41 @@ async def test_a_message_is_not_delivered_to_a_topic_that_was_deleted_or_made_ag
         delays = one.broker.machine.state[DELAYS]
         assert (len(delays.waiting), delays.dropped) == (0, 2)
         assert (await one.client.pull("gone", 0)).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_a_message_that_retention_moves_is_not_delivered_to_a_topic_made_again(
+    tmp_path: Path,
+) -> None:
+    async with delaying(tmp_path) as one:
+        await one.send(TIMED.format(10_000), body=b"old", topic="again")
+        await one.send(TIMED.format(10_000), body=b"kept", topic="kept")
+        assert (await one.client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="again")).code == 0
+        await one.client.send("again", b"new")
+        state = one.broker.machine.state
+        one.broker.parts[DELIVERIES].move_before(state.log_end)
+        one.at(1)
+        assert await one.bodies("again") == [b"new"]
+        one.at(60_000)
+        assert await one.bodies("again") == [b"new"]
+        assert await one.bodies("kept") == [b"kept"]
+        assert (state[DELAYS].delivered, state[DELAYS].dropped) == (1, 1)
+
+
+async def test_nothing_goes_to_a_topic_while_it_is_deleted(tmp_path: Path) -> None:
+    async with delaying(tmp_path) as one:
+        await one.send("DELAY\x011\x02", topic="again")
+        one.broker.parts[TOPIC_CHANGES].delete_topic("again", lambda _refusal: None)
+        one.at(1000)  # the deletion is on its way into the log
+        assert not one.broker.parts[DELIVERIES]._under_way
+
+        async def is_sent() -> bool:
+            return (await one.client.send("again", b"new")).code == 0
+
+        await until(is_sent)
+        one.broker.parts[DELIVERIES].begin_term()  # else it pauses
+        one.at(2000)
+        assert await one.bodies("again") == [b"new"]
+        assert one.broker.machine.state[DELAYS].dropped == 1
 
 
 async def test_a_batch_with_a_delayed_message_is_refused(tmp_path: Path) -> None:

@@ -109,7 +109,7 @@ class ScriptedLog:
         """A record of the next message of a queue, `before` others of the entry and `at` bytes."""
         self._sent += 1
         pairs = {"UNIQ_KEY": f"k{self._sent}", **properties}
-        end = self.state[MESSAGES].queue_ends.get(topic, {}).get(queue, 0)
+        end = self.state[MESSAGES].queue_end(topic, queue)
         return encode_record(
             MessageRecord(
                 topic,
@@ -184,13 +184,15 @@ class ScriptedLog:
                     )
                 )
             case "redrive":
-                end = self.state[MESSAGES].queue_ends.get(DEAD, {}).get(0, 0)
+                end = self.state[MESSAGES].queue_end(DEAD, 0)
                 # No leader proposes to deliver a dead letter once more that was before.
                 if end and not self.state[REDRIVEN].has(DEAD, 0, step.pick % end):
                     letter = Redrive(DEAD, 0, step.pick % end, self._pos, 0)
                     self._with(self._record(topic, queue), letter)
             case "delete":
-                self._append(encode_log_command(DeleteTopic(topic, self._now_ms)))
+                keeps_ends = step.number % 2 > 0
+                delete = DeleteTopic(topic, self._now_ms, keeps_ends, keeps_ends)
+                self._append(encode_log_command(delete))
             case "put":
                 put = PutTopic(TopicConfig(topic), self._now_ms, max_topics=100)
                 self._append(encode_log_command(put))

@@ -73,14 +73,22 @@ def test_a_name_on_a_page_is_public_and_stands_there_once() -> None:
     assert not documented(further()) & set(there)
 
 
-@pytest.mark.parametrize("path", [path for path in PUBLIC if path not in IN_WORDS])
-def test_each_public_name_says_what_it_is_in_words_of_its_own(path: str) -> None:
+def wrong_words(path: str) -> str | None:
+    """What is wrong with the docstring of a public name."""
     value = value_of(path)
     doc = getattr(value, "__doc__", None)
-    assert doc, f"{path} has no docstring"
-    inherited = [base.__doc__ for base in getattr(value, "__mro__", ())[1:]]
-    assert doc not in inherited, f"{path} has only its parent's docstring"
-    assert not doc.startswith(f"{path.rpartition('.')[2]}("), f"{path} has only Python's docstring"
+    if not doc:
+        return f"{path} has no docstring"
+    if doc in [base.__doc__ for base in getattr(value, "__mro__", ())[1:]]:
+        return f"{path} has only its parent's docstring"
+    if doc.startswith(f"{path.rpartition('.')[2]}("):
+        return f"{path} has only Python's docstring"
+    return None
+
+
+def test_each_public_name_says_what_it_is_in_words_of_its_own() -> None:
+    wrong = [wrong_words(path) for path in PUBLIC if path not in IN_WORDS]
+    assert [words for words in wrong if words] == []
 
 
 def test_each_error_stands_under_what_it_says_of_the_append() -> None:

@@ -121,6 +121,8 @@ class Reference:
                 model.topics,
             ),
             ("births of topics", topics.created_at, model.created_at),
+            ("first offsets of topics", messages.begins, model.begins),
+            ("last offsets of deleted topics", messages.ended.ends, model.ended_topics),
             (
                 "ends of queues",
                 {
@@ -177,11 +179,19 @@ class Reference:
                 "dead letters that were delivered once more",
                 (
                     redriven.redriven_letters,
-                    {key: _numbers(runs.begins, runs.ends) for key, runs in redriven.runs.items()},
+                    {
+                        (topic, queue_id): _numbers(runs.begins, runs.ends)
+                        for topic, queues in redriven.runs.items()
+                        for queue_id, runs in queues.items()
+                    },
                 ),
                 (
                     model.redriven,
-                    {key: model.taken_letters(*key) for key in redriven.runs},
+                    {
+                        (topic, queue_id): model.taken_letters(topic, queue_id)
+                        for topic, queues in redriven.runs.items()
+                        for queue_id in queues
+                    },
                 ),
             ),
         ]
