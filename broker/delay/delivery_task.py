@@ -1,8 +1,14 @@
 """The task that lets a broker deliver what is due."""
 
+from typing import Final
+
 import trio
 
 from broker.delay.deliveries import Deliveries
+from broker.log.one_by_one import failure
+from dledger import DLedgerError
+
+_AFTER_FAILURE_SECONDS: Final = 10.0
 
 
 class DeliveryTask:
@@ -17,9 +23,19 @@ class DeliveryTask:
         """Deliver, for ever."""
         while True:
             self._woken = trio.Event()
-            with trio.move_on_after(self._deliveries.deliver()):
+            with trio.move_on_after(self._deliver()):
                 await self._woken.wait()
             await trio.lowlevel.checkpoint()
+
+    def _deliver(self) -> float:
+        """As `Deliveries.deliver`; a defect does not end the member, and is met again."""
+        try:
+            return self._deliveries.deliver()
+        except DLedgerError:
+            raise
+        except Exception as error:
+            failure("delivering what is due", error)
+            return _AFTER_FAILURE_SECONDS
 
     def _wake(self) -> None:
         self._woken.set()
