@@ -194,7 +194,7 @@ class Deliveries:
         topic = record.property_map()[REAL_TOPIC]
         if self._changes.is_same(topic, row.position):
             return record
-        _log.info("a delayed message of topic %s is dropped: it was deleted", quoted(topic))
+        _log.info("a delayed message of topic %s is dropped: the topic was deleted", quoted(topic))
         submit_commands(self._log, [DropDelayed(row.position)], self._began(row.position))
         return None
 
