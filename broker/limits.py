@@ -27,9 +27,6 @@ MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 # 3 days.
 MAX_DELAY_SECONDS: Final = 40 * 24 * 3600
 
-# Of a client that locks queues, since that goes into the log; Java's are address, pid and a number.
-MAX_CLIENT_ID_CHARACTERS: Final = 255
-
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:

@@ -34,6 +34,7 @@ from remoting.bodies.topic_config import DataVersion
 from remoting.net.client import RemotingClient
 from remoting.net.client_work import ClientWork
 from remoting.net.server import Server, ServerLimits, listen
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -212,7 +213,7 @@ class Broker:
             try:
                 await trio.to_thread.run_sync(remove_leftovers, folder)
             except OSError as error:
-                _log.warning("files of deleted topics stay for now: %s", error)
+                _log.warning("files of deleted topics stay for now: %s", quoted(error))
             await trio.sleep(LOOK_OVER_SECONDS)
 
     def _figures(self) -> Mapping[str, str]:

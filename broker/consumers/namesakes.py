@@ -11,6 +11,7 @@ from typing import Final
 
 from broker.consumers.members import Consumers
 from remoting.bodies.heartbeat import MessageModel
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -18,7 +19,6 @@ _log = logging.getLogger(__name__)
 TELL_SECONDS: Final = 300.0
 _LINES: Final = 5
 _LOOKED_AT: Final = 1000
-_CHARACTERS: Final = 120
 
 
 class Namesakes:
@@ -60,11 +60,10 @@ class Namesakes:
             return False
         self._told_at[group, client_id] = now
         _log.warning(
-            "group %s has several clients with the id %.*r (%s): they read the same queues; "
+            "group %s has several clients with the id '%s' (%s): they read the same queues; "
             "give each client an id of its own",
-            group,
-            _CHARACTERS,
-            client_id,
-            ", ".join(in_use[:3]),
+            quoted(group),
+            quoted(client_id),
+            quoted(", ".join(in_use[:3])),
         )
         return True

@@ -6,9 +6,10 @@ import trio
 
 from broker.delay.deliveries import Deliveries
 from broker.log.one_by_one import failure
+from dledger import DLedgerError
 
-# After a failure.
-_PAUSE_SECONDS: Final = 1.0
+# After a failure; it may be over by then.
+_AFTER_FAILURE_SECONDS: Final = 10.0
 
 
 class DeliveryTask:
@@ -23,14 +24,19 @@ class DeliveryTask:
         """Deliver, for ever."""
         while True:
             self._woken = trio.Event()
-            try:
-                pause = self._deliveries.deliver()
-            except Exception as error:
-                failure("delivering delayed messages", error)
-                pause = _PAUSE_SECONDS
-            with trio.move_on_after(pause):
+            with trio.move_on_after(self._deliver()):
                 await self._woken.wait()
             await trio.lowlevel.checkpoint()
+
+    def _deliver(self) -> float:
+        """As `Deliveries.deliver`; a defect does not end the member, and is met again."""
+        try:
+            return self._deliveries.deliver()
+        except DLedgerError:
+            raise
+        except Exception as error:
+            failure("delivering what is due", error)
+            return _AFTER_FAILURE_SECONDS
 
     def _wake(self) -> None:
         self._woken.set()

@@ -6,7 +6,7 @@ Source: RocketMQ's RebalanceLockManager.
 from collections.abc import Callable
 
 from broker.errors import RequestRefused
-from broker.limits import MAX_CLIENT_ID_CHARACTERS, BrokerLimits
+from broker.limits import BrokerLimits
 from broker.locks.commands import LockQueues
 from broker.locks.state import LOCKS
 from broker.log.replicated_log import Log
@@ -16,7 +16,6 @@ from broker.serving.origin import Origin
 from broker.topics.names import check_group_name, check_topic_name
 from dledger import SessionClock
 from remoting.bodies.consumer_group import QueueLock, decode_queue_lock, encode_locked_queues
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 
@@ -103,8 +102,3 @@ def _check_lock(asked: QueueLock) -> None:
     check_group_name(asked.group)
     for queue in asked.queues:
         check_topic_name(queue.topic)
-    if len(asked.client_id) > MAX_CLIENT_ID_CHARACTERS:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
-            f"client id of {len(asked.client_id)} characters: at most {MAX_CLIENT_ID_CHARACTERS}",
-        )

@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.limits import MAX_CLIENT_ID_CHARACTERS
 from broker.replies.askers import Askers
 from broker.sends.pending_messages import PendingSend
 from broker.topics.names import check_topic_name
@@ -19,6 +18,7 @@ from remoting.message.properties import (
     edit_properties,
 )
 from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.field_values import is_name
 
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
 REPLY: Final = "reply"  # the MSG_TYPE of replies
@@ -51,7 +51,7 @@ class QuestionSends:
         """
         check_topic_name(self._topic.topic)
         client_id = pairs[REPLY_TO_CLIENT]
-        if len(client_id) <= MAX_CLIENT_ID_CHARACTERS:
+        if is_name(client_id):  # no client has another
             self._askers.asked(client_id, send.origin)
         (record,) = send.records
         if pairs.get(CLUSTER) != self._cluster:

@@ -32,7 +32,6 @@ from remoting.message.record import (
 from remoting.message.record_batch import RecordBatch, Records
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
-from remoting.wire.field_values import saturated_int32
 
 # A consumer that sends a popped message on sends its handle with it. With another consumer it would
 # stand for the message's own handle, as clients make one only where there is none.
@@ -163,7 +162,8 @@ def read_send_request(command: Command) -> SendRequest:
 
 def _times(command: Command, name: str) -> int:
     """How often a message failed before; what is less than never is never. Raises FieldMissing."""
-    return saturated_int32(command.int32(name, 0))
+    times = command.int32(name, 0)
+    return times if times > 0 else 0
 
 
 def _batch(envelope: MessageRecord) -> tuple[Records, int]:

@@ -38,6 +38,7 @@ from remoting.message.properties import (
     UNIQUE_KEY,
     edit_properties,
     has_pair,
+    is_whole,
     mended_runs,
     name_mark,
     with_last_pair_alone,
@@ -293,9 +294,8 @@ class Sends:
             one_by_one = (records.shared,)
         else:
             for record in records:
-                (record.properties,) = mended_runs(
-                    (record.properties,), _UNIQUE_KEY, _TAGS, self._mended
-                )
+                if not is_whole(record.properties, _UNIQUE_KEY, _TAGS):
+                    record.properties = self._mended(record.properties)
             one_by_one = records
         for record in one_by_one:
             record.topic = send.topic
@@ -355,7 +355,10 @@ class Sends:
                 refusal = next((refused[at] for at, _offset in spots if at in refused), None)
             if refusal is None:
                 positions = [bases[at] + offset for at, offset in spots]
-                if not call("answering a send", send.stored, positions, replies):
+                try:  # as `call` does it, without a call for each send
+                    send.stored(positions, replies)
+                except Exception as error:
+                    failure("answering a send", error)
                     call("answering a send", send.failed)
                 continue
             if epoch == self._epoch:

@@ -32,6 +32,7 @@ OTHER_NUMBERS = {
     "broker/delay/state.py": "rows of the own snapshot",
     "broker/filters/state.py": "rows of the own snapshot",
     "broker/locks/state.py": "rows of the own snapshot",
+    "broker/offsets/state.py": "rows of the own snapshot",
     "broker/log/state_snapshot.py": "rows of the own snapshot",
     "broker/messages/state.py": "rows of the own snapshot",
     "broker/pop/state.py": "rows of the own snapshot",
@@ -66,6 +67,17 @@ NAMES_OF_RUNS = {"properties", "run", "raw", "together", "properties_run"}
 DICTS = {"message.properties"}
 
 SEARCHES = {"find", "rfind", "index", "rindex", "count", "startswith"}
+# Fields of headers that name something, and those that are an Integer in Java's headers.
+NAME_FIELDS = {
+    *("topic", "group", "consumerGroup", "producerGroup", "groupName", "clientId", "clientID"),
+    *("srcGroup", "destGroup", "compareGroup"),
+}
+INT32_FIELDS = {
+    *("queueId", "maxMsgNums", "sysFlag", "flag", "reconsumeTimes", "maxReconsumeTimes"),
+    *("delayLevel", "count", "perm", "readQueueNums", "writeQueueNums", "topicSysFlag"),
+    *("commitOrRollback", "maxNum", "initMode", "defaultTopicQueueNums", "bodyCrc32"),
+}
+
 LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 
 
@@ -122,6 +134,22 @@ def _last_name(value: ast.expr) -> str:
     return ast.unparse(value).rpartition(".")[2]
 
 
+def loose_readers(path: str, tree: ast.Module) -> Iterator[str]:
+    """Fields that are read as something wider than they are."""
+    for node in ast.walk(tree):
+        if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
+            continue
+        field = node.args[0]
+        if not isinstance(field, ast.Constant):
+            continue
+        owner, reader = ast.unparse(node.func.value), node.func.attr
+        if owner not in ("command", "command.fields", "asked"):
+            continue
+        is_loose_name = reader in ("text", "get") and field.value in NAME_FIELDS
+        if is_loose_name or (reader == "integer" and field.value in INT32_FIELDS):
+            yield f"{path}:{node.lineno} {ast.unparse(node)}"
+
+
 def log_calls(tree: ast.Module) -> Iterator[ast.Call]:
     for node in ast.walk(tree):
         if (
@@ -172,6 +200,11 @@ def test_only_one_module_searches_in_runs_of_properties() -> None:
     assert found == [], f"ask {PROPERTIES}"
 
 
+def test_fields_are_read_as_what_they_are() -> None:
+    found = [one for path, tree in modules(("broker",)) for one in loose_readers(path, tree)]
+    assert found == [], "read them by `name` and by `int32`"
+
+
 def test_no_line_of_a_log_has_what_a_client_sent_as_it_is() -> None:
     found = [one for path, tree in modules(SERVERS) for one in raw_text_in_logs(path, tree)]
     assert found == [], "put it in by `quoted`"
@@ -186,6 +219,9 @@ def test_no_line_of_a_log_has_what_a_client_sent_as_it_is() -> None:
         (searches_of_runs, "properties.find(mark)"),
         (searches_of_runs, "MARK = b'UNIQ_KEY\\x01'"),
         (searches_of_runs, "x = run.split(b'a') if 'KEYS\\x01' in text else 0"),
+        (loose_readers, "command.text('group')"),
+        (loose_readers, "command.fields.get('topic', '')"),
+        (loose_readers, "command.integer('queueId')"),
         (raw_text_in_logs, "_log.warning('group %s', group)"),
         (raw_text_in_logs, "_log.warning(f'group {group}')"),
         (raw_text_in_logs, "_log.warning('%d of %s', 1, command.fields['a'])"),

@@ -16,6 +16,7 @@ from remoting.message.properties import (
     first_pair,
     found_value,
     has_pair,
+    is_whole,
     last_pair,
     mended_runs,
     name_mark,
@@ -98,6 +99,7 @@ def test_only_runs_that_lack_something_are_mended() -> None:
         before, mended_runs(before, b"UNIQ_KEY\x01", b"TAGS\x01", mend), strict=True
     ):
         assert mended == mend(run)
+        assert not is_whole(run, b"UNIQ_KEY\x01", b"TAGS\x01") or run == mended
         assert decode_properties(mended) == {"UNIQ_KEY": "made", **decode_properties(run)}
 
 

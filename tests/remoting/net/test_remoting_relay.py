@@ -17,11 +17,12 @@ from remoting.net.address import Address
 from remoting.net.connection import Connection
 from remoting.net.errors import PortInUse
 from remoting.net.proxy_header import MAX_HEADER_BYTES, encode_proxy_header
-from remoting.net.relay import FindServer, Relays
+from remoting.net.relay import FindServer, Relays, _answer_to, _Relay
 from remoting.net.server import Gate, Server, ServerLimits, TrustsProxy, listen
 from remoting.wire.codes import LanguageCode, RequestCode, ResponseCode
 from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.frame import FrameDecoder, encode_command
+from remoting.wire.frame_watch import FrameWatch
 
 HERE = "127.0.0.1"
 
@@ -583,3 +584,19 @@ async def test_a_port_is_shared_only_by_those_that_say_so() -> None:
         await listen(HERE, port)
     await first.aclose()
     await second.aclose()
+
+
+@pytest.mark.parametrize(
+    "offset", ["9" * 400_000, "x" * 400_000, "1_0", "", "-1", "12", str(1 << 63)]
+)
+def test_of_a_pull_that_waits_a_number_is_kept_and_no_text_of_any_length(offset: str) -> None:
+    relay = _Relay.__new__(_Relay)
+    relay._requests, relay._waiting = FrameWatch(RequestCode.HEART_BEAT), {}
+    long = {"queueOffset": offset, "topic": "x" * 50_000, "unknown": "x" * 50_000}
+    for code in (RequestCode.PULL_MESSAGE, RequestCode.QUERY_CONSUMER_OFFSET, 10):
+        relay._note_requests(encode_command(Command(code, long, b"", code, language="x" * 9000)))
+    assert len(relay._waiting) == 3
+    for kept in relay._waiting.values():
+        assert len(str(kept)) < 500
+    answer = _answer_to(relay._waiting[RequestCode.PULL_MESSAGE], is_let_go=False)
+    assert answer.fields["nextBeginOffset"] == (offset if offset in ("-1", "12") else "0")
