@@ -3,6 +3,7 @@
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 
+from broker.log.entry import FORMAT_VERSION
 from broker.log.fold import fold
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import Registry
@@ -35,6 +36,8 @@ class BrokerMachine:
     """
 
     snapshot_format = STATE_FORMAT
+    machine_name = "broker"
+    machine_version = FORMAT_VERSION
 
     def __init__(
         self, queues: ConsumeQueues, registry: Registry, folder: str | None = None

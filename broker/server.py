@@ -10,6 +10,7 @@ import trio
 
 from broker.config import BrokerConfig
 from broker.features import FEATURES, REGISTRY
+from broker.formats.gate import READ_BY_ALL
 from broker.log.guarded_log import GuardedLog
 from broker.machine import BrokerMachine
 from broker.retention.disk_usage import used_percent as disk_used_percent
@@ -108,6 +109,7 @@ class Broker:
                     lambda: self.requests.connections,
                 ),
                 ROUTES: Routes(client.request_nowait, config.nameservers),
+                READ_BY_ALL: lambda: node.machine_version,
             },
         )
         self._services = [feature.service(self.parts) for feature in FEATURES]

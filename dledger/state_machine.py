@@ -9,7 +9,14 @@ from dledger.entry import Entry
 
 
 class StateMachine(Protocol):
-    """Folds committed entries into a state, the same on every member."""
+    """Folds committed entries into a state, the same on every member.
+
+    It may have two attributes that its members tell one another. `machine_name` says what the
+    entries are, like "counter": members whose machines have different names refuse one another.
+    `machine_version` is the newest version of entries that it reads, from 1 on; the oldest one
+    among the members is in `Status.machine_version`. Write entries of a newer version only once
+    all members read it.
+    """
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
         """Apply a run of committed entries in log order; return one result for each.
@@ -91,6 +98,7 @@ class LogOnly:
     """A state machine without a state, for applications that need only the log."""
 
     keeps_nothing = True
+    machine_name = "log"
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
         """Return None for each entry."""

@@ -33,6 +33,7 @@ version commands
         number; deletions that take the locks with them
    4    the format of the log; all commands that stand behind a record
    5    several records in one entry
+   6    what a leader may write once all members have told that they read it
 ======= ==========================================================================================
 """
 
@@ -45,7 +46,7 @@ import msgpack
 from broker.errors import CommandMalformed, EntryTooNew
 from remoting.message.record import MESSAGE_MAGIC
 
-FORMAT_VERSION: Final = 5  # the newest that is read
+FORMAT_VERSION: Final = 6  # the newest that is read
 FIRST_VERSION: Final = 1
 OFFSETS_WITH_TIME_VERSION: Final = 2
 GUARDED_VERSION: Final = 3

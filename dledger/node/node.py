@@ -22,6 +22,7 @@ from dledger.node.fence import fenced, node_ending
 from dledger.node.group_changes import GroupChanges
 from dledger.node.leader_noops import LeaderNoops
 from dledger.node.local_way import local_session
+from dledger.node.machine_versions import MachineVersions
 from dledger.node.member import Member
 from dledger.node.member_identity import MemberIdentity
 from dledger.node.member_replica import member_replica, member_settings
@@ -67,6 +68,9 @@ class Node:
         self._applied = Progress()
         self._identity = MemberIdentity(config, opened, host, self._fail)
         guard = self._identity.guard
+        self._machine_versions = MachineVersions(
+            config.node_id, opened.machine.version, self._identity
+        )
         self._links = Links(
             guard.identity,
             host.connections,
@@ -359,6 +363,11 @@ class Node:
         return self._leadership.role
 
     @property
+    def machine_version(self) -> int | None:
+        """As `Status.machine_version`: the version of entries that all members read."""
+        return self._machine_versions.oldest(self._replica.state.membership.members)
+
+    @property
     def tally(self) -> Tally:
         """The counters of this node since it was opened."""
         return self._driver.tally
@@ -389,6 +398,7 @@ class Node:
             pending_bytes=self._appends.body_bytes,
             refused_callers=self._connections.refusals.count,
             loop_watch=self._loop_watch,
+            machine_versions=self._machine_versions,
         )
 
     # --- the node's own tasks -----------------------------------------------------------------

@@ -10,6 +10,7 @@ from dledger.core.replica import Replica
 from dledger.loop_watch import LoopWatch
 from dledger.network.links import Links
 from dledger.network.peer_status import peer_status
+from dledger.node.machine_versions import MachineVersions
 from dledger.node.tally import Tally
 from dledger.serving.platform import DiskSpace
 from dledger.snapshots.node_snapshots import Snapshots
@@ -35,6 +36,7 @@ def node_status(
     pending_bytes: int,
     refused_callers: int,
     loop_watch: LoopWatch | None,
+    machine_versions: MachineVersions,
 ) -> Status:
     """The status of the node at this moment, in plain values."""
     state, transfer, now = replica.state, replica.handover.transfer, trio.current_time()
@@ -65,7 +67,7 @@ def node_status(
         scrub_damage=scrub.damage,
         transfer_target=transfer.target if transfer is not None else None,
         peers={
-            peer: peer_status(link, replica.dispatchers.get(peer), now)
+            peer: peer_status(link, replica.dispatchers.get(peer), now, machine_versions.of(peer))
             for peer, link in links.members.items()
         },
         members=group_status(replica),
@@ -78,4 +80,5 @@ def node_status(
         disk_free_bytes=space.free,
         synced=store.synced_index,
         disk_total_bytes=space.total,
+        machine_version=machine_versions.oldest(state.membership.members),
     )
