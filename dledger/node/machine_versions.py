@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
-from dledger.node.member_identity import MemberIdentity
+from collections.abc import Callable, Collection
 
 
 class MachineVersions:
@@ -13,19 +11,19 @@ class MachineVersions:
     Args:
         node_id: of this member.
         own: the version of its machine; 0 if it has none.
-        identity: of this member, with the port that its peers call.
+        told: the version that another member told; None if it is not connected, or told none.
     """
 
-    def __init__(self, node_id: str, own: int, identity: MemberIdentity) -> None:
+    def __init__(self, node_id: str, own: int, told: Callable[[str], int | None]) -> None:
         self._node_id = node_id
         self._own = own
-        self._identity = identity
+        self._told = told
 
     def of(self, member: str) -> int | None:
         """The version of one member; None if it has not told, or is not connected."""
         if member == self._node_id:
             return self._own or None
-        return self._identity.port.machine_version(member)
+        return self._told(member)
 
     def oldest(self, members: Collection[str]) -> int | None:
         """The version that all these members read; None if one of them has not told."""

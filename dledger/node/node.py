@@ -69,7 +69,9 @@ class Node:
         self._identity = MemberIdentity(config, opened, host, self._fail)
         guard = self._identity.guard
         self._machine_versions = MachineVersions(
-            config.node_id, opened.machine.version, self._identity
+            config.node_id,
+            opened.machine.version,
+            lambda member: self._identity.port.machine_version(member),
         )
         self._links = Links(
             guard.identity,

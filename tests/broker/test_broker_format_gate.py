@@ -39,7 +39,7 @@ class TakenLog:
         self.done = done
 
     def read_bytes(self, pos: int, size: int) -> bytes:
-        raise NotImplementedError
+        return b""
 
 
 def test_the_format_is_raised_once_all_members_read_it() -> None:
