@@ -266,6 +266,8 @@ async def run_broker(
         preferred_leader=config.prefer,
         store=config.store,
         snapshots=config.snapshots,
+        client_appends=False,
+        pass_over=config.pass_over,
     )
     try:
         async with open_node(node_config, machine) as node, trio.open_nursery() as nursery:

@@ -15,10 +15,12 @@ class MachineKind(NamedTuple):
         name: of what the entries are; members with different names are of different groups. Empty:
             it has none, and goes together with any other.
         version: the newest version of entries that it reads, from 1 on; 0: it has none.
+        is_stopped: it has stopped before an entry that it does not read.
     """
 
     name: str = ""
     version: int = 0
+    is_stopped: bool = False
 
 
 # Of a machine that tells nothing, and of a member that does not know of kinds.

@@ -25,7 +25,8 @@ class StateMachine(Protocol):
         beginning, or from the first entry after the newest snapshot (or, see `keeps_nothing`, after
         the recorded commit index). It must be deterministic: no clock, no randomness, no input but
         the entries. It must not raise, which would stop the node (MachineFailed): return a result,
-        the same on every member, if an entry's request cannot be carried out.
+        the same on every member, if an entry's request cannot be carried out. An exception is
+        MachineTooOld, for an entry that only a later version of the machine reads.
         """
         ...
 

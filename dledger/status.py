@@ -126,6 +126,7 @@ class Status:
     # Up to which version the state machines of all members read entries: of the oldest one. None
     # while one of them is not connected or has not told, or if the machine has no versions.
     machine_version: int | None = None
+    machine_stopped: str | None = None  # why it applies no more: it does not read an entry
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, for JSON and msgpack."""

@@ -7,6 +7,7 @@ import trio
 from dledger.config import NodeConfig
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
+from dledger.errors import MachineTooOld
 from dledger.loop_watch import LoopWatch
 from dledger.network.links import Links
 from dledger.network.peer_status import peer_status
@@ -37,6 +38,7 @@ def node_status(
     refused_callers: int,
     loop_watch: LoopWatch | None,
     machine_versions: MachineVersions,
+    machine_stopped: MachineTooOld | None,
 ) -> Status:
     """The status of the node at this moment, in plain values."""
     state, transfer, now = replica.state, replica.handover.transfer, trio.current_time()
@@ -81,4 +83,5 @@ def node_status(
         synced=store.synced_index,
         disk_total_bytes=space.total,
         machine_version=machine_versions.oldest(state.membership.members),
+        machine_stopped=None if machine_stopped is None else str(machine_stopped),
     )

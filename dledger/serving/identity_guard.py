@@ -90,6 +90,10 @@ class IdentityGuard:
         """Note the birth of the group, which is recorded in the folder already."""
         self._birth = birth.hex()
 
+    def machine_stops(self, stopped: bool) -> None:
+        """Note whether the state machine has stopped before an entry that it does not read."""
+        self._machine = self._machine._replace(is_stopped=stopped)
+
     def refusal(self, sender: str, identity: GroupIdentity) -> str | None:
         """Why a channel from `sender` of the group `identity` is refused, or None."""
         own = self._of_group

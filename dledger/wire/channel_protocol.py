@@ -21,9 +21,9 @@ opens its channels again under the same numbers: messages go on meanwhile, and t
 checks the identity again.
 
 Before it opens a channel, a caller whose state machine has a kind tells it, in the frame
-[-1, channel, name, version]. The first element stands where messages have the number of a channel
-and their kind. No channel has that number, so members that do not know the frame drop it, as they
-do with messages of a channel that is closed. Later elements are reserved.
+[-1, channel, name, version, whether it has stopped]. The first element stands where messages have
+the number of a channel and their kind. No channel has that number, so members that do not know the
+frame drop it, as they do with messages of a channel that is closed. Later elements are reserved.
 """
 
 from __future__ import annotations
@@ -121,12 +121,12 @@ def decode_machine_kind(frame: Frame) -> tuple[int, MachineKind]:
     Raises MessageMalformed.
     """
     match frame.header:
-        case [_, channel, str(name), int(version), *_] if (
+        case [_, channel, str(name), int(version), bool(is_stopped), *_] if (
             type(version) is int
             and 0 <= version <= _MAX_VERSION
             and len(name) <= MAX_MACHINE_NAME_CHARACTERS
         ):
-            return _channel(channel), MachineKind(name, version)
+            return _channel(channel), MachineKind(name, version, is_stopped)
         case _:
             raise MessageMalformed("the kind of a state machine with wrong fields")
 

@@ -33,24 +33,38 @@ class Members:
         self._nursery = nursery
         self._peers = dict(zip(("n0", "n1", "n2"), free_addresses(3), strict=True))
         self._scopes: dict[str, trio.CancelScope] = {}
+        self._ended: dict[str, trio.Event] = {}
         self.nodes: dict[str, dledger.Node] = {}
 
-    async def start(self, name: str, machine: dledger.StateMachine) -> None:
-        self.nodes[name] = await self._nursery.start(self._run, name, machine)
+    async def start(
+        self, name: str, machine: dledger.StateMachine, pass_over: frozenset[int] = frozenset()
+    ) -> None:
+        self.nodes[name] = await self._nursery.start(self._run, name, machine, pass_over)
 
     async def _run(
-        self, name: str, machine: dledger.StateMachine, task_status: trio.TaskStatus[dledger.Node]
+        self,
+        name: str,
+        machine: dledger.StateMachine,
+        pass_over: frozenset[int],
+        task_status: trio.TaskStatus[dledger.Node],
     ) -> None:
         config = dledger.NodeConfig(
-            group="g", node_id=name, peers=self._peers, data_dir=self._folder / name
+            group="g",
+            node_id=name,
+            peers=self._peers,
+            data_dir=self._folder / name,
+            pass_over=pass_over,
         )
+        ended = self._ended[name] = trio.Event()
         with trio.CancelScope() as self._scopes[name]:
             async with dledger.open_node(config, machine) as node:
                 task_status.started(node)
                 await trio.sleep_forever()
+        ended.set()
 
-    def stop(self, name: str) -> None:
+    async def stop(self, name: str) -> None:
         self._scopes[name].cancel()
+        await self._ended[name].wait()
 
     async def until_version(self, name: str, version: int | None) -> None:
         with trio.fail_after(20):
@@ -70,7 +84,7 @@ async def test_a_member_knows_the_version_that_all_members_read(
         await members.until_version(name, 2)
     assert members.nodes["n0"].status().machine_version == 2
     assert members.nodes["n0"].status().peers["n2"].machine_version == 5
-    members.stop("n1")
+    await members.stop("n1")
     await members.until_version("n0", None)
     await members.start("n1", Versioned("counter", 3))
     await members.until_version("n0", 3)

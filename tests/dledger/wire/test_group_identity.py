@@ -38,7 +38,7 @@ IDENTITIES = st.builds(
     st.one_of(st.just(""), st.text(HEX, min_size=32, max_size=32)),
     st.just(UNKNOWN_MACHINE),
 )
-KINDS = st.builds(MachineKind, st.text(max_size=64), st.integers(0, 2**31 - 1))
+KINDS = st.builds(MachineKind, st.text(max_size=64), st.integers(0, 2**31 - 1), st.booleans())
 
 
 @given(KINDS)
@@ -56,10 +56,12 @@ def test_the_kind_of_a_machine_is_told_before_the_channel_opens(kind: MachineKin
         [0, "counter"],
         [0, 1, "counter"],
         [-1, "counter", 1],
-        [0, "counter", -1],
-        [0, "counter", True],
-        [0, "counter", 2**31],
-        [0, "c" * 65, 1],
+        [0, "counter", 1],
+        [0, "counter", 1, 0],
+        [0, "counter", -1, False],
+        [0, "counter", True, False],
+        [0, "counter", 2**31, False],
+        [0, "c" * 65, 1, False],
     ],
 )
 def test_the_kind_of_a_machine_of_another_form_is_refused(fields: list[object]) -> None:
@@ -69,8 +71,8 @@ def test_the_kind_of_a_machine_of_another_form_is_refused(fields: list[object]) 
 
 
 def test_later_versions_may_tell_more_of_a_machine() -> None:
-    (frame,) = FrameDecoder().feed(encode_frame([MACHINE_KIND, 0, "counter", 1, "more", [2]]))
-    assert decode_machine_kind(frame) == (0, MachineKind("counter", 1))
+    (frame,) = FrameDecoder().feed(encode_frame([MACHINE_KIND, 0, "counter", 1, True, "more", [2]]))
+    assert decode_machine_kind(frame) == (0, MachineKind("counter", 1, True))
 
 
 @given(IDENTITIES)
