@@ -170,6 +170,14 @@ def _number(option: str, default: float, explanation: str) -> Callable[[F], F]:
     "And after so long if no producer of its group is there to be asked.",
 )
 @click.option(
+    "--pass-over-entry",
+    "pass_over",
+    type=click.IntRange(0),
+    multiple=True,
+    help="DANGEROUS: never apply this entry of the log. Only for an entry that no program reads, "
+    "and only with the same entries on every member: others come to another state.",
+)
+@click.option(
     "--exit-with-stdin",
     is_flag=True,
     help="End when standard input ends, so that no child outlives its parent.",
@@ -202,6 +210,7 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         auto_create_topics=options["auto_create_topics"],
         max_connections=options["max_connections"],
         metrics=_address_or_none("--metrics", options["metrics"]),
+        pass_over=frozenset(options["pass_over"]),
         retention=RetentionPolicy(
             keep_hours=options["keep_hours"],
             at_hours=read_hours(options["delete_at_hours"]),

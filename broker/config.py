@@ -35,6 +35,7 @@ class BrokerConfig:
         peers: every member, this one included: id -> host:port of its log traffic.
         joining: this member joins a group that runs, which tells it the members: of `peers` it
             needs its own entry alone.
+        pass_over: entries that the state machine is not given; see `NodeConfig`.
         listen: where clients connect that want this member, and members that pass clients on.
         listen_group: where clients connect that want the leader, whichever member that is; None:
             nowhere.
@@ -93,6 +94,7 @@ class BrokerConfig:
     retention: RetentionPolicy = field(default_factory=RetentionPolicy)
     checks: CheckPolicy = field(default_factory=CheckPolicy)
     snapshots: SnapshotPolicy = DEFAULT_SNAPSHOTS
+    pass_over: frozenset[int] = frozenset()
     store: StoreConfig = field(
         default_factory=lambda: StoreConfig(max_body_bytes=LARGEST_BODY_BYTES)
     )

@@ -31,15 +31,17 @@ class EntryTooNew(BrokerError):
     Attributes:
         version: the command's format version.
         kind: what it is, or None when not even that could be read.
+        index: of the entry, once it is known; else -1.
     """
 
     def __init__(self, version: int, kind: int | None = None) -> None:
         self.version = version
         self.kind = kind
+        self.index = -1
         what = f"version {version}" if kind is None else f"kind {kind} of version {version}"
+        self.what = f"a broker command of {what}"
         super().__init__(
-            f"the log holds a broker command of {what}, which this program does not know: "
-            "upgrade this member"
+            f"the log holds {self.what}, which this program does not know: upgrade this member"
         )
 
 

@@ -3,6 +3,8 @@
 import shutil
 from collections.abc import Callable, Iterator, Sequence
 
+from broker.errors import EntryTooNew
+from broker.log.entry import FORMAT_VERSION
 from broker.log.fold import fold
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import Registry
@@ -11,7 +13,7 @@ from broker.log.state_snapshot import STATE_FORMAT, captured, restored
 from broker.messages.state import MESSAGES
 from broker.store.consume_queues import ConsumeQueues
 from broker.store.queue_sync import QueueSync
-from dledger import Entry
+from dledger import Entry, MachineTooOld
 
 
 class BrokerMachine:
@@ -35,6 +37,8 @@ class BrokerMachine:
     """
 
     snapshot_format = STATE_FORMAT
+    machine_name = "broker"
+    machine_version = FORMAT_VERSION
 
     def __init__(
         self, queues: ConsumeQueues, registry: Registry, folder: str | None = None
@@ -46,8 +50,14 @@ class BrokerMachine:
         self.on_applied: Callable[[Folded], None] | None = None
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[EntryRefused | None]:
-        """Apply a run of committed entries; one result for each."""
-        folded = fold(self.state, entries)
+        """Apply a run of committed entries; one result for each.
+
+        Raises MachineTooOld: an entry is of a newer broker.
+        """
+        try:
+            folded = fold(self.state, entries)
+        except EntryTooNew as error:
+            raise MachineTooOld(error.index, f"it is {error.what}") from error
         for topic in folded.deleted_topics:
             self.queues.delete_topic(topic)
         if folded.arrivals:

@@ -11,6 +11,7 @@ import trio
 
 from broker.config import BrokerConfig
 from broker.features import FEATURES, REGISTRY
+from broker.formats.gate import READ_BY_ALL
 from broker.log.guarded_log import GuardedLog
 from broker.machine import BrokerMachine
 from broker.retention.disk_usage import used_percent as disk_used_percent
@@ -113,6 +114,7 @@ class Broker:
                     lambda: self.requests.connections,
                 ),
                 ROUTES: Routes(client.request_nowait, config.nameservers),
+                READ_BY_ALL: lambda: node.machine_version,
             },
         )
         self._services = [feature.service(self.parts) for feature in FEATURES]
@@ -279,6 +281,8 @@ async def run_broker(
         preferred_leader=config.prefer,
         store=config.store,
         snapshots=config.snapshots,
+        client_appends=False,
+        pass_over=config.pass_over,
     )
     queues = ConsumeQueues(config.directory / "consumequeue")
     machine = BrokerMachine(queues, REGISTRY, os.fspath(config.directory / "state"))

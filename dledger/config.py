@@ -77,6 +77,13 @@ class NodeConfig:
     joining: bool = False
     store: StoreConfig = field(default_factory=StoreConfig)
     snapshots: SnapshotPolicy = field(default_factory=SnapshotPolicy)
+    # Whether clients of this member's port may append, in sessions too. Without this only the
+    # members append. Clients still read, and change members: see docs/security.md.
+    client_appends: bool = True
+    # Entries that the state machine is never given, though it might read them. Only for a group
+    # that no member's machine can lead past an entry (MachineTooOld). Dangerous: members with
+    # different sets come to different states, without a sign. See docs/failures.md.
+    pass_over: frozenset[int] = frozenset()
     # Without it every process that reaches the port is trusted. All members have it, or none.
     tls: TlsConfig | None = None
 
@@ -131,6 +138,8 @@ class NodeConfig:
             raise ConfigInvalid(
                 "election_timeout_ms", "must be at least two heartbeats, or leaders are deposed"
             )
+        if any(index < 0 for index in self.pass_over):
+            raise ConfigInvalid("pass_over", "holds an index below 0")
         if self.scrub_period_hours < 0:
             raise ConfigInvalid("scrub_period_hours", "must not be negative; 0 switches it off")
         if self.flush_interval_ms is not None and self.flush_interval_ms < 1:

@@ -113,6 +113,36 @@ class EntryTooLarge(Rejected):
         super().__init__(f"a body of {body_bytes} bytes; the limit is {limit_bytes}: split it")
 
 
+class ClientAppendsOff(Rejected):
+    """The group takes entries from its own members alone, not from clients of the log's port.
+
+    A retry is useless. `group` is its name, and `machine` that of its state machine.
+    """
+
+    def __init__(self, group: str, machine: str) -> None:
+        self.group = group
+        self.machine = machine
+        super().__init__(
+            f"group {group} takes entries from its members alone"
+            f"{f', which are of kind {machine!r}' if machine else ''}: use their own clients"
+        )
+
+
+class MachineStopped(Rejected):
+    """The state machine of this member does not read the entry at `index`, and has stopped there.
+
+    Nothing was appended. Another member leads soon if its machine reads the entry.
+    """
+
+    def __init__(self, index: int, problem: str) -> None:
+        self.index = index
+        self.problem = problem
+        super().__init__(
+            f"the state machine here has stopped before entry {index}: {problem}; ask another "
+            "member, and install a program on this one that reads the entry"
+        )
+
+
 class BodyInvalid(Rejected, TypeError):
     """A body is not bytes. A retry with the same body is useless."""
 
@@ -206,6 +236,29 @@ class NodeClosed(OutcomeUnknown):
     def __init__(self, index: int) -> None:
         self.index = index
         super().__init__(f"the node stopped before entry {index} was known to be committed")
+
+
+# --- the state machine stops, and the node goes on ----------------------------------------------
+
+
+class MachineTooOld(DLedgerError):
+    """A state machine raises this in `apply` for an entry that a later version of it has to read.
+
+    To guess at it, or to pass it over, would make the members differ. The member applies nothing
+    from there on: it serves no more, and leads no longer than until another member can take over
+    whose machine reads the entry. It goes on to vote and to store entries. Nothing of the run of
+    entries counts as applied, so the machine may raise at any of them.
+
+    `index` is that of the entry; `problem` says what it is, in a sentence without a full stop.
+    """
+
+    def __init__(self, index: int, problem: str) -> None:
+        self.index = index
+        self.problem = problem
+        super().__init__(
+            f"the state machine does not read entry {index}: {problem}; start this member again "
+            "with a program that reads it"
+        )
 
 
 # --- this node stops --------------------------------------------------------------------------

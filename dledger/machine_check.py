@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Sequence
 
 from dledger.entry import Entry
-from dledger.errors import Fatal, MachineFailed, MachineUnusable
+from dledger.errors import Fatal, MachineFailed, MachineTooOld, MachineUnusable
 from dledger.state_machine import StateMachine
 
 Apply = Callable[[Sequence[Entry]], Sequence[object]]
@@ -35,11 +35,12 @@ def check_machine(machine: StateMachine) -> None:
 def applied(apply: Apply, entries: Sequence[Entry], first: int, last: int) -> Sequence[object]:
     """Apply the entries `first`..`last`; return one result for each.
 
-    Raises MachineFailed, and every Fatal error that the machine raises itself.
+    Raises MachineTooOld if the machine does; MachineFailed, and every Fatal error that the machine
+    raises itself.
     """
     try:
         results = apply(entries)
-    except Fatal:
+    except (Fatal, MachineTooOld):
         raise  # its own word: a disk under its files that failed, say, or a machine inside of it
     except Exception as error:
         raise MachineFailed(first, last) from error

@@ -9,7 +9,14 @@ from dledger.entry import Entry
 
 
 class StateMachine(Protocol):
-    """Folds committed entries into a state, the same on every member."""
+    """Folds committed entries into a state, the same on every member.
+
+    It may have two attributes that its members tell one another. `machine_name` says what the
+    entries are, like "counter": members whose machines have different names refuse one another.
+    `machine_version` is the newest version of entries that it reads, from 1 on; the oldest one
+    among the members is in `Status.machine_version`. Write entries of a newer version only once
+    all members read it.
+    """
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
         """Apply a run of committed entries in log order; return one result for each.
@@ -18,7 +25,8 @@ class StateMachine(Protocol):
         beginning, or from the first entry after the newest snapshot (or, see `keeps_nothing`, after
         the recorded commit index). It must be deterministic: no clock, no randomness, no input but
         the entries. It must not raise, which would stop the node (MachineFailed): return a result,
-        the same on every member, if an entry's request cannot be carried out.
+        the same on every member, if an entry's request cannot be carried out. An exception is
+        MachineTooOld, for an entry that only a later version of the machine reads.
         """
         ...
 
@@ -91,6 +99,7 @@ class LogOnly:
     """A state machine without a state, for applications that need only the log."""
 
     keeps_nothing = True
+    machine_name = "log"
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
         """Return None for each entry."""

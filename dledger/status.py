@@ -82,6 +82,7 @@ class PeerStatus:
     problem: str | None  # why there is no connection, or why the peer cannot catch up
     installing: InstallStatus | None = None  # the snapshot that it is being sent
     answered_s: float | None = None  # since it last answered this leader
+    machine_version: int | None = None  # up to which its state machine reads; None: not told
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,6 +123,10 @@ class Status:
     log_bytes: int = 0
     disk_free_bytes: int = 0  # of the file system that the folder is on
     disk_total_bytes: int = 0
+    # Up to which version the state machines of all members read entries: of the oldest one. None
+    # while one of them is not connected or has not told, or if the machine has no versions.
+    machine_version: int | None = None
+    machine_stopped: str | None = None  # why it applies no more: it does not read an entry
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, for JSON and msgpack."""

@@ -6,10 +6,11 @@ for them. Everything that one leader writes behind it is in the log only if the 
 """
 
 from dataclasses import dataclass
+from functools import partial
 from typing import ClassVar, Final
 
 from broker.formats.state import FORMATS
-from broker.log.entry import ATTACHED_VERSION, INCARNATIONS_VERSION, RUNS_VERSION
+from broker.log.entry import ATTACHED_VERSION, FORMAT_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -29,18 +30,6 @@ class RaiseFormat:
         return []
 
 
-def _attached() -> RaiseFormat:
-    return RaiseFormat(ATTACHED_VERSION)
-
-
-def _runs() -> RaiseFormat:
-    return RaiseFormat(RUNS_VERSION)
-
-
-def _incarnations() -> RaiseFormat:
-    return RaiseFormat(INCARNATIONS_VERSION)
-
-
 def _raise(
     state: BrokerState, _folded: Folded, command: RaiseFormat, _entry: Entry
 ) -> EntryRefused | None:
@@ -51,6 +40,9 @@ def _raise(
 
 RAISE_FORMAT: Final = CommandType(
     RaiseFormat,
-    {ATTACHED_VERSION: _attached, RUNS_VERSION: _runs, INCARNATIONS_VERSION: _incarnations},
+    {
+        version: partial(RaiseFormat, version)
+        for version in range(ATTACHED_VERSION, FORMAT_VERSION + 1)
+    },
     _raise,
 )

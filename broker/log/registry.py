@@ -133,6 +133,9 @@ class Registry:
             command = self.decode(body)
         except CommandMalformed as error:
             return EntryRefused(error.reason)
+        except EntryTooNew as error:
+            error.index = entry.index
+            raise
         found = self._types[command.kind]
         if found.is_attached is not is_attached:
             where = "alone" if found.is_attached else "behind a record"

@@ -13,7 +13,7 @@ all: see `_Runs`.
 from collections.abc import Collection, Sequence
 from typing import Final
 
-from broker.errors import CommandMalformed
+from broker.errors import CommandMalformed, EntryTooNew
 from broker.log.entry import EntryKind, kind_of
 from broker.log.fold import fold
 from broker.log.folded import Arrivals, Folded
@@ -143,6 +143,8 @@ class QueueRebuild:
             command = self._registry.decode(entry.body)
         except CommandMalformed:
             return
+        except EntryTooNew:
+            return  # the state is behind it, so the operator has had it passed over
         if isinstance(command, DeleteTopic):
             self._deleted.add(command.topic)
             self._made_anew.add(command.topic)

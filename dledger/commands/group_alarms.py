@@ -103,6 +103,8 @@ def _member(name: str, said: Said) -> Iterator[Alarm]:
             f"{name}: the log on disk is damaged ({said['scrub_damage']}): stop it and run "
             "`dledger repair`",
         )
+    if said.get("machine_stopped"):
+        yield Alarm(Severity.CRITICAL, f"{name}: {said['machine_stopped']}")
     if said.get("proven") is False:
         yield Alarm(Severity.WARNING, f"{name} lost its data: it does not count until it is back")
     total, free = int(said.get("disk_total_bytes", 0)), int(said.get("disk_free_bytes", 0))

@@ -16,6 +16,7 @@ from dledger.store.store_config import StoreConfig
 
 _HELP = {
     "listen": "Where to listen, if not at this member's address in --peers: 0.0.0.0:20911, say.",
+    "client_appends": "Whether clients may append; without it only members of the group do.",
     "election_timeout_ms": "An election starts one to two of these after the last heartbeat.",
     "heartbeat_interval_ms": "How often a leader sends heartbeats.",
     "max_clock_drift": "Lease reads: the share by which any clock may drift. Off by default.",

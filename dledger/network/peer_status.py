@@ -8,13 +8,22 @@ from dledger.network.peer_problems import LACKS_SNAPSHOT, REFUSES_SNAPSHOT
 from dledger.status import InstallStatus, PeerStatus
 
 
-def peer_status(link: Channel, dispatcher: EntryDispatcher | None, now: float) -> PeerStatus:
+def peer_status(
+    link: Channel,
+    dispatcher: EntryDispatcher | None,
+    now: float,
+    machine_version: int | None = None,
+) -> PeerStatus:
     """The status of the member behind `link` at `now`.
 
-    Without a dispatcher (on a follower) only the connection is known.
+    Without a dispatcher (on a follower) only the connection is known. `machine_version`: what the
+    member told.
     """
     if dispatcher is None:
-        return PeerStatus(link.connected, None, None, None, None, link.last_problem)
+        return PeerStatus(
+            *(link.connected, None, None, None, None, link.last_problem),
+            machine_version=machine_version,
+        )
     problem, installing = link.last_problem, None
     if (sender := dispatcher.sender) is not None:
         offer = sender.offer
@@ -32,4 +41,5 @@ def peer_status(link: Channel, dispatcher: EntryDispatcher | None, now: float) -
         problem=problem,
         installing=installing,
         answered_s=max(0.0, now - dispatcher.last_answer_at),
+        machine_version=machine_version,
     )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Protocol
 
 from dledger.core.replica import Replica
 from dledger.entry import Magic
 from dledger.entry_run import EntryRun
+from dledger.errors import MachineTooOld
 from dledger.machine_check import applied
 from dledger.node.entry_cache import MAX_RUN_ENTRIES
 from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
@@ -37,7 +38,13 @@ class Applier:
         applied: called after each run of entries.
         wake: has `apply_some` called again soon.
         run_entries: how many are applied at once, at most.
+        pass_over: entries that the machine is not given.
+
+    Attributes:
+        stopped: the entry that the machine does not read; nothing is applied from there on.
     """
+
+    stopped: MachineTooOld | None
 
     def __init__(
         self,
@@ -49,7 +56,10 @@ class Applier:
         applied: Callable[[], None],
         wake: Callable[[], None],
         run_entries: int = MAX_RUN_ENTRIES,
+        pass_over: Collection[int] = (),
     ) -> None:
+        self.stopped = None
+        self._pass_over = sorted(pass_over)
         self._replica = replica
         self._entries = entries
         self._machine = machine
@@ -77,17 +87,33 @@ class Applier:
         replica = self._replica
         first = max(replica.state.applied, replica.view.before_begin) + 1
         last = min(replica.appliable, first + self._run_entries - 1)
-        if first > last or self._awaited.snapshot is not None:
+        if first > last or self._awaited.snapshot is not None or self.stopped is not None:
             return False
+        if self._pass_over:
+            last = self._cut(first, last)
         run = self._entries.take(first, last)
-        results = self._apply(run)
+        try:
+            results = self._apply(run)
+        except MachineTooOld as error:
+            self.stopped = error
+            self._applied()
+            return False
         replica.applied_to(run.last)
         self._pending.applied(run, results)
         self._applied()
         return True
 
+    def _cut(self, first: int, last: int) -> int:
+        """The last entry of a run that has an entry to pass over alone, or not at all."""
+        for index in self._pass_over:
+            if index == first:
+                return first
+            if first < index <= last:
+                return index - 1
+        return last
+
     def _apply(self, run: EntryRun) -> Sequence[object]:
         """One result for each entry; None for no-ops and configurations, which are not applied."""
-        if run.magic != NORMAL:
+        if run.magic != NORMAL or run.first in self._pass_over:
             return [None] * len(run)
         return applied(self._machine.apply, run, run.first, run.last)

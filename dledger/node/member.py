@@ -49,6 +49,7 @@ class MemberSettings(NamedTuple):
         piece_bytes: of one piece of a snapshot that is sent.
         snapshot_sync_bytes: a snapshot that arrives is synced each time so much of it is written.
         run_entries: applied at once, at most.
+        pass_over: entries that the machine is not given.
     """
 
     group: str
@@ -59,6 +60,7 @@ class MemberSettings(NamedTuple):
     piece_bytes: int = PIECE_BYTES
     snapshot_sync_bytes: int = SYNC_BYTES
     run_entries: int = MAX_RUN_ENTRIES
+    pass_over: frozenset[int] = frozenset()
 
 
 class Runtime(NamedTuple):
@@ -165,6 +167,7 @@ class Member:
             self._applied,
             around.wake_applier,
             settings.run_entries,
+            settings.pass_over,
         )
         self.housekeeper = Housekeeper(
             store,
@@ -203,9 +206,12 @@ class Member:
             return  # applying waits for the sync that comes next
         self._around.turned(messages)
         self.applier.begin()
+        if self.applier.stopped is not None and self.pending.entries:
+            self.pending.never_applied(self.replica.view.last_index, self.replica.state.leader)
         self.reads.applied_to(self.replica.state.applied)
 
     def _applied(self) -> None:
+        self.snapshots.machine_stopped = self.applier.stopped
         self.reads.applied_to(self.replica.state.applied)
         self._around.applied()
         if self.housekeeper.is_idle:
@@ -213,5 +219,6 @@ class Member:
             self._around.wake_look()
 
     def _restored(self) -> None:
+        self.applier.stopped = None  # the snapshot's state has what the machine did not read
         self._applied()
         self._around.wake_applier()

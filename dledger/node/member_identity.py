@@ -84,6 +84,19 @@ class MemberIdentity:
         self.port.close()
         self._ports.pop(self._config.group, None)
 
+    def machine_version(self, member: str) -> int | None:
+        """As in GroupPort."""
+        return self.port.machine_version(member)
+
+    def has_able_machine(self, member: str) -> bool:
+        """As in GroupPort."""
+        return self.port.has_able_machine(member)
+
+    def machine_stops(self, stopped: bool) -> None:
+        """Tell all members whether the state machine here has stopped."""
+        self.guard.machine_stops(stopped)
+        self._links.say_anew(self.guard.identity)
+
     def _births(self, peer: str | None) -> set[str]:
         return self.port.births(peer)
 

@@ -28,6 +28,7 @@ def member_settings(config: NodeConfig) -> MemberSettings:
         None if flush_ms is None else flush_ms / 1000,
         config.snapshots,
         config.scrub_period_hours * 3600,
+        pass_over=config.pass_over,
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
@@ -12,7 +13,14 @@ from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.replica import Messages
 from dledger.entry import Body, Entry, decode_entries
-from dledger.errors import Fatal, NodeClosing, PeerFault, ReadUnavailable
+from dledger.errors import (
+    Fatal,
+    MachineStopped,
+    MachineTooOld,
+    NodeClosing,
+    PeerFault,
+    ReadUnavailable,
+)
 from dledger.network.group_links import GroupLinks
 from dledger.network.links import Links
 from dledger.node.admission_log import AdmissionLog
@@ -22,10 +30,12 @@ from dledger.node.fence import fenced, node_ending
 from dledger.node.group_changes import GroupChanges
 from dledger.node.leader_noops import LeaderNoops
 from dledger.node.local_way import local_session
+from dledger.node.machine_versions import MachineVersions
 from dledger.node.member import Member
 from dledger.node.member_identity import MemberIdentity
 from dledger.node.member_replica import member_replica, member_settings
 from dledger.node.node_status import node_status
+from dledger.node.stepping_aside import SteppingAside
 from dledger.node.tally import Tally
 from dledger.serving.client_server import ClientServer
 from dledger.serving.group_port import GroupPort
@@ -50,6 +60,8 @@ from dledger.waits.snapshot_wait import wait_snapshot
 from dledger.waits.transfer_wait import wait_transferred
 from dledger.waits.waiting_reads import wait_read
 
+logger = logging.getLogger(__name__)
+
 # Bytes of entries that `committed` reads at once.
 _ITERATE_BYTES = 256 * 1024
 
@@ -67,6 +79,11 @@ class Node:
         self._applied = Progress()
         self._identity = MemberIdentity(config, opened, host, self._fail)
         guard = self._identity.guard
+        self._machine_versions = MachineVersions(
+            config.node_id,
+            opened.machine.version,
+            self._identity.machine_version,
+        )
         self._links = Links(
             guard.identity,
             host.connections,
@@ -95,7 +112,15 @@ class Node:
         self._member = member = self._driver.member
         self._replica = member.replica
         self._admission_log = AdmissionLog(config.node_id, self._replica)
-        self._leadership = LeadershipWatch(config.group, self._replica)
+        self._leadership = LeadershipWatch(
+            config.group, self._replica, lambda: member.applier.stopped is None
+        )
+        self._machine_stopped = False
+        self._stepping_aside = SteppingAside(
+            self._replica,
+            self._identity.has_able_machine,
+            self._driver.wake,
+        )
         self._group_links = GroupLinks(self._replica, self._links)
         self._group_links.follow()
         self._appends = AppendGate(
@@ -127,7 +152,7 @@ class Node:
         in this thread, soon after the entries are applied here, and must not raise.
 
         Raises, if no entry was admitted: NotLeader, LeadershipMoving, LogFull, EntryTooLarge,
-        BodyInvalid, NodeClosing.
+        BodyInvalid, MachineStopped, NodeClosing.
         """
         escaped = bodies if self.sessions is None else self.sessions.escaped(bodies)
         self.submit_envelopes(escaped, done)
@@ -135,6 +160,8 @@ class Node:
     def submit_envelopes(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
         """As `submit`, for bodies that are not to be escaped. `at_once`: see Driver."""
         self._check_open()
+        if (stopped := self._member.applier.stopped) is not None:
+            raise MachineStopped(stopped.index, stopped.problem)
         self._appends.submit(bodies, done, at_once)
 
     async def append(self, body: Body) -> Appended:
@@ -183,7 +210,7 @@ class Node:
         A read changes nothing, so trying again is always safe.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
-        self._check_open()
+        self._check_readable()
         return await wait_read(self._member.reads)
 
     def read_stale(self, *, max_lag_s: float) -> int:
@@ -195,7 +222,7 @@ class Node:
 
         Raises ReadUnavailable: ask again later, or use `read`.
         """
-        self._check_open()
+        self._check_readable()
         if self._member.snapshots.awaited.is_restoring:
             raise ReadUnavailable("the state is being replaced by a snapshot of the leader")
         lag_s = trio.current_time() - self._replica.fresh_as_of
@@ -204,6 +231,11 @@ class Node:
                 f"the state here is {lag_s:.3g} s old, {max_lag_s:g} were allowed"
             )
         return self._replica.state.applied
+
+    def _check_readable(self) -> None:
+        self._check_open()
+        if (stopped := self._member.applier.stopped) is not None:
+            raise ReadUnavailable(str(stopped))
 
     def committed(self, start: int = 0) -> CommittedEntries:
         """Iterate over all committed entries from `start` on (no-ops too), without end."""
@@ -359,6 +391,16 @@ class Node:
         return self._leadership.role
 
     @property
+    def machine_version(self) -> int | None:
+        """As `Status.machine_version`: the version of entries that all members read."""
+        return self._machine_versions.oldest(self._replica.state.membership.members)
+
+    @property
+    def machine_name(self) -> str:
+        """The name of the state machine; empty if it has none."""
+        return self._identity.guard.identity.of_group.machine.name
+
+    @property
     def tally(self) -> Tally:
         """The counters of this node since it was opened."""
         return self._driver.tally
@@ -389,6 +431,8 @@ class Node:
             pending_bytes=self._appends.body_bytes,
             refused_callers=self._connections.refusals.count,
             loop_watch=self._loop_watch,
+            machine_versions=self._machine_versions,
+            machine_stopped=self._member.applier.stopped,
         )
 
     # --- the node's own tasks -----------------------------------------------------------------
@@ -407,6 +451,7 @@ class Node:
             async with unwrapping_nursery() as nursery:
                 nursery.start_soon(self._driver.run)
                 nursery.start_soon(self._identity.run)
+                nursery.start_soon(self._stepping_aside.run)
                 if self.sessions is not None:
                     nursery.start_soon(self.sessions.run)
         except Exception as error:
@@ -462,6 +507,22 @@ class Node:
         )
 
     def applied(self) -> None:
-        """The state machine has applied more entries. For the driver alone."""
+        """The state machine has applied more entries, or stopped. For the driver alone."""
+        if (self._member.applier.stopped is not None) is not self._machine_stopped:
+            self._machine_stops(self._member.applier.stopped)
         self._applied.made()
         self._leadership.look()
+
+    def _machine_stops(self, stopped: MachineTooOld | None) -> None:
+        """Tell operators and the other members that the state machine stopped, or goes on."""
+        self._machine_stopped = stopped is not None
+        self._identity.machine_stops(self._machine_stopped)
+        if stopped is None:
+            self._stepping_aside.end()
+            logger.warning("the state machine goes on with a snapshot of the leader")
+            return
+        self._stepping_aside.begin()
+        logger.error(
+            "%s; until then it serves nothing, and does not lead while another member can",
+            stopped,
+        )

@@ -7,9 +7,11 @@ import trio
 from dledger.config import NodeConfig
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
+from dledger.errors import MachineTooOld
 from dledger.loop_watch import LoopWatch
 from dledger.network.links import Links
 from dledger.network.peer_status import peer_status
+from dledger.node.machine_versions import MachineVersions
 from dledger.node.tally import Tally
 from dledger.serving.platform import DiskSpace
 from dledger.snapshots.node_snapshots import Snapshots
@@ -35,6 +37,8 @@ def node_status(
     pending_bytes: int,
     refused_callers: int,
     loop_watch: LoopWatch | None,
+    machine_versions: MachineVersions,
+    machine_stopped: MachineTooOld | None,
 ) -> Status:
     """The status of the node at this moment, in plain values."""
     state, transfer, now = replica.state, replica.handover.transfer, trio.current_time()
@@ -65,7 +69,7 @@ def node_status(
         scrub_damage=scrub.damage,
         transfer_target=transfer.target if transfer is not None else None,
         peers={
-            peer: peer_status(link, replica.dispatchers.get(peer), now)
+            peer: peer_status(link, replica.dispatchers.get(peer), now, machine_versions.of(peer))
             for peer, link in links.members.items()
         },
         members=group_status(replica),
@@ -78,4 +82,6 @@ def node_status(
         disk_free_bytes=space.free,
         synced=store.synced_index,
         disk_total_bytes=space.total,
+        machine_version=machine_versions.oldest(state.membership.members),
+        machine_stopped=None if machine_stopped is None else str(machine_stopped),
     )

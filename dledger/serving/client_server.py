@@ -17,7 +17,7 @@ from dledger.config import NodeConfig
 from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.membership.configuration_codec import NumberedConfiguration, encode_configuration
 from dledger.entry import Body, Entry
-from dledger.errors import DLedgerError, MessageMalformed, Rejected
+from dledger.errors import ClientAppendsOff, DLedgerError, MessageMalformed, Rejected
 from dledger.network.conversation import Conversation
 from dledger.serving.client_answers import ClientAnswers
 from dledger.sessions.session_errors import SessionsOff
@@ -29,6 +29,7 @@ from dledger.waits.iterators import RoleChanges
 from dledger.waits.pending_appends import Appended, Done, Outcome
 from dledger.wire.change_protocol import decode_change
 from dledger.wire.client_protocol import (
+    APPENDING,
     MAX_ENTRIES_BYTES,
     MAX_WAIT_MS,
     Leadership,
@@ -69,6 +70,11 @@ class ServedNode(Protocol):
 
     @property
     def config(self) -> NodeConfig:
+        """As in Node."""
+        ...
+
+    @property
+    def machine_name(self) -> str:
         """As in Node."""
         ...
 
@@ -164,6 +170,9 @@ class _Client:
         """Answer a request, or start what will answer it."""
         self._answers.begin(len(request.payload))
         try:
+            config = self._node.config
+            if request.operation in APPENDING and not config.client_appends:
+                raise ClientAppendsOff(config.group, self._node.machine_name)
             match request.operation:
                 case Operation.APPEND:
                     done = partial(self._done, request, encode_appended)

@@ -131,6 +131,19 @@ class GroupPort:
             and (caller in self.links.members if sender is None else caller == sender)
         }
 
+    def machine_version(self, member: str) -> int | None:
+        """Up to which version the state machine of another member reads entries.
+
+        None: it is not connected, or has not told.
+        """
+        told = [of.machine.version for caller, of in self._callers if caller == member]
+        return min(told, default=0) or None
+
+    def has_able_machine(self, member: str) -> bool:
+        """Whether another member is connected, and has not told that its machine has stopped."""
+        told = [of.machine.is_stopped for caller, of in self._callers if caller == member]
+        return bool(told) and not any(told)
+
     def caller_came(self, sender: str, of_group: GroupIdentity = UNKNOWN_GROUP) -> None:
         """A channel from `sender` was opened."""
         self._callers.append((sender, of_group))

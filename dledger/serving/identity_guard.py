@@ -60,6 +60,7 @@ class IdentityGuard:
         self._first_voters = opened.birth.first_voters
         self._voters_sum = opened.birth.voters_sum
         self._birth = opened.birth.birth.hex()
+        self._machine = opened.machine
         self._store = opened.store
         self._adopted = adopted
         self._contradicted = contradicted
@@ -83,15 +84,22 @@ class IdentityGuard:
 
     @property
     def _of_group(self) -> GroupIdentity:
-        return GroupIdentity(self.generation, self._voters_sum, self._birth)
+        return GroupIdentity(self.generation, self._voters_sum, self._birth, self._machine)
 
     def born(self, birth: bytes) -> None:
         """Note the birth of the group, which is recorded in the folder already."""
         self._birth = birth.hex()
 
+    def machine_stops(self, stopped: bool) -> None:
+        """Note whether the state machine has stopped before an entry that it does not read."""
+        self._machine = self._machine._replace(is_stopped=stopped)
+
     def refusal(self, sender: str, identity: GroupIdentity) -> str | None:
         """Why a channel from `sender` of the group `identity` is refused, or None."""
         own = self._of_group
+        if (problem := self._other_machine(sender, identity.machine.name)) is not None:
+            self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_machine")
+            return ANOTHER_GROUP + problem
         if (problem := self._difference(sender, own, identity)) is not None:
             self._contradicted()
             self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_group")
@@ -108,6 +116,16 @@ class IdentityGuard:
         elif reason.startswith(ANOTHER_GROUP):
             line = f"peer {peer} refuses this member: {reason}"
             self._tell(peer, "was refused by", line, "another_group")
+
+    def _other_machine(self, sender: str, theirs: str) -> str | None:
+        """Why a caller with a machine of this name is refused; None if it is not."""
+        own = self._machine.name
+        if not own or not theirs or own == theirs:
+            return None
+        return (
+            f"the entries of group {self._group} are for the state machine {own!r} at "
+            f"{self._node_id}, and {sender} has {theirs!r}: start all members with one program"
+        )
 
     def _difference(self, sender: str, own: GroupIdentity, other: GroupIdentity) -> str | None:
         """Why the two are not of one group, apart from their generations; None if they may be."""

@@ -8,13 +8,16 @@ from dataclasses import dataclass
 from dledger.config import Address
 from dledger.core.messages import Message, PushRequest
 from dledger.errors import BatchInvalid, MessageMalformed
+from dledger.machine_kind import UNKNOWN_MACHINE, MachineKind
 from dledger.network.connections import Connections
 from dledger.serving.group_port import GroupPort
 from dledger.store.push_check import PushCheck
 from dledger.wire.channel_protocol import (
+    MACHINE_KIND,
     Closing,
     Opening,
     decode_call,
+    decode_machine_kind,
     encode_channel_refused,
     encode_opened,
 )
@@ -72,6 +75,7 @@ class PeerConversation:
         self._connections = connections
         self._address = address
         self._channels: dict[int, _Channel] = {}
+        self._machines: dict[int, MachineKind] = {}  # told for channels that are to be opened
         self._answers: list[bytes] = []
         connections.hurry(address)
 
@@ -162,6 +166,8 @@ class PeerConversation:
             self._take_shared(decode_shared_heartbeats(frame))
         elif kind == SHARED_RESPONSES:
             self._take_shared(decode_shared_responses(frame))
+        elif kind == MACHINE_KIND:
+            self._take_machine_kind(frame)
         elif type(kind) is not int:
             # A number belongs to a channel that was refused while the message was on its way.
             self._take_call(decode_call(frame))
@@ -174,10 +180,17 @@ class PeerConversation:
                 self._pass_on(channel, (message,))
         self._connections.flush()
 
+    def _take_machine_kind(self, frame: Frame) -> None:
+        number, machine = decode_machine_kind(frame)
+        if len(self._machines) < MAX_CHANNELS:
+            self._machines[number] = machine
+
     def _take_call(self, call: Opening | Closing) -> None:
+        machine = self._machines.pop(call.channel, UNKNOWN_MACHINE)
         if isinstance(call, Closing):
             self._close(call.channel)
             return
+        call = call._replace(identity=call.identity._replace(machine=machine))
         before = self._channels.get(call.channel)
         self._close(call.channel)
         port = self._ports.get(call.group)

@@ -11,6 +11,7 @@ import msgpack
 
 from dledger.entry import Entry
 from dledger.machine_check import applied, check_machine
+from dledger.machine_kind import machine_kind
 from dledger.sessions.session_entry import (
     AppendEntry,
     CloseEntry,
@@ -99,6 +100,16 @@ class WithSessions:
         self.machine = machine
         self.limits = limits or SessionLimits()
         self.table = SessionTable()
+
+    @property
+    def machine_name(self) -> str:
+        """That of the machine."""
+        return machine_kind(self.machine).name
+
+    @property
+    def machine_version(self) -> int:
+        """That of the machine."""
+        return machine_kind(self.machine).version
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
         """As in StateMachine. The result of a session's entry is a SessionAnswer.

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from dledger.core.replica import Replica
+from dledger.errors import MachineTooOld, SnapshotUnavailable
 from dledger.network.ways import Ways
 from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
 from dledger.snapshots.beside import Beside
@@ -55,6 +56,7 @@ class Snapshots:
         wake_look: Callable[[], None],
         restored: Callable[[], None],
     ) -> None:
+        self.machine_stopped: MachineTooOld | None = None  # then its state may be half changed
         self._source = source
         self._replica = replica
         self._pending = pending
@@ -76,6 +78,8 @@ class Snapshots:
 
     def ask(self, done: Callable[[SnapshotAnswer], None]) -> None:
         """Write a snapshot now; see Snapshotter."""
+        if self.machine_stopped is not None:
+            raise SnapshotUnavailable(str(self.machine_stopped))
         self._snapshotter.ask(done)
 
     @property
@@ -97,11 +101,14 @@ class Snapshots:
     @property
     def next_look_at(self) -> float:
         """The time of the next call of `look`."""
+        if self.machine_stopped is not None:
+            return self.transfer.next_look_at
         return min(self._snapshotter.next_look_at, self.transfer.next_look_at)
 
     def look(self, now: float) -> None:
         """Begin the work that is due, and log which peers lack a snapshot."""
-        self._snapshotter.look(now)
+        if self.machine_stopped is None:
+            self._snapshotter.look(now)
         if now >= self.transfer.next_look_at:
             self.transfer.look(self._replica, now)
 

@@ -17,6 +17,7 @@ from dledger.errors import (
     RestoreFailed,
     SnapshotLost,
 )
+from dledger.machine_kind import UNKNOWN_MACHINE, MachineKind, machine_kind
 from dledger.state_machine import (
     SnapshottingMachine,
     StateMachine,
@@ -48,6 +49,8 @@ class Opened(NamedTuple):
     `keeps_nothing`: the state machine has no state that a replay of the log must rebuild.
 
     `birth`: how the group began, as the folder says.
+
+    `machine`: the kind of the state machine.
     """
 
     store: SegmentStore
@@ -56,6 +59,7 @@ class Opened(NamedTuple):
     awaited: Snapshot | None = None
     keeps_nothing: bool = False
     birth: BirthRecord = NOTHING_KNOWN
+    machine: MachineKind = UNKNOWN_MACHINE
 
     @property
     def hard_state(self) -> HardState:
@@ -94,7 +98,8 @@ def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> O
         folder = SnapshotFolder(disk, node_folder(str(config.data_dir), config.node_id))
         restored, awaited = _restore(folder, store, machine, config.group)
         opened = Opened(store, folder, restored, awaited, keeps_nothing(machine))
-        return opened._replace(birth=_settled_birth(disk, config, opened))
+        birth = _settled_birth(disk, config, opened)
+        return opened._replace(birth=birth, machine=machine_kind(machine))
     except BaseException:
         store.close()
         raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
@@ -16,7 +17,10 @@ logger = logging.getLogger(__name__)
 class LeadershipWatch:
     """The watch of one node, which calls `look` after every turn and every apply."""
 
-    def __init__(self, group: str, replica: Replica) -> None:
+    def __init__(
+        self, group: str, replica: Replica, may_serve: Callable[[], bool] = lambda: True
+    ) -> None:
+        self._may_serve = may_serve
         self._group = group
         self._replica = replica
         self._watchers = Progress()
@@ -35,6 +39,7 @@ class LeadershipWatch:
         return (
             replica.state.role is Role.LEADER
             and replica.view.term_at(replica.state.applied) == replica.state.term
+            and self._may_serve()
         )
 
     def changes(self) -> RoleChanges:

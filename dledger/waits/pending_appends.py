@@ -126,7 +126,8 @@ class PendingAppends:
         self._answer_all(verdict)
 
     def never_applied(self, before: int, leader: str | None) -> None:
-        """Answer the submissions of entries up to `before`, which a snapshot replaces.
+        """Answer the submissions of entries up to `before`, which a snapshot replaces, or before
+        which the state machine has stopped.
 
         They are never applied here one by one, so their outcome is unknown.
         """

@@ -19,6 +19,11 @@ The identity is four fields: the number and the mark of the generation, the sum 
 and the birth (`dledger.wire.group_identity`). A caller that has learned the birth of its group
 opens its channels again under the same numbers: messages go on meanwhile, and the called side
 checks the identity again.
+
+Before it opens a channel, a caller whose state machine has a kind tells it, in the frame
+[-1, channel, name, version, whether it has stopped]. The first element stands where messages have
+the number of a channel and their kind. No channel has that number, so members that do not know the
+frame drop it, as they do with messages of a channel that is closed. Later elements are reserved.
 """
 
 from __future__ import annotations
@@ -27,6 +32,7 @@ from typing import NamedTuple
 
 from dledger.core.membership.configuration import MAX_ID_CHARACTERS
 from dledger.errors import MessageMalformed
+from dledger.machine_kind import MAX_MACHINE_NAME_CHARACTERS, UNKNOWN_MACHINE, MachineKind
 from dledger.wire.frame import Frame, encode_frame, shown
 from dledger.wire.group_identity import (
     UNKNOWN_GROUP,
@@ -40,6 +46,11 @@ _MAX_CHANNEL = 2**48
 
 # A longer reason from the other side is cut to this length.
 _MAX_REASON_CHARACTERS = 500
+
+# The first element of the frame that tells the kind of the caller's state machine.
+MACHINE_KIND = -1
+
+_MAX_VERSION = 2**31 - 1
 
 _OPEN, _OPENED, _REFUSED, _CLOSE = "open", "opened", "refused", "close"
 
@@ -68,8 +79,12 @@ class Answer(NamedTuple):
 
 
 def encode_opening(opening: Opening) -> bytes:
-    """Encode the frame that opens a channel."""
-    return encode_frame([_OPEN, *opening[:4], *identity_fields(opening.identity)])
+    """Encode the frame that opens a channel, behind the one that tells the machine's kind."""
+    frame = encode_frame([_OPEN, *opening[:4], *identity_fields(opening.identity)])
+    machine = opening.identity.machine
+    if machine == UNKNOWN_MACHINE:
+        return frame
+    return encode_frame([MACHINE_KIND, opening.channel, *machine]) + frame
 
 
 def encode_closing(channel: int) -> bytes:
@@ -98,6 +113,22 @@ def decode_call(frame: Frame) -> Opening | Closing:
             return Closing(_channel(channel))
         case _:
             raise MessageMalformed(f"a frame of unknown kind {shown(frame.header[0])}")
+
+
+def decode_machine_kind(frame: Frame) -> tuple[int, MachineKind]:
+    """Decode the number of a channel and the kind of its caller's machine.
+
+    Raises MessageMalformed.
+    """
+    match frame.header:
+        case [_, channel, str(name), int(version), bool(is_stopped), *_] if (
+            type(version) is int
+            and 0 <= version <= _MAX_VERSION
+            and len(name) <= MAX_MACHINE_NAME_CHARACTERS
+        ):
+            return _channel(channel), MachineKind(name, version, is_stopped)
+        case _:
+            raise MessageMalformed("the kind of a state machine with wrong fields")
 
 
 def decode_channel_answer(frame: Frame) -> Answer:

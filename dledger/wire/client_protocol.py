@@ -61,6 +61,20 @@ class Operation(StrEnum):
     SESSION_CLOSE = "session_close"
 
 
+# What the operations do to the group. Each is in one of these.
+READING = frozenset((Operation.STATUS, Operation.LEADER, Operation.ENTRIES))
+APPENDING = frozenset(
+    (
+        Operation.APPEND,
+        Operation.SESSION_OPEN,
+        Operation.SESSION_APPEND,
+        Operation.SESSION_KEEP_ALIVE,
+        Operation.SESSION_CLOSE,
+    )
+)
+ADMINISTERING = frozenset((Operation.TRANSFER, Operation.SNAPSHOT, Operation.CHANGE))
+
+
 class Request(NamedTuple):
     """One request of a client.
 

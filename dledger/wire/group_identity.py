@@ -17,6 +17,7 @@ import re
 from typing import NamedTuple
 
 from dledger.errors import Fatal, MessageMalformed
+from dledger.machine_kind import UNKNOWN_MACHINE, MachineKind
 from dledger.store.generation import NEVER_RECOVERED, Generation, is_generation
 from dledger.wire.frame import shown
 
@@ -36,11 +37,14 @@ class GroupIdentity(NamedTuple):
         generation: how often it was recovered, and by which recovery last.
         voters_sum: checksum of the names of its first voters; empty if unknown.
         birth: as 32 hexadecimal digits; empty if unknown.
+        machine: the kind of the member's state machine. It is told in a frame of its own, see
+            `dledger.wire.channel_protocol`.
     """
 
     generation: Generation = NEVER_RECOVERED
     voters_sum: str = ""
     birth: str = ""
+    machine: MachineKind = UNKNOWN_MACHINE
 
 
 # The identity as known to a member that knows only the name.

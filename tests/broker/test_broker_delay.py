@@ -26,6 +26,7 @@ from broker.log.fold import fold
 from broker.log.folded import EntryRefused
 from broker.log.state import BrokerState
 from broker.log.state_snapshot import captured, restored
+from broker.machine import BrokerMachine
 from broker.messages.state import MESSAGES
 from broker.retention.commands import KeepLogFrom
 from broker.topics.changes import TOPIC_CHANGES
@@ -590,8 +591,10 @@ def test_the_fold_refuses_to_drop_a_message_that_waits() -> None:
 
 
 async def test_the_format_of_the_log_is_raised_once_and_before_the_first_delayed_message(
-    tmp_path: Path,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # So that the leader does not raise it to the newest one at once.
+    monkeypatch.setattr(BrokerMachine, "machine_version", ATTACHED_VERSION)
     async with delaying(tmp_path) as one:
         await one.send("")
         assert one.broker.machine.state[FORMATS].format_version == 1

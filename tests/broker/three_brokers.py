@@ -33,6 +33,7 @@ class Group:
         self.clock = clock
         self.brokers: dict[str, Broker] = {}
         self.scopes: dict[str, trio.CancelScope] = {}
+        self.ended: dict[str, trio.Event] = {}
         names = ["n0", "n1", "n2"]
         peers = dict(zip(names, free_addresses(3), strict=True))
         ports = dict(zip(names, free_ports(3), strict=True))
@@ -53,6 +54,7 @@ class Group:
         self.brokers[node_id] = await self.nursery.start(self._run, node_id)
 
     async def _run(self, node_id: str, task_status: trio.TaskStatus[Broker]) -> None:
+        ended = self.ended[node_id] = trio.Event()
         with trio.CancelScope() as self.scopes[node_id]:
             await run_broker(
                 self.configs[node_id],
@@ -63,6 +65,13 @@ class Group:
                 used_percent=lambda _directory: 10.0,
                 task_status=task_status,
             )
+        ended.set()
+
+    async def restart(self, node_id: str) -> None:
+        """Start it anew in the same folder."""
+        self.stop(node_id)
+        await self.ended[node_id].wait()
+        await self.start(node_id)
 
     def stop(self, node_id: str) -> None:
         self.scopes[node_id].cancel()

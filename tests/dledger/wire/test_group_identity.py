@@ -7,10 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.errors import LogCorrupt, MessageMalformed
+from dledger.machine_kind import UNKNOWN_MACHINE, MachineKind
 from dledger.store.disk import OsDisk
 from dledger.store.generation import Generation
 from dledger.store.generation_file import GenerationFile
-from dledger.wire.channel_protocol import Opening, decode_call, encode_opening
+from dledger.wire.channel_protocol import (
+    MACHINE_KIND,
+    Opening,
+    decode_call,
+    decode_machine_kind,
+    encode_opening,
+)
 from dledger.wire.frame import FrameDecoder, encode_frame
 from dledger.wire.group_identity import (
     GroupIdentity,
@@ -29,7 +36,43 @@ IDENTITIES = st.builds(
     GENERATIONS,
     st.one_of(st.just(""), MARKS),
     st.one_of(st.just(""), st.text(HEX, min_size=32, max_size=32)),
+    st.just(UNKNOWN_MACHINE),
 )
+KINDS = st.builds(MachineKind, st.text(max_size=64), st.integers(0, 2**31 - 1), st.booleans())
+
+
+@given(KINDS)
+def test_the_kind_of_a_machine_is_told_before_the_channel_opens(kind: MachineKind) -> None:
+    opening = Opening(3, "g", "n1", "n0", GroupIdentity(machine=kind))
+    *told, opens = FrameDecoder().feed(encode_opening(opening))
+    assert [decode_machine_kind(frame) for frame in told] == [(3, kind)] * (kind != UNKNOWN_MACHINE)
+    assert decode_call(opens) == opening._replace(identity=GroupIdentity())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [],
+        [0, "counter"],
+        [0, 1, "counter"],
+        [-1, "counter", 1],
+        [0, "counter", 1],
+        [0, "counter", 1, 0],
+        [0, "counter", -1, False],
+        [0, "counter", True, False],
+        [0, "counter", 2**31, False],
+        [0, "c" * 65, 1, False],
+    ],
+)
+def test_the_kind_of_a_machine_of_another_form_is_refused(fields: list[object]) -> None:
+    (frame,) = FrameDecoder().feed(encode_frame([MACHINE_KIND, *fields]))
+    with pytest.raises(MessageMalformed):
+        decode_machine_kind(frame)
+
+
+def test_later_versions_may_tell_more_of_a_machine() -> None:
+    (frame,) = FrameDecoder().feed(encode_frame([MACHINE_KIND, 0, "counter", 1, True, "more", [2]]))
+    assert decode_machine_kind(frame) == (0, MachineKind("counter", 1, True))
 
 
 @given(IDENTITIES)

@@ -1,0 +1,55 @@
+"""Raises the format of the log to the newest, once all members can read it.
+
+Members are restarted with a new program one after the other. Until the last one was, the leader
+writes what the oldest one reads. A new form of a command or a record is written only while
+`Formats.format_version` allows it, so it stands behind the command that raises the format.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from broker.errors import RequestRefused
+from broker.formats.commands import RaiseFormat
+from broker.formats.state import FORMATS
+from broker.log.entry import FORMAT_VERSION
+from broker.log.replicated_log import Log
+from broker.log.state import BrokerState
+from broker.log.submissions import submit_commands
+from broker.serving.parts import Shared
+
+# The newest version that all members read, voters and learners; None while one has not told.
+READ_BY_ALL: Final[Shared[Callable[[], int | None]]] = Shared("version read by all")
+
+
+class FormatGate:
+    """Raises the format of one log.
+
+    Args:
+        state: the applied state.
+        log: the log.
+        read_by_all: the newest version that all members read; None while it is not known.
+    """
+
+    def __init__(self, state: BrokerState, log: Log, read_by_all: Callable[[], int | None]) -> None:
+        self._formats = state[FORMATS]
+        self._log = log
+        self._read_by_all = read_by_all
+        self._is_raising = False
+
+    def begin_term(self) -> None:
+        """Raise it if it is due. What an earlier term had on its way is in the log, or gone."""
+        self._is_raising = False
+        self.look()
+
+    def look(self) -> None:
+        """Raise the format if all members read the newest one. Called on the leader."""
+        if self._is_raising or self._formats.format_version >= FORMAT_VERSION:
+            return
+        known = self._read_by_all()
+        if known is None or known < FORMAT_VERSION:
+            return
+        self._is_raising = True
+        submit_commands(self._log, [RaiseFormat(FORMAT_VERSION)], self._raised)
+
+    def _raised(self, _refusal: RequestRefused | None) -> None:
+        self._is_raising = False  # if it failed, the next look tries again

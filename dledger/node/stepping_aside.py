@@ -1,0 +1,69 @@
+"""Hands leadership on from a member whose state machine has stopped before an entry.
+
+It could be elected, since it stores entries like the others. If no other member is able either, it
+leads on: then members can be changed, and the log be read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import trio
+
+from dledger.core.member_state import Role
+from dledger.core.replica import Replica
+from dledger.errors import Rejected
+
+# How often it looks; a transfer takes one election timeout at most.
+LOOK_S = 0.1
+
+
+class SteppingAside:
+    """The task of one member.
+
+    Args:
+        replica: of the member.
+        is_able: whether the machine of another member goes on, as far as is known.
+        wake: has a turn taken soon.
+    """
+
+    def __init__(
+        self, replica: Replica, is_able: Callable[[str], bool], wake: Callable[[], None]
+    ) -> None:
+        self._replica = replica
+        self._is_able = is_able
+        self._wake = wake
+        self._stopped = trio.Event()
+
+    def begin(self) -> None:
+        """The state machine has stopped."""
+        self._stopped.set()
+
+    def end(self) -> None:
+        """The state machine goes on."""
+        self._stopped = trio.Event()
+
+    async def run(self) -> None:
+        """Hand leadership on whenever this member has it and should not, for ever."""
+        while True:
+            await self._stopped.wait()
+            self._hand_over()
+            await trio.sleep(LOOK_S)
+
+    def _hand_over(self) -> None:
+        replica = self._replica
+        if replica.state.role is not Role.LEADER or replica.handover.transfer is not None:
+            return
+        voters = replica.state.membership.voting_members
+        able = [
+            (dispatcher.match_index, peer)
+            for peer, dispatcher in replica.dispatchers.items()
+            if peer in voters and self._is_able(peer)
+        ]
+        if not able:
+            return
+        try:
+            replica.transfer_leadership(max(able)[1], trio.current_time())
+        except Rejected:
+            return  # the member does not answer now: the next look tries again
+        self._wake()
