@@ -111,7 +111,7 @@ class Belongings(MutableMapping[K, V]):
         return sum(1 for _ in self) if self._ended else len(self._all)
 
     def __bool__(self) -> bool:
-        return any(True for _ in self)
+        return bool(self._all) and any(True for _ in self)
 
     def has_room(self, most: int) -> bool:
         """Whether it has fewer than `most` values. It counts them only if it may have as many."""

@@ -84,13 +84,16 @@ def _commit(
     state: BrokerState, _folded: Folded, command: CommitOffsets, _entry: Entry
 ) -> EntryRefused | None:
     topics, offsets = state[TOPICS], state[OFFSETS]
-    tables = offsets.tables
+    tables, has_resets = offsets.tables, bool(offsets.resets)
     for name, topic, queue_id, offset in command.offsets:
         if command.as_of is not None and not topics.existed(topic, command.as_of):
             continue  # the topic was deleted meanwhile, and perhaps created again
-        if offsets.resets and offsets.reset(name, topic, queue_id) not in (None, offset):
+        if has_resets and offsets.reset(name, topic, queue_id) not in (None, offset):
             continue  # from before the group was moved
-        tables.setdefault((name, topic), {})[queue_id] = offset
+        table = tables.get((name, topic))
+        if table is None:
+            table = tables[name, topic] = {}
+        table[queue_id] = offset
     return None
 
 

@@ -1,4 +1,6 @@
-"""Which connections read where an operator has moved their group: only their commits count.
+"""Which commits are of an earlier life of what they belong to, and do not count.
+
+A commit that lies before the first offset of its topic is of a topic that was deleted.
 
 A reset begins a new generation of a group's offsets in a queue. No client of RocketMQ says to which
 generation its commits belong, so it is told by what the broker has answered to its connection:
@@ -20,6 +22,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from broker.log.state import BrokerState
+from broker.messages.state import MESSAGES
 from broker.offsets.state import OFFSETS
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
@@ -50,6 +53,7 @@ class Generations:
 
     def __init__(self, state: BrokerState, wall_clock_ms: Callable[[], int]) -> None:
         self._offsets = state[OFFSETS]
+        self._messages = state[MESSAGES]
         self._wall_clock_ms = wall_clock_ms
         self._joined: dict[Origin, dict[QueueKey, _Joined]] = {}
         # Where connections were sent that have not joined yet.
@@ -93,7 +97,9 @@ class Generations:
             joined.last = max(joined.last, next_offset)
 
     def counts(self, origin: Origin, key: QueueKey, offset: int) -> bool:
-        """Whether a commit is of the group's generation."""
+        """Whether a commit is of the topic that exists, and of the group's generation."""
+        if offset < self._messages.begins.get(key[1], 0):
+            return False
         if not self.is_open(key):
             return True
         joined = self._joined.get(origin, {}).get(key)

@@ -106,6 +106,7 @@ class OffsetProcessor:
             )
 
         if not self._generations.counts(origin, key, offset):
+            # RocketMQ's words; of a topic that was made again they are true as well.
             return command.reply(remark="Offset has been previously reset")
         if self._offsets.committed(*key) == offset:
             self._confirm(then)
