@@ -40,7 +40,7 @@ _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 # The broker's commands (docs/broker.md): length, mark and version, then a msgpack array.
 _PREFIX_BYTES: Final = 8
 _COMMAND_MARK: Final = b"DLB"
-_MAX_COMMAND_VERSION: Final = 6
+MAX_COMMAND_VERSION: Final = 6  # the newest that is read
 _VERSION_WITH_ENDS: Final = 6
 _VERSION_OF_RUNS: Final = 5
 _VERSION_WITH_LIMITS: Final = 3
@@ -409,7 +409,7 @@ def _topic_change(index: int, body: bytes) -> _TopicChange | _FormatRaised | Non
     """The change that a command makes; None for other and for malformed commands."""
     if int.from_bytes(body[:4]) != len(body):
         return None
-    if body[7] > _MAX_COMMAND_VERSION:
+    if body[7] > MAX_COMMAND_VERSION:
         return None
     try:
         content: Any = msgpack.unpackb(body[_PREFIX_BYTES:], raw=False)

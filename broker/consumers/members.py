@@ -30,6 +30,7 @@ class Member:
         version: from its header.
         kind: what it subscribes to; set when it is registered.
         size: bytes that it takes, roughly; set when it is registered.
+        since: its first heartbeat under this name, as `last_heartbeat`; set when it is registered.
     """
 
     client_id: str
@@ -39,6 +40,7 @@ class Member:
     version: int = 0
     kind: Kind | None = None
     size: int = 0
+    since: float = 0.0
 
 
 @dataclass(slots=True)
@@ -73,10 +75,13 @@ class Consumers:
     Attributes:
         differing: the groups whose members subscribe to different things.
         size: bytes that all members take, roughly.
+        namesakes: by group and client id: the connections that have an id, where it is not one.
     """
 
     def __init__(self) -> None:
         self.differing: set[str] = set()
+        self.namesakes: dict[tuple[str, str], dict[Origin, Member]] = {}
+        self._named: dict[tuple[str, str], dict[Origin, Member]] = {}
         self._groups: dict[str, GroupMembers] = {}
         self._groups_of: dict[Origin, set[str]] = {}
         self._sizes: dict[Origin, int] = {}
@@ -114,6 +119,12 @@ class Consumers:
         else:
             member.kind, member.size = kind_of(member.data), member.data.size
         self._move(name, group, None if old is None else old.kind, member.kind)
+        member.since = member.last_heartbeat
+        if old is not None and old.client_id == member.client_id:
+            member.since = old.since
+        elif old is not None:
+            self._unname(name, origin, old)
+        self._name(name, origin, member)
         group.members[origin] = member
         self._resize(origin, member.size - (0 if old is None else old.size))
         self._groups_of.setdefault(origin, set()).add(name)
@@ -128,6 +139,7 @@ class Consumers:
             return False
         self._count -= 1
         self._resize(origin, -member.size)
+        self._unname(group, origin, member)
         self._move(group, members, member.kind, None)
         if not members.members:
             del self._groups[group]
@@ -199,11 +211,31 @@ class Consumers:
         self._groups_of.clear()
         self._sizes.clear()
         self.differing.clear()
+        self.namesakes.clear()
+        self._named.clear()
         self._count = self.size = 0
 
     def _resize(self, origin: Origin, bytes_more: int) -> None:
         self._sizes[origin] = self._sizes.get(origin, 0) + bytes_more
         self.size += bytes_more
+
+    def _name(self, group: str, origin: Origin, member: Member) -> None:
+        """A connection has a client's id."""
+        key = (group, member.client_id)
+        named = self._named.setdefault(key, {})
+        named[origin] = member
+        if len(named) > 1:
+            self.namesakes[key] = named
+
+    def _unname(self, group: str, origin: Origin, member: Member) -> None:
+        """A connection has it no more."""
+        key = (group, member.client_id)
+        named = self._named[key]
+        del named[origin]
+        if len(named) < 2:
+            self.namesakes.pop(key, None)
+        if not named:
+            del self._named[key]
 
     def _move(self, name: str, group: GroupMembers, old: Kind | None, new: Kind | None) -> None:
         """A member of a group is of another kind, has come or has gone."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.consumers.differences import Differences
 from broker.consumers.members import Consumers, Member
+from broker.consumers.namesakes import Namesakes
 from broker.consumers.notices import Notices
 from broker.errors import RequestRefused
 from broker.filters.changes import FilterChanges
@@ -68,6 +69,7 @@ class ClientProcessor:
         self._producers = producers
         self._notices = Notices(consumers)
         self._differences = Differences(consumers)
+        self._namesakes = Namesakes(consumers)
         self._changes = changes
         self._filters = filters
         self._settings = settings
@@ -189,12 +191,14 @@ class ClientProcessor:
         now = self._clock()
         self._notify(self._consumers.expire(now))
         self._differences.look(now)
+        self._namesakes.look(now)
 
     def end_term(self) -> None:
         """Forget all clients: this member no longer leads, and they turn to the new leader."""
         self._consumers.clear()
         self._notices.clear()
         self._differences.clear()
+        self._namesakes.clear()
 
     def tick(self) -> None:
         """Send the notices that are due."""

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import base64
+import gc
 import os
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -26,7 +29,7 @@ from broker.log.state_snapshot import captured, restored
 from broker.messages.state import MESSAGES
 from broker.retention.commands import KeepLogFrom
 from broker.topics.changes import TOPIC_CHANGES
-from dledger import Entry
+from dledger import DiskFailed, Entry
 from remoting.message.record import decode_records
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
@@ -50,6 +53,34 @@ operations = st.lists(
     ),
     max_size=40,
 )
+
+
+def test_a_table_in_memory_is_closed_with_the_last_reference_to_its_state() -> None:
+    state: Any = empty_state()
+    connection = state[DELAYS].waiting._database
+    state.itself = state  # the collector alone finds it, and the connection with it
+    del state
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
+
+
+def test_a_table_that_cannot_be_made_leaves_nothing_open_and_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[sqlite3.Connection] = []
+
+    def connect(table: WaitingTable) -> sqlite3.Connection:
+        made.append(sqlite3.connect(table._path))
+        made[0].execute("CREATE TABLE waiting (taken)")
+        return made[0]
+
+    monkeypatch.setattr(WaitingTable, "_connect", connect)
+    with pytest.raises(DiskFailed, match="already exists"):
+        WaitingTable(os.fspath(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        made[0].execute("SELECT 1")
 
 
 @given(script=operations, in_file=st.booleans())

@@ -168,7 +168,8 @@ class ScriptedLog:
                 command = ResetOffsets(group, topic, offsets_of, self._now_ms, self._pos)
                 self._append(encode_log_command(command))
             case "end reset":
-                self._append(encode_log_command(EndReset(group, topic, queue, step.pick)))
+                at_ms = self._now_ms if step.number % 2 else None
+                self._append(encode_log_command(EndReset(group, topic, queue, step.pick, at_ms)))
             case "pop":
                 self._pop(step, group, topic, queue)
             case "acknowledge" | "hide" | "bury":

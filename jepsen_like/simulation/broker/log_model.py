@@ -448,6 +448,9 @@ class LogModel:
                         self.halves[position] = asked
             case (21, [group, topic, offsets, _, as_of]):
                 self._reset(group, topic, offsets, as_of)
+            case (22, [group, topic, queue_id, offset, *_]):
+                if self.resets.get((group, topic, queue_id)) == offset:
+                    del self.resets[group, topic, queue_id]
             case (23, [group, topic, queue_id, *rest]):
                 self._pop((group, topic, queue_id), *rest)
             case (24, [messages]):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 
-from broker.dead_letters.state import REDRIVEN
+from broker.dead_letters.state import REDRIVEN, Redriven
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import WaitingTable
 from broker.features import REGISTRY
@@ -114,6 +114,7 @@ class Reference:
         state, model = self.state, self.model
         messages, locks, place = state[MESSAGES], state[LOCKS], state[LEADER_PLACE]
         topics, offsets, redriven = state[TOPICS], state[OFFSETS], state[REDRIVEN]
+        letters = _letters(redriven)
         return [
             (
                 "topics",
@@ -177,24 +178,19 @@ class Reference:
             ("settings", state[CHANGED_SETTINGS].values, model.settings),
             (
                 "dead letters that were delivered once more",
-                (
-                    redriven.redriven_letters,
-                    {
-                        (topic, queue_id): _numbers(runs.begins, runs.ends)
-                        for topic, queues in redriven.runs.items()
-                        for queue_id, runs in queues.items()
-                    },
-                ),
-                (
-                    model.redriven,
-                    {
-                        (topic, queue_id): model.taken_letters(topic, queue_id)
-                        for topic, queues in redriven.runs.items()
-                        for queue_id in queues
-                    },
-                ),
+                (redriven.redriven_letters, letters),
+                (model.redriven, {key: model.taken_letters(*key) for key in letters}),
             ),
         ]
+
+
+def _letters(redriven: Redriven) -> dict[tuple[str, int], set[int]]:
+    """The dead letters that were delivered once more, by topic and queue."""
+    return {
+        (topic, queue_id): _numbers(runs.begins, runs.ends)
+        for topic, queues in redriven.runs.items()
+        for queue_id, runs in queues.items()
+    }
 
 
 def _numbers(begins: Iterable[int], ends: Iterable[int]) -> set[int]:
