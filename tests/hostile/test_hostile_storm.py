@@ -79,7 +79,8 @@ async def come_at_once(folder: Path) -> None:
                 nonlocal answered
                 with suppress(trio.BrokenResourceError):
                     await stream.send_all(frame)
-                    answered += bool(await stream.receive_some(1 << 16))
+                    received = await stream.receive_some(1 << 16)
+                    answered += bool(received)
 
             began = time.monotonic()
             with trio.move_on_after(120):
