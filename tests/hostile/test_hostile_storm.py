@@ -93,5 +93,5 @@ async def come_at_once(folder: Path) -> None:
             for stream in streams:
                 await trio.aclose_forcefully(stream)
             nursery.cancel_scope.cancel()
-        assert answered == CONSUMERS
         assert after == (address, term)
+        assert answered == CONSUMERS
