@@ -79,7 +79,8 @@ async def come_at_once(folder: Path) -> None:
                 nonlocal answered
                 with suppress(trio.BrokenResourceError):
                     await stream.send_all(frame)
-                    answered += bool(await stream.receive_some(1 << 16))
+                    received = await stream.receive_some(1 << 16)
+                    answered += bool(received)
 
             began = time.monotonic()
             with trio.move_on_after(120):
@@ -92,5 +93,5 @@ async def come_at_once(folder: Path) -> None:
             for stream in streams:
                 await trio.aclose_forcefully(stream)
             nursery.cancel_scope.cancel()
-        assert answered == CONSUMERS
         assert after == (address, term)
+        assert answered == CONSUMERS
