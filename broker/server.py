@@ -1,6 +1,7 @@
 """A broker, put together: a node of the log, the server for clients, and the registrations."""
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -26,6 +27,7 @@ from broker.serving.requests import Requests
 from broker.serving.routes import ROUTES, Routes
 from broker.settings.settings import SETTINGS
 from broker.settings.state import CHANGED_SETTINGS
+from broker.store.consume_queue_disk import remove_leftovers
 from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
 from broker.store.rebuilding import rebuild_queues
 from broker.topics.state import TOPICS
@@ -35,6 +37,8 @@ from remoting.bodies.topic_config import DataVersion
 from remoting.net.client import RemotingClient
 from remoting.net.client_work import ClientWork
 from remoting.net.server import Server, ServerLimits, listen
+
+_log = logging.getLogger(__name__)
 
 # Files that a broker opens besides its clients' connections: those of consume queues, the log's
 # segments and snapshots, and the connections to members and name servers, twice over.
@@ -178,6 +182,7 @@ class Broker:
                 nursery.start_soon(self._tick)
                 nursery.start_soon(self._look_over)
                 nursery.start_soon(self._mend)
+                nursery.start_soon(self._remove_leftovers)
                 for service in self._services:
                     for task in service.tasks:
                         nursery.start_soon(task)
@@ -203,6 +208,7 @@ class Broker:
         while True:
             await trio.sleep(TICK_SECONDS)
             self.requests.tick()
+            self.machine.queues.write_some()
 
     async def _look_over(self) -> None:
         while True:
@@ -216,6 +222,16 @@ class Broker:
             if self.machine.queues.damaged:
                 await rebuild_queues(self.node, self.machine)
                 self.requests.follow_role()
+
+    async def _remove_leftovers(self) -> None:
+        """Remove the files of deleted topics, beside the loop."""
+        folder = os.fspath(self.config.directory / "consumequeue")
+        while True:
+            try:
+                await trio.to_thread.run_sync(remove_leftovers, folder)
+            except OSError as error:
+                _log.warning("files of deleted topics stay for now: %s", error)
+            await trio.sleep(LOOK_OVER_SECONDS)
 
     def _figures(self) -> Mapping[str, str]:
         """What RocketMQ's tools show, and what this broker knows besides."""
@@ -270,8 +286,6 @@ async def run_broker(
     serving = ServerLimits(
         max_connections=config.max_connections, spare_descriptors=SPARE_DESCRIPTORS
     ).within_descriptors()
-    queues = ConsumeQueues(config.directory / "consumequeue")
-    machine = BrokerMachine(queues, REGISTRY, os.fspath(config.directory / "state"))
     node_config = NodeConfig(
         group=config.group,
         node_id=config.node_id,
@@ -285,6 +299,8 @@ async def run_broker(
         client_appends=False,
         pass_over=config.pass_over,
     )
+    queues = ConsumeQueues(config.directory / "consumequeue")
+    machine = BrokerMachine(queues, REGISTRY, os.fspath(config.directory / "state"))
     try:
         async with open_node(node_config, machine) as node, trio.open_nursery() as nursery:
             await rebuild_queues(node, machine)

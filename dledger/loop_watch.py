@@ -21,6 +21,10 @@ import trio
 # A heartbeat interval is 100 ms: what holds the loop for half of it shows in elections.
 HOLD_S: Final = 0.05
 
+# Told is what computed for as long, or took much longer: on a busy machine the loop is often kept
+# from the processor for a moment.
+_TOLD_S: Final = 0.25
+
 # How often the thread looks: a hold that counts is seen at least once.
 _LOOK_S: Final = HOLD_S / 2
 
@@ -82,6 +86,8 @@ class LoopWatch(trio.abc.Instrument):
     def _note(self, since: float, took_s: float, busy_s: float) -> None:
         self.holds += 1
         self.held_s += took_s
+        if busy_s < HOLD_S and took_s < _TOLD_S:
+            return
         seen = self._seen
         name = seen[1] if seen is not None and seen[0] == since else "nothing that was seen"
         told_at, unsaid = self._told.get(name, (-_TELL_S, 0))

@@ -9,6 +9,7 @@ import contextlib
 import os
 import sqlite3
 import tempfile
+import weakref
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
@@ -60,13 +61,19 @@ class WaitingTable:
             descriptor, self._path = tempfile.mkstemp(".sqlite", "delayed-", folder)
             os.close(descriptor)
         self._database = self._connect()
+        # Also when a state is dropped, as those are that a log was folded to only once.
+        self._end = weakref.finalize(self, _end, self._database, self._path)
         self._changes = 0  # since the last commit
         self._count = 0
         self.earliest_added_ms = 0
-        self._run("PRAGMA journal_mode = WAL")
-        self._run("PRAGMA synchronous = OFF")
-        for statement in _SCHEMA:
-            self._run(statement)
+        try:
+            self._run("PRAGMA journal_mode = WAL")
+            self._run("PRAGMA synchronous = OFF")
+            for statement in _SCHEMA:
+                self._run(statement)
+        except DiskFailed:
+            self.close()
+            raise
 
     def __len__(self) -> int:
         """How many messages wait."""
@@ -146,11 +153,7 @@ class WaitingTable:
 
     def close(self) -> None:
         """Close the table and remove its file."""
-        self._database.close()
-        if self._path != ":memory:":
-            for end in ("", "-wal", "-shm"):
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(self._path + end)
+        self._end()
 
     def _captured(self) -> Iterator[tuple[int, int, int]]:
         database = self._connect()
@@ -202,3 +205,11 @@ class WaitingTable:
 
     def _failed(self, error: sqlite3.Error) -> DiskFailed:
         return DiskFailed("change", self._path, OSError(str(error)))
+
+
+def _end(database: sqlite3.Connection, path: str) -> None:
+    database.close()
+    if path != ":memory:":
+        for end in ("", "-wal", "-shm"):
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(path + end)

@@ -33,7 +33,7 @@ version commands
         number; deletions that take the locks with them
    4    the format of the log; all commands that stand behind a record
    5    several records in one entry
-   6    what a leader may write once all members have told that they read it
+   6    deletions of topics that keep where their queues ended; resets that tell commits from before
 ======= ==========================================================================================
 """
 
@@ -52,6 +52,7 @@ OFFSETS_WITH_TIME_VERSION: Final = 2
 GUARDED_VERSION: Final = 3
 ATTACHED_VERSION: Final = 4
 RUNS_VERSION: Final = 5
+INCARNATIONS_VERSION: Final = 6
 
 # What SQLite's tables and the fields of a record hold.
 _MAX_NATURAL: Final = (1 << 63) - 1

@@ -62,19 +62,17 @@ class ResetProcessor:
             RequestRefused: (1) an offset that the queue does not have, (2) too many groups have
                 offsets, (17) no such topic, (26) no such group, (29) no such queue.
         """
-        group, topic = command.text("group"), command.text("topic")
+        group, topic = command.name("group"), command.name("topic")
         time_ms, is_forced = command.integer("timestamp"), command.boolean("isForce")
-        queue_id, offset = command.integer("queueId", -1), command.integer("offset", -1)
+        queue_id, offset = command.int32("queueId", -1), command.integer("offset", -1)
         config = self._topics.found(topic)
         if group not in self._groups.configs and (group, topic) not in self._offsets.tables:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"there is no consumer group {group:.120}",
             )
-        tables = self._offsets.tables
-        if (group, topic) not in tables and len(
-            tables
-        ) >= self._settings.now.limits.max_offset_tables:
+        tables, most = self._offsets.tables, self._settings.now.limits.max_offset_tables
+        if (group, topic) not in tables and not tables.has_room(most):
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
             )

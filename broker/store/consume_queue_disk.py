@@ -5,8 +5,10 @@ promised here: written bytes are durable after `sync` of their file, and names a
 folder that they are in.
 """
 
+import contextlib
 import os
 import shutil
+import tempfile
 from typing import Final, Protocol
 
 
@@ -42,7 +44,7 @@ class ConsumeQueueDisk(Protocol):
         ...
 
     def remove_folder(self, path: str) -> None:
-        """Remove a folder and all that is in it (else FileNotFoundError)."""
+        """Remove a folder (else FileNotFoundError) at once, however much is in it."""
         ...
 
     def sync(self, path: str) -> None:
@@ -56,7 +58,6 @@ class OsConsumeQueueDisk:
     write = staticmethod(os.pwrite)
     close = staticmethod(os.close)
     remove = staticmethod(os.unlink)
-    remove_folder = staticmethod(shutil.rmtree)
 
     def open(self, path: str, to_write: bool) -> int:
         """A descriptor of a file; with `to_write` a missing one is created."""
@@ -70,6 +71,13 @@ class OsConsumeQueueDisk:
     def make_folder(self, path: str) -> None:
         """Create a folder and its parents where they are missing."""
         os.makedirs(path, exist_ok=True)
+
+    def remove_folder(self, path: str) -> None:
+        """Put a folder out of the way, for `remove_leftovers`: it may have a thousand files."""
+        os.stat(path)
+        leftovers = leftovers_in(os.path.dirname(path))
+        os.makedirs(leftovers, exist_ok=True)
+        os.rename(path, os.path.join(tempfile.mkdtemp(dir=leftovers), "topic"))
 
     def sizes(self, folder: str) -> dict[str, int]:
         """The bytes of each file in a folder, by name."""
@@ -89,3 +97,20 @@ class OsConsumeQueueDisk:
 
 
 OS_DISK: Final = OsConsumeQueueDisk()
+
+
+def leftovers_in(folder: str) -> str:
+    """The folder of what was put out of the way, beside those of topics. No topic is called so."""
+    return os.path.join(folder, ".removed")
+
+
+def remove_leftovers(folder: str) -> None:
+    """Remove what was put out of the way, now or before the last stop. Runs in a thread.
+
+    Raises:
+        OSError: something could not be removed.
+    """
+    leftovers = leftovers_in(folder)
+    with contextlib.suppress(FileNotFoundError):
+        for name in os.listdir(leftovers):
+            shutil.rmtree(os.path.join(leftovers, name))

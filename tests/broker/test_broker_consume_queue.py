@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from broker.log.folded import Arrivals
 from broker.messages.record_facts import UNIT
 from broker.store.consume_queue import FILE_BYTES, TAIL_BYTES, UNIT_BYTES, WRITE_UNITS
-from broker.store.consume_queues import MAX_UNWRITTEN_QUEUES, ConsumeQueues
+from broker.store.consume_queue_disk import OsConsumeQueueDisk, remove_leftovers
+from broker.store.consume_queues import MAX_UNWRITTEN_QUEUES, WRITTEN_AT_ONCE, ConsumeQueues
 from dledger.errors import DiskFailed
 
 FEW = 7  # units a file in these tests
@@ -139,7 +140,7 @@ def test_a_disk_that_takes_nothing_when_it_is_closed_is_left_to_the_next_start(
 ) -> None:
     target = queues(tmp_path)
     fill(target, "A", 0, 0, 1)
-    (tmp_path / "consumequeue" / "A" / "0").rmdir()
+    (tmp_path / "consumequeue").write_text("in the way")
     with pytest.raises(DiskFailed):
         target.sync_due(1)
     with pytest.raises(DiskFailed):  # not forgotten by the first one
@@ -200,5 +201,64 @@ def test_a_file_that_was_cut_while_it_was_in_use_is_an_error_not_a_wrong_answer(
 def test_a_disk_that_takes_nothing_is_a_typed_error(tmp_path: Path) -> None:
     (tmp_path / "consumequeue").write_text("in the way")
     target = queues(tmp_path)
+    fill(target, "A", 0, 0, 1)
     with pytest.raises(DiskFailed):
-        fill(target, "A", 0, 0, 1)
+        target.sync_due(1)
+
+
+class CountingDisk(OsConsumeQueueDisk):
+    """Counts what is done to folders and files, but for writes to those that are open."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def open(self, path: str, to_write: bool) -> int:
+        self.calls += 1
+        return super().open(path, to_write)
+
+    def make_folder(self, path: str) -> None:
+        self.calls += 1
+        super().make_folder(path)
+
+    def remove_folder(self, path: str) -> None:
+        self.calls += 1
+        super().remove_folder(path)
+
+
+def test_one_run_of_entries_makes_few_files_however_many_queues_are_new(tmp_path: Path) -> None:
+    disk, count = CountingDisk(), 1024
+    target = ConsumeQueues(tmp_path / "consumequeue", disk=disk)
+    target.append({("A", queue_id): arrivals(0, range(1)) for queue_id in range(count)})
+    first = disk.calls
+    assert first <= 3 * WRITTEN_AT_ONCE
+    for _ in range(count // WRITTEN_AT_ONCE):
+        before = disk.calls
+        target.write_some()
+        assert disk.calls - before <= 3 * WRITTEN_AT_ONCE
+    assert len(target._unwritten) == MAX_UNWRITTEN_QUEUES
+    for queue_id in range(count):
+        assert len(target.read("A", queue_id, 0, 2)) == UNIT_BYTES
+    target.close()
+    assert len(list((tmp_path / "consumequeue" / "A").iterdir())) == count
+
+
+def test_a_topic_is_deleted_by_one_call_and_its_files_are_removed_later(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    folder = tmp_path / "consumequeue"
+    target = ConsumeQueues(folder, disk=disk)
+    for topic in ("A", "B"):
+        target.append({(topic, queue_id): arrivals(0, range(1)) for queue_id in range(300)})
+        target.sync_due(1)
+    before = disk.calls
+    target.delete_topic("A")
+    target.delete_topic("never made")
+    assert disk.calls == before + 2  # one for each
+    assert sorted(one.name for one in folder.iterdir()) == [".removed", "B"]
+    assert {key[0] for key in target.keys()} == {"B"}  # noqa: SIM118
+    target.append({("A", 0): arrivals(0, range(1))})  # it is made again, and begins anew
+    target.delete_topic("A")
+    remove_leftovers(str(folder))
+    remove_leftovers(str(tmp_path / "nothing there"))
+    assert list((folder / ".removed").iterdir()) == []
+    assert target.end("B", 7) == 1
+    target.close()

@@ -60,6 +60,7 @@ def rows_of(table: pa.Table) -> list[tuple[Any, ...]]:
     return sorted((tuple(map(plain, row)) for row in zip(*columns, strict=True)), key=repr)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TABLES)
 def test_polars_reads_the_rows_and_types_that_duckdb_reads(name: str, incident_tables: str) -> None:
     home = TableHome(incident_tables)
@@ -75,6 +76,7 @@ def test_polars_reads_the_rows_and_types_that_duckdb_reads(name: str, incident_t
     assert rows_of(frame.to_arrow()) == rows_of(found)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", TABLES)
 def test_pandas_reads_the_rows_that_duckdb_reads(name: str, incident_tables: str) -> None:
     home = TableHome(incident_tables)

@@ -12,6 +12,7 @@ from jepsen_like.simulation.hosts.host_bugs import HOST_BUGS
 from jepsen_like.simulation.hosts.host_simulation import HostSimulation
 from jepsen_like.simulation.hosts.plan import plan_of
 from jepsen_like.simulation.trace import Trace
+from tests.jepsen_like.planted import planted
 
 # A bug that is not found near its seed has the wide windows below fail too.
 SEEDS_NEARBY = 5
@@ -93,7 +94,7 @@ def test_the_table_names_every_bug_of_hosts() -> None:
     assert sorted(FOUND_WITHIN) == sorted(HOST_BUGS)
 
 
-@pytest.mark.parametrize("name", sorted(FOUND_WITHIN))
+@pytest.mark.parametrize("name", planted(FOUND_WITHIN))
 def test_a_bug_planted_in_hosts_is_found(name: str) -> None:
     plan = Plan(HOSTS_SHOW_AT.get(name, 0), SEEDS_NEARBY, seeded_bug=name, tier="hosts")
     assert run_campaign(plan, jobs=1).broken is not None, f"{name} does not show at its seed"

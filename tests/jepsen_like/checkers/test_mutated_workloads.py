@@ -16,7 +16,7 @@ Events = list[tuple[object, ...]]
 Call = Callable[[Random, int], tuple[str, Value]]
 Happen = Callable[[str, Value], Value]
 
-SEEDS = range(25)
+SEEDS = [pytest.param(seed, marks=pytest.mark.long if seed > 11 else ()) for seed in range(25)]
 
 
 def overlapping(random: Random, calls: int, call: Call, happen: Happen) -> Events:
