@@ -57,6 +57,8 @@ def main(arguments: list[str] | None = None) -> int:
         return _fail(_first(known))
 
 
+_log = logging.getLogger(__name__)
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PROGRAM: Final = "python -m broker"
@@ -235,6 +237,7 @@ async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
     """Run until a signal, or until standard input ends."""
     async with trio.open_nursery() as nursery:
         running: list[Broker] = []
+        await nursery.start(_tell_of_hangups)
         nursery.start_soon(_end_at_signal, running, nursery)
         if exit_with_stdin:
             nursery.start_soon(_cancel_at_end_of_input, running, nursery.cancel_scope)
@@ -247,6 +250,17 @@ async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
             hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
         )
         running.append(await nursery.start(start))
+
+
+async def _tell_of_hangups(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """SIGHUP asks for a reload, and ends nothing: a broker's settings are flags or in the log."""
+    with trio.open_signal_receiver(signal.SIGHUP) as signals:
+        task_status.started()
+        async for _signal in signals:
+            _log.warning(
+                "SIGHUP: there is no file to read again; settings that may change while brokers "
+                "run are in the log, see `dledger-mq settings`"
+            )
 
 
 async def _end_at_signal(running: list[Broker], nursery: trio.Nursery) -> None:

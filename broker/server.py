@@ -1,5 +1,6 @@
 """A broker, put together: a node of the log, the server for clients, and the registrations."""
 
+import hashlib
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -12,6 +13,7 @@ import trio
 from broker.config import BrokerConfig
 from broker.features import FEATURES, REGISTRY
 from broker.formats.gate import READ_BY_ALL
+from broker.formats.state import FORMATS
 from broker.log.guarded_log import GuardedLog
 from broker.machine import BrokerMachine
 from broker.retention.disk_usage import used_percent as disk_used_percent
@@ -42,6 +44,9 @@ _log = logging.getLogger(__name__)
 # Files that a broker opens besides its clients' connections: those of consume queues, the log's
 # segments and snapshots, and the connections to members and name servers, twice over.
 SPARE_DESCRIPTORS: Final = 2 * MAX_OPEN_FILES
+
+# All members of a group whose log has this format register with the group's proof.
+PROOF_VERSION: Final = 6
 
 # How often waiting pulls are looked over: a hold of 15 s may last this much longer.
 TICK_SECONDS = 0.2
@@ -88,6 +93,7 @@ class Broker:
             "" if config.listen_group is None else str(config.address_for_members),
             self._registration,
             self._led_term,
+            self._proof,
         )
         self._work = ClientWork()
         self._reads = ConfirmedReads(node.read, config.limits.max_waiting_reads, self._work)
@@ -138,6 +144,16 @@ class Broker:
             term,
         )
         return BrokerRegistration(dict(self.parts[SETTINGS].routed(topics.configs)), version)
+
+    def _proof(self) -> str:
+        """What the members of this group alone share; "" until all of them tell it.
+
+        A member of an earlier version tells none, and could not take the name over.
+        """
+        birth = self.node.status().birth
+        if not birth or self.machine.state[FORMATS].format_version < PROOF_VERSION:
+            return ""
+        return hashlib.sha256(f"{self.config.group} {birth}".encode()).hexdigest()
 
     def _led_term(self) -> int | None:
         return self.requests.led_term

@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import AsyncIterable
 from functools import partial
 from pathlib import Path
 
@@ -20,6 +21,8 @@ from remoting.net.descriptors import raise_descriptor_limit
 from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse, TooFewDescriptors
 from remoting.net.log_lines import LogLines
 from remoting.net.server import ServerLimits
+
+_log = logging.getLogger(__name__)
 
 _STDIN = 0
 
@@ -74,7 +77,11 @@ async def _serve(
     exit_with_stdin: bool,
 ) -> None:
     """Serve until a signal, or the end of standard input."""
-    with watched_loop(), trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+    with (
+        watched_loop(),
+        trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals,
+        trio.open_signal_receiver(signal.SIGHUP) as hangups,
+    ):
         problem: Exception | None = None
         limits = ServerLimits(max_connections=max_connections)
         serve = partial(serve_nameserver, limits=limits, settings_file=settings_file)
@@ -88,11 +95,18 @@ async def _serve(
                 click.echo(f"nameserver listening on {listening}")
                 if exit_with_stdin:
                     nursery.start_soon(_wait_for_stdin, nursery.cancel_scope)
+                nursery.start_soon(_tell_of_hangups, hangups)
                 async for _ in signals:
                     break
             nursery.cancel_scope.cancel()
         if problem is not None:
             raise problem
+
+
+async def _tell_of_hangups(hangups: AsyncIterable[int]) -> None:
+    """SIGHUP asks for a reload, and ends nothing: all that changes is told by requests."""
+    async for _ in hangups:
+        _log.info("SIGHUP: there is no file to read again; routes and settings stay as they are")
 
 
 async def _wait_for_stdin(scope: trio.CancelScope) -> None:

@@ -74,6 +74,23 @@ class BrokerAlive(RemotingError):
         )
 
 
+class NameHeld(RemotingError):
+    """A registration lacks the proof that the holders of a broker name share.
+
+    Attributes:
+        broker_name: the name.
+        seconds: how long the proof is required yet, if no broker registers with it meanwhile.
+    """
+
+    def __init__(self, broker_name: str, seconds: float) -> None:
+        self.broker_name = broker_name
+        self.seconds = seconds
+        super().__init__(
+            f"broker name {broker_name:.80} is held by another group: choose another name, or end "
+            f"that group and wait {seconds:.0f} s"
+        )
+
+
 class SettingFileUnreadable(RemotingError):
     """The file of settings cannot be used.
 

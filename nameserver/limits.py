@@ -27,6 +27,7 @@ GROUP_TOPIC_PREFIXES: Final = ("%RETRY%", "%DLQ%")
 
 # RocketMQ limits neither; operators type both.
 MAX_BROKER_NAME_CHARACTERS: Final = 255
+MAX_PROOF_CHARACTERS: Final = 128
 MAX_CLUSTER_CHARACTERS: Final = 255
 
 # The longest host name in brackets, and a port.

@@ -217,6 +217,7 @@ class Processors:
             complete=command.boolean(COMPLETE_FIELD),
             ha_address=command.fields.get("haServerAddr", ""),
             direct_address=command.fields.get("directAddr", ""),
+            proof=command.fields.get("groupProof", ""),
             timeout_seconds=_timeout_seconds(command, "heartbeatTimeoutMillis"),
         )
         fields = {}

@@ -5,16 +5,27 @@ master (id 0) takes the name over at once, unless the state version of its regis
 than the present master's. Our brokers put their Raft term there, so that a leader that was deposed
 while it slept cannot take the name back; RocketMQ 5 uses it in the same way, RocketMQ 4 always
 sends 0.
+
+Anybody could tell a higher version. So the members of a group of ours register with a proof that
+they alone share. While it holds the name, and a few seconds longer, registrations without it are
+refused.
 """
 
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass, field
+from hmac import compare_digest
 from itertools import chain, repeat
 from typing import Any, Final
 
 from nameserver import limits
-from nameserver.errors import BrokerAlive, RegistrationRefused, StaleMaster, TableFull
+from nameserver.errors import (
+    BrokerAlive,
+    NameHeld,
+    RegistrationRefused,
+    StaleMaster,
+    TableFull,
+)
 from remoting.bodies.pieces import last_of, pieces
 from remoting.bodies.registration import BrokerRegistration
 from remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicRoute
@@ -37,6 +48,11 @@ _MAX_SORTED: Final = 20_000
 
 def _any(_cluster: str, _queues: QueueData) -> bool:
     return True
+
+
+# How long a group's proof is required after its last broker has gone: until the next leader has
+# registered.
+PROOF_KEPT_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +141,7 @@ class RouteTable:
         # Broker names that are gone, with the topics that are not forgotten yet.
         self._leaving: deque[tuple[str, list[str]]] = deque()
         self.on_leaving: Callable[[], None] | None = None
+        self._proofs: dict[str, tuple[str, float]] = {}  # by broker name, with when it expires
 
     @property
     def changes(self) -> int:
@@ -161,6 +178,7 @@ class RouteTable:
         ha_address: str = "",
         direct_address: str = "",
         timeout_seconds: float = BROKER_TIMEOUT_SECONDS,
+        proof: str = "",
     ) -> Generator[None, None, LiveBroker | None]:
         """Take a broker's registration, in steps of less than a millisecond.
 
@@ -176,19 +194,23 @@ class RouteTable:
             ha_address: its replication port.
             direct_address: where it serves itself, when `identity.address` is that of its group.
             timeout_seconds: how long it lives without a sign of life; bounded.
+            proof: what the members of its group share; "" if they share nothing.
 
         Returns:
             The master of its name when that is another broker, else None.
 
         Raises:
             StaleMaster: a newer master is known.
+            NameHeld: the name is held by a group whose proof is another one.
             BrokerAlive: another host registered this address, and its connection is open.
             RegistrationRefused: a name or number of it cannot be meant.
             AddressMalformed: its address is not "host:port".
             TableFull: too many brokers or topics.
         """
+        self._check_proof(identity.broker_name, proof, now)
         self._check(identity, registration, speaker, ha_address, direct_address)
         yield from self._check_topics(identity.broker_name, registration.topics)
+        self._check_proof(identity.broker_name, proof, now)
         self._check(identity, registration, speaker, ha_address, direct_address)
         self._changes += 1
         name = self._names.get(identity.broker_name)
@@ -197,6 +219,8 @@ class RouteTable:
         name.cluster = identity.cluster
         self._take_place(name, identity)
         timeout = min(max(timeout_seconds, MIN_BROKER_TIMEOUT_SECONDS), MAX_BROKER_TIMEOUT_SECONDS)
+        if proof:
+            self._proofs[identity.broker_name] = (proof, now + timeout + PROOF_KEPT_SECONDS)
         self._live[identity.address] = LiveBroker(
             identity,
             registration.data_version,
@@ -210,6 +234,16 @@ class RouteTable:
         if identity.broker_id == MASTER_ID or MASTER_ID not in name.addresses:
             yield from self._take_topics(identity.broker_name, name, registration.topics, complete)
         return None if identity.broker_id == MASTER_ID else self.master_of(identity.broker_name)
+
+    def _check_proof(self, broker_name: str, proof: str, now: float) -> None:
+        """Refuse a registration that lacks the proof of the name's holders."""
+        if proof:
+            limits.check_text("groupProof", proof, limits.MAX_PROOF_CHARACTERS)
+        held, until = self._proofs.get(broker_name, ("", now))
+        if held and now < until and not compare_digest(held.encode(), proof.encode()):
+            raise NameHeld(broker_name, until - now)
+        if proof and not held and len(self._proofs) >= limits.MAX_BROKERS:
+            raise TableFull("proofs of groups", limits.MAX_BROKERS)
 
     def _check(
         self,
@@ -234,7 +268,9 @@ class RouteTable:
         if live is None:
             if len(self._live) >= limits.MAX_BROKERS:
                 raise TableFull("brokers", limits.MAX_BROKERS)
-        elif not (_may_speak_for(speaker, live) or _follows(registration, direct_address, live)):
+        elif self._is_held(live, identity.broker_name) or not (
+            _may_speak_for(speaker, live) or _follows(registration, direct_address, live)
+        ):
             raise BrokerAlive(identity.address)
         name = self._names.get(identity.broker_name)
         if (
@@ -247,6 +283,11 @@ class RouteTable:
                 "choose another, or end its brokers first"
             )
         self._check_version(identity, registration.data_version.state_version, direct_address)
+
+    def _is_held(self, live: LiveBroker, broker_name: str) -> bool:
+        """Whether an address is that of a group with a proof, and `broker_name` another one."""
+        held = live.identity.broker_name
+        return held in self._proofs and held != broker_name
 
     def _check_version(self, identity: BrokerIdentity, told: int, direct_address: str) -> None:
         """Refuse the state version of a stale master, and one that no election can reach."""
@@ -355,12 +396,14 @@ class RouteTable:
         """Drop a broker that says good-bye; false when it was not known as that.
 
         Raises:
-            BrokerAlive: another host registered this address, and its connection is open.
+            BrokerAlive: another host registered this address, and its connection is open; or
+                another connection, where its name is held by a proof.
         """
         live = self._live.get(identity.address)
         if live is None or live.identity.broker_name != identity.broker_name:
             return False
-        if not _may_speak_for(speaker, live):
+        held = identity.broker_name in self._proofs and speaker != live.speaker
+        if held or not _may_speak_for(speaker, live):
             raise BrokerAlive(identity.address)
         self._remove(live)
         return True
@@ -388,17 +431,23 @@ class RouteTable:
         dead = [live for live in self._live.values() if live.expires_at <= now]
         for live in dead:
             self._remove(live)
+        for name in [name for name, (_, until) in self._proofs.items() if until <= now]:
+            del self._proofs[name]
         return dead
 
     def next_expiry(self) -> float | None:
         """When the next broker would be dropped, or None when none lives."""
         return min((live.expires_at for live in self._live.values()), default=None)
 
-    def connection_closed(self, connection: Hashable) -> list[LiveBroker]:
+    def connection_closed(self, connection: Hashable, now: float) -> list[LiveBroker]:
         """Drop the brokers that registered last on a connection that closed, and return them."""
         dead = [live for live in self._live.values() if live.speaker.connection == connection]
         for live in dead:
             self._remove(live)
+            name = live.identity.broker_name
+            if name in self._proofs and name not in self._names:
+                proof, until = self._proofs[name]
+                self._proofs[name] = (proof, min(until, now + PROOF_KEPT_SECONDS))
         return dead
 
     def _remove(self, live: LiveBroker, keep_name: str | None = None) -> None:

@@ -133,7 +133,7 @@ class _Handler:
 
     def on_close(self, connection: Connection) -> None:
         ends_itself = trio.current_effective_deadline() == -inf  # this server is cancelled
-        for live in self._routes.connection_closed(connection):
+        for live in self._routes.connection_closed(connection, trio.current_time()):
             _log.log(
                 logging.INFO if live.is_ending or ends_itself else logging.WARNING,
                 "broker %s (%s, id %d) closed its connection and is dropped",

@@ -58,6 +58,8 @@ class Registrar:
         direct_address: the same of this member alone, when `address` is that of its group; or "".
         registration: the topics as they are now, for the term that this member leads.
         led_term: the term this member leads, or None.
+        proof: what the members of this group share, for name servers that let no other group take
+            its name; "" while some of them do not tell it yet.
     """
 
     def __init__(
@@ -70,7 +72,9 @@ class Registrar:
         direct_address: str,
         registration: Callable[[int], BrokerRegistration],
         led_term: Callable[[], int | None],
+        proof: Callable[[], str] = str,
     ) -> None:
+        self._proof = proof
         self._client = client
         self._nameservers = tuple(nameservers)
         self._fields = {
@@ -141,6 +145,8 @@ class Registrar:
             "compressed": "false",
             "haServerAddr": self._fields["brokerAddr"],
         }
+        if proof := self._proof():
+            fields["groupProof"] = proof
         with trio.move_on_after(ANNOUNCE_SECONDS):
             await self._ask(
                 self._nameservers,

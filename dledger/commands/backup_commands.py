@@ -13,10 +13,10 @@ from dledger.commands.recover_command import (
     check_no_member_runs,
     drawn_mark,
     known_members,
+    own_address,
     print_done,
+    without_check,
 )
-from dledger.config import parse_address
-from dledger.errors import ConfigInvalid
 from dledger.rescue.backup import back_up
 from dledger.rescue.group_recovery import recover_group
 from dledger.rescue.survivor import look_at
@@ -60,6 +60,7 @@ def backup(folder: Path, target: Path, as_json: bool) -> None:
 @click.option("--node", "node_id", help="Its name, if not that of the member that was copied.")
 @click.option("--address", metavar="HOST:PORT", help="Where it will listen, if elsewhere.")
 @click.option("--peers", help="All members, as n0=127.0.0.1:20911,... if the copy names none.")
+@without_check
 @click.option("--json", "as_json", is_flag=True, help="One JSON object.")
 @click.argument("copy", type=click.Path(exists=True, file_okay=False, path_type=Path))
 def restore(
@@ -68,6 +69,7 @@ def restore(
     node_id: str | None,
     address: str | None,
     peers: str | None,
+    unchecked: bool,
     as_json: bool,
 ) -> None:
     """Begin a group again from COPY, which `dledger backup` made.
@@ -79,11 +81,9 @@ def restore(
     survivor = look_at(str(copy))
     members = known_members(survivor, peers)
     name = node_id or survivor.node_id
-    own = address or members.get(name)
-    if own is None:
-        raise ConfigInvalid("--address", f"the address of {name} is not known: give it")
-    parse_address("--address", own)
-    check_no_member_runs(survivor, {**members, name: own})
+    own = own_address(survivor, name, members, address, unchecked=unchecked)
+    if not unchecked:
+        check_no_member_runs(survivor, {**members, name: own})
     made = back_up(str(copy), str(target), node_id)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     done = recover_group(made.folder, made.last_index, own, mark=drawn_mark(), when=now)

@@ -37,8 +37,18 @@ The remaining members may differ. Recover from the one that holds the most:
   dledger recover /srv/b/dledger-n2
 
 Old members are refused from then on. To bring one back: `dledger rejoin` on its folder,
-`dledger serve --join`, and `dledger members --add`.
+start it with --join (by `dledger serve`, or by the program that ran it, as `python -m broker`),
+and `dledger members --add`.
 """
+
+
+without_check = click.option(
+    "--without-check",
+    "unchecked",
+    is_flag=True,
+    help="DANGEROUS: do not ask other members whether they run. If they do, two groups of one name "
+    "go on apart, and each lacks what the other one acknowledges.",
+)
 
 
 @click.command(help=_HELP)
@@ -46,6 +56,7 @@ Old members are refused from then on. To bring one back: `dledger rejoin` on its
 @click.option(
     "--peers", help="All members, as n0=127.0.0.1:20911,n1=... where the folder does not name them."
 )
+@without_check
 @click.option("--address", metavar="HOST:PORT", help="Where this member will listen, if elsewhere.")
 @click.option(
     "--learner",
@@ -71,6 +82,7 @@ def recover(
     folders: tuple[Path, ...],
     compare: bool,
     peers: str | None,
+    unchecked: bool,
     address: str | None,
     learner: tuple[str, ...],
     accepted: int | None,
@@ -85,15 +97,11 @@ def recover(
         raise ConfigInvalid("FOLDERS", "name one, or compare them with --compare")
     (survivor,) = survivors
     members = known_members(survivor, peers)
-    own = address or members.get(survivor.node_id)
-    if own is None:
-        raise ConfigInvalid(
-            "--address", f"the folder does not say where {survivor.node_id} listens"
-        )
-    parse_address("--address", own)
+    own = own_address(survivor, survivor.node_id, members, address, unchecked=unchecked)
     if not as_json:
         _print_survivor(survivor, members)
-    check_no_member_runs(survivor, members)
+    if not unchecked:
+        check_no_member_runs(survivor, members)
     if accepted is None:
         accepted = _ask(survivor)
     learners = parse_peers("--learner", ",".join(learner))
@@ -117,6 +125,36 @@ def known_members(survivor: Survivor, peers: str | None) -> Mapping[str, str]:
         return parse_peers("--peers", peers)
     base = Path(survivor.folder).parent
     return load_group(base)[1] if (base / GROUP_FILE).exists() else {}
+
+
+def own_address(
+    survivor: Survivor,
+    node_id: str,
+    members: Mapping[str, str],
+    address: str | None,
+    *,
+    unchecked: bool,
+) -> str:
+    """Return where the member will listen, once it is known where all others would be found.
+
+    Otherwise the check whether they run would be left out without a word. Raises ConfigInvalid.
+    """
+    own = address or members.get(node_id)
+    voters = survivor.first_voters
+    if survivor.configuration is not None:
+        voters = tuple(sorted(survivor.configuration.configuration.voting_members))
+    unknown = [name for name in voters if name not in members and name != survivor.node_id]
+    if not unchecked and (unknown or not (voters or members)):
+        names = ", ".join(voters) or "that it had"
+        raise ConfigInvalid(
+            "--peers",
+            f"the folder does not say where the members listen: name all of them ({names}), as "
+            "n0=10.0.0.1:20911,n1=..., so that they are asked whether they run",
+        )
+    if own is None:
+        raise ConfigInvalid("--address", f"where {node_id} listens is not known: give it")
+    parse_address("--address", own)
+    return own
 
 
 def check_no_member_runs(survivor: Survivor, members: Mapping[str, str]) -> None:
@@ -194,7 +232,8 @@ def print_done(done: Recovery, as_json: bool) -> None:
         f"members {members}\n"
         f"copies of the changed files are in {done.copies}\n"
         f"start {done.node_id} as usual; then let others join: `dledger rejoin` on the folder of "
-        "an old member, `dledger serve --join`, `dledger members --add`"
+        "an old member, its start with --join by the program that ran it (`dledger serve`, or "
+        "`python -m broker` for a broker), `dledger members --add`"
     )
 
 

@@ -14,6 +14,7 @@ from dledger.core.membership.configuration_codec import NumberedConfiguration, d
 from dledger.entry import BEFORE_FIRST_INDEX, HEADER_BYTES, NO_TERM, Magic
 from dledger.errors import ConfigInvalid, ConfigurationLost, ConfigurationMalformed
 from dledger.store.birth_file import BirthFile
+from dledger.store.birth_record import BirthRecord
 from dledger.store.disk import Disk, OsDisk
 from dledger.store.generation_file import GenerationFile
 from dledger.store.scan import HeaderRun, StoreScan, scan_folder
@@ -39,6 +40,7 @@ class Survivor:
         configuration: the group's configuration at the log's end; None if the folder holds none,
             because the group never changed.
         problems: the problems of the files.
+        first_voters: those that the group began with; empty if the folder does not say.
     """
 
     folder: str
@@ -56,6 +58,7 @@ class Survivor:
     snapshot_index: int
     configuration: NumberedConfiguration | None
     problems: tuple[str, ...]
+    first_voters: tuple[str, ...] = ()
 
     @property
     def reach(self) -> tuple[int, int, int]:
@@ -107,6 +110,7 @@ def look_at(path: str, disk: Disk | None = None) -> Survivor:
         generation=generation.number,
         mark=generation.mark,
         birth="" if birth is None else birth.birth.hex(),
+        first_voters=_names(birth),
         proven=StandingFile(disk, scan.folder).standing is Standing.PROVEN,
         first_index=first_index if last_index >= first_index else BEFORE_FIRST_INDEX,
         last_index=last_index,
@@ -169,3 +173,8 @@ def _configuration(
         index = change[0].headers[change[1]][2] if change is not None else index
         raise ConfigurationLost(index, error.problem) from error
     return None
+
+
+def _names(birth: BirthRecord | None) -> tuple[str, ...]:
+    known = None if birth is None else birth.first_voters
+    return () if known is None else tuple(sorted(known.voters))

@@ -22,6 +22,7 @@ from remoting.message.record import MessageRecord, decode_records
 from remoting.net.address import Address
 from remoting.net.client import RemotingClient
 from remoting.net.connection import Connection
+from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 START_MS = 1_700_000_000_000
@@ -91,6 +92,8 @@ class Client:
     async def messages(self, topic: str, queue_id: int = 0) -> list[MessageRecord]:
         """The first messages of a queue."""
         reply = await self.pull(topic, 0, queue_id)
+        if reply.code == ResponseCode.PULL_OFFSET_MOVED:  # the topic was made again
+            reply = await self.pull(topic, int(reply.fields["nextBeginOffset"]), queue_id)
         assert reply.code == 0, reply
         return decode_records(reply.body)
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import re
 import shlex
+import signal
 import socket
 import subprocess
 import sys
@@ -159,6 +160,23 @@ def test_a_broker_says_what_it_does_and_ends_cleanly(tmp_path: Path, end: str) -
     assert process.stderr.read() == ""
     for stream in (process.stdin, process.stdout, process.stderr):
         stream.close()
+
+
+def test_a_broker_tells_of_a_hangup_and_goes_on(tmp_path: Path) -> None:
+    process = started(tmp_path, 1000, *free_ports(2))
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    with process.stdin, process.stdout, process.stderr:
+        assert "listening" in process.stdout.readline()
+        for _ in range(2):
+            process.send_signal(signal.SIGHUP)
+            while "SIGHUP: there is no file to read again" not in (
+                line := process.stderr.readline()
+            ):
+                assert line
+        process.terminate()
+        assert process.wait(10) == 0
 
 
 def started(directory: Path, files: int, port: int, log_port: int) -> subprocess.Popen[str]:

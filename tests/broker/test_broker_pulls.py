@@ -438,7 +438,7 @@ async def test_an_offset_of_a_queue_that_does_not_exist_is_refused(tmp_path: Pat
     async with served(tmp_path) as client:
         await client.send("T", b"x")
         assert await commit(client, 1, "nowhere") == ResponseCode.INVALID_PARAMETER
-        assert await commit(client, 1, "T", 77) == ResponseCode.INVALID_PARAMETER
+        assert await commit(client, 1, "T", 1024) == ResponseCode.INVALID_PARAMETER
 
 
 async def test_many_commits_at_once_share_entries_of_the_log(tmp_path: Path) -> None:

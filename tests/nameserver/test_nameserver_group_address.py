@@ -45,7 +45,7 @@ def test_the_next_leader_takes_the_address_over_though_the_last_one_is_frozen() 
     with pytest.raises(StaleMaster):
         register(table, "10.0.0.2:10999", 1)
     # Its connection goes; the address is the second one's.
-    table.connection_closed(DIRECT_A)
+    table.connection_closed(DIRECT_A, 0.0)
     assert broker(table).leader == DIRECT_B
 
 

@@ -208,9 +208,9 @@ def test_only_the_last_connection_a_broker_registered_on_drops_it() -> None:
     table = RouteTable()
     for connection in ("old", "new"):
         table.register(identity(A, 0), told("T"), speaker=Speaker(connection, "10.0.0.1"), now=0)
-    assert table.connection_closed("old") == []
+    assert table.connection_closed("old", 0.0) == []
     assert addresses(table) == {0: A}
-    assert len(table.connection_closed("new")) == 1
+    assert len(table.connection_closed("new", 0.0)) == 1
     assert table.route("T") is None
 
 
@@ -323,7 +323,7 @@ def test_no_other_host_speaks_for_a_broker_that_lives() -> None:
     assert not table.refresh(A, other, 100)
     assert table.next_expiry() == 120
     assert table.topics() == ["T"]
-    table.connection_closed(A)
+    table.connection_closed(A, 0.0)
     table.register(identity(A, 0), told("U"), speaker=other, now=0)
     assert table.topics() == ["U"]
 
@@ -334,7 +334,7 @@ def test_a_broker_speaks_on_a_new_connection_from_its_own_host() -> None:
     again = Speaker("dialled again", "10.0.0.1")
     assert table.refresh(A, again, 100)
     table.register(identity(A, 0), told("T"), speaker=again, now=0)
-    assert table.connection_closed(A) == []
+    assert table.connection_closed(A, 0.0) == []
     assert table.unregister(identity(A, 0), Speaker("a tool", "10.0.0.1"))
 
 
@@ -434,7 +434,7 @@ def test_the_topics_of_all_broker_names_are_bounded_together(
         register(table, C, 0, told("T"), name="d")
     with pytest.raises(TableFull, match="topics of all broker names"):
         table.add_queues("V", [QueueData("c", 1, 1, 6)])
-    table.connection_closed(B)
+    table.connection_closed(B, 0.0)
     with pytest.raises(TableFull, match="characters"):
         register(table, C, 0, told("T", "long-topic"), name="d")
     register(table, C, 0, told("T", "short"), name="d")
@@ -524,7 +524,7 @@ class RouteTableMachine(RuleBasedStateMachine):
 
     @rule(connection=st.integers(0, 2))
     def close(self, connection: int) -> None:
-        self.table.connection_closed(connection)
+        self.table.connection_closed(connection, 0.0)
 
     @rule(
         address=st.sampled_from([A, B, C]),

@@ -190,16 +190,27 @@ def test_recover_refuses_what_it_should(machines: Machines) -> None:
     machines.kill("n0")
     others = dledger("recover", home, "--peers", machines.peers, ok=False)
     assert "n1 at" in others.stderr
+    # None of these leaves out the question whether the others run.
+    own_address = ("--address", machines.addresses["n0"], "--accept-loss-after", machines.last)
+    for options in ((), ("--peers", own), own_address):
+        unnamed = dledger("recover", home, *options, ok=False)
+        assert "--peers: the folder does not say where the members listen" in unnamed.stderr
+        assert "(n0, n1, n2)" in unnamed.stderr
     machines.kill("n1", "n2")
     before = (home / "hard-state").read_bytes()
-    unsaid = dledger("recover", home, "--peers", own, ok=False)
+    unsaid = dledger("recover", home, "--peers", machines.peers, ok=False)
     assert f"MAY BE LOST    every entry after {machines.last}" in unsaid.stdout
     assert f"--accept-loss-after {machines.last}" in unsaid.stderr
-    wrong = dledger("recover", home, "--peers", own, "--accept-loss-after", 0, ok=False)
+    all_named = ("--peers", machines.peers)
+    wrong = dledger("recover", home, *all_named, "--accept-loss-after", 0, ok=False)
     assert f"ends with entry {machines.last}, not 0" in wrong.stderr
-    nowhere = dledger("recover", home, "--accept-loss-after", machines.last, ok=False)
+    nowhere = dledger("recover", home, "--without-check", ok=False)
     assert "--address" in nowhere.stderr
     for refused in (runs, others, unsaid, wrong, nowhere):
         assert len(refused.stderr.splitlines()) == 1, refused.stderr
     assert (home / "hard-state").read_bytes() == before
     assert not (home / "generation").exists()
+    dledger(
+        *("recover", home, "--without-check", "--address", machines.addresses["n0"]),
+        *("--accept-loss-after", machines.last),
+    )

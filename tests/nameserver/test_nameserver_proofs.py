@@ -1,0 +1,113 @@
+"""A broker name stays with the group that proves itself, whatever others tell."""
+
+from __future__ import annotations
+
+import pytest
+
+from nameserver.errors import BrokerAlive, NameHeld
+from nameserver.routes import (
+    BROKER_TIMEOUT_SECONDS,
+    PROOF_KEPT_SECONDS,
+    BrokerIdentity,
+    RouteTable,
+    Speaker,
+)
+from remoting.bodies.registration import BrokerRegistration
+from remoting.bodies.topic_config import DataVersion, TopicConfig
+from remoting.wire.errors import RemotingError
+
+OURS, THEIRS = "10.0.0.1:10911", "10.0.0.1:6666"  # on one host
+
+
+def register(
+    table: RouteTable,
+    address: str,
+    term: int,
+    proof: str = "",
+    *,
+    name: str = "b",
+    broker_id: int = 0,
+    now: float = 0.0,
+    direct: str = "",
+) -> None:
+    table.register(
+        BrokerIdentity("cl", name, broker_id, address),
+        BrokerRegistration({"T": TopicConfig("T", 4, 4)}, DataVersion(0, 0, term)),
+        speaker=Speaker(f"{address} {proof} {direct}", "10.0.0.1"),
+        now=now,
+        direct_address=direct,
+        proof=proof,
+    )
+
+
+def master(table: RouteTable) -> str | None:
+    found = table.master_of("b")
+    return None if found is None else found.identity.address
+
+
+@pytest.mark.parametrize("proof", ["", "guessed"])
+@pytest.mark.parametrize("broker_id", [0, 1])
+@pytest.mark.parametrize("address", [OURS, THEIRS])
+@pytest.mark.parametrize("name", ["b", "other"])
+def test_no_registration_without_the_proof_changes_anything_of_the_group(
+    proof: str, broker_id: int, address: str, name: str
+) -> None:
+    table = RouteTable()
+    register(table, OURS, 5, "secret")
+    try:
+        register(table, address, 6, proof, name=name, broker_id=broker_id, direct="10.0.0.1:7")
+    except RemotingError:
+        pass
+    else:
+        assert (name, address) == ("other", THEIRS)
+    found = table.broker("b")
+    assert found is not None
+    assert found.addresses == {0: OURS}
+
+
+def test_the_next_leader_of_the_group_takes_over_at_once() -> None:
+    table = RouteTable()
+    register(table, OURS, 5, "secret")
+    register(table, THEIRS, 6, "secret")  # the last one may be frozen: its connection is open
+    assert master(table) == THEIRS
+
+
+def test_nobody_takes_the_name_while_one_leader_has_gone_and_the_next_is_to_come() -> None:
+    table = RouteTable()
+    register(table, OURS, 5, "secret")
+    table.connection_closed(f"{OURS} secret ", 1.0)
+    assert master(table) is None
+    with pytest.raises(NameHeld, match="held by another group"):
+        register(table, THEIRS, 6, "mine", now=1.0 + PROOF_KEPT_SECONDS - 1)
+    register(table, THEIRS, 6, "secret", now=1.0 + PROOF_KEPT_SECONDS - 1)
+    assert master(table) == THEIRS
+
+
+def test_a_name_is_free_some_seconds_after_its_group_has_gone() -> None:
+    table = RouteTable()
+    register(table, OURS, 5, "secret")
+    table.connection_closed(f"{OURS} secret ", 1.0)
+    register(table, THEIRS, 1, "mine", now=1.0 + PROOF_KEPT_SECONDS)
+    silent = RouteTable()
+    register(silent, OURS, 5, "secret")
+    later = BROKER_TIMEOUT_SECONDS + PROOF_KEPT_SECONDS
+    silent.expire(later)
+    register(silent, THEIRS, 1, now=later)
+
+
+def test_brokers_without_proofs_follow_one_another_as_before() -> None:
+    table = RouteTable()
+    register(table, OURS, 0)
+    register(table, THEIRS, 0)
+    assert master(table) == THEIRS
+    register(table, OURS, 1, "secret")
+    assert master(table) == OURS
+
+
+def test_only_the_connection_of_a_group_with_a_proof_says_good_bye() -> None:
+    table = RouteTable()
+    register(table, OURS, 5, "secret")
+    identity = BrokerIdentity("cl", "b", 0, OURS)
+    with pytest.raises(BrokerAlive):
+        table.unregister(identity, Speaker("stranger", "10.0.0.1"))
+    assert table.unregister(identity, Speaker(f"{OURS} secret ", "10.0.0.1"))
