@@ -11,7 +11,7 @@ from broker.serving.service import Service
 
 
 def _service(parts: Parts) -> Service:
-    gate = FormatGate(parts.state, parts.log, parts[READ_BY_ALL])
+    gate = FormatGate(parts.state, parts.log, parts[READ_BY_ALL], lambda: parts.announce(None))
     return Service(begin_term=gate.begin_term, tick=gate.look)
 
 

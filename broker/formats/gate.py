@@ -28,12 +28,20 @@ class FormatGate:
         state: the applied state.
         log: the log.
         read_by_all: the newest version that all members read; None while it is not known.
+        raised: called when the format was raised.
     """
 
-    def __init__(self, state: BrokerState, log: Log, read_by_all: Callable[[], int | None]) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        log: Log,
+        read_by_all: Callable[[], int | None],
+        raised: Callable[[], None] = lambda: None,
+    ) -> None:
         self._formats = state[FORMATS]
         self._log = log
         self._read_by_all = read_by_all
+        self._tell_raised = raised
         self._is_raising = False
 
     def begin_term(self) -> None:
@@ -51,5 +59,7 @@ class FormatGate:
         self._is_raising = True
         submit_commands(self._log, [RaiseFormat(FORMAT_VERSION)], self._raised)
 
-    def _raised(self, _refusal: RequestRefused | None) -> None:
+    def _raised(self, refusal: RequestRefused | None) -> None:
         self._is_raising = False  # if it failed, the next look tries again
+        if refusal is None:
+            self._tell_raised()

@@ -26,6 +26,8 @@ class LeadershipWatch:
         self._watchers = Progress()
         self._seen: tuple[object, ...] = ()  # the facts behind the last role
         self._role = self._role_now()
+        if self._role.role == REMOVED:
+            self._say_removed()
 
     @property
     def role(self) -> RoleChange:
@@ -61,9 +63,12 @@ class LeadershipWatch:
         role = self._role_now()
         if role != self._role:
             if role.role == REMOVED and self._role.role != REMOVED:
-                logger.warning("this node no longer belongs to group %s", self._group)
+                self._say_removed()
             self._role = role
             self._watchers.made()
+
+    def _say_removed(self) -> None:
+        logger.warning("this node no longer belongs to group %s", self._group)
 
     def _role_now(self) -> RoleChange:
         state = self._replica.state

@@ -91,6 +91,32 @@ async def test_a_member_knows_the_version_that_all_members_read(
     nursery.cancel_scope.cancel()
 
 
+async def test_a_removed_member_that_returns_says_so(
+    tmp_path: Path, nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    members = Members(tmp_path, nursery)
+    for name in ("n0", "n1", "n2"):
+        await members.start(name, Versioned("counter", 1))
+    with trio.fail_after(20):
+        async for role in members.nodes["n0"].role_changes():
+            if role.leader not in (None, "n2") and members.nodes[role.leader].is_ready_leader:
+                break
+            if members.nodes["n2"].is_ready_leader:
+                await members.nodes["n2"].transfer_leadership("n0")
+            await trio.sleep(0.05)
+    assert role.leader is not None
+    await members.nodes[role.leader].change([dledger.Remove("n2")])
+    with trio.fail_after(20):
+        async for role in members.nodes["n2"].role_changes():
+            if role.role == "removed":
+                break
+    await members.stop("n2")
+    caplog.clear()
+    await members.start("n2", Versioned("counter", 1))
+    assert "no longer belongs to group g" in caplog.text
+    nursery.cancel_scope.cancel()
+
+
 async def test_a_group_of_one_knows_its_version_at_once(tmp_path: Path) -> None:
     (address,) = free_addresses(1)
     config = dledger.NodeConfig(group="g", node_id="n0", peers={"n0": address}, data_dir=tmp_path)
