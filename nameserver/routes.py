@@ -462,8 +462,11 @@ class RouteTable:
             del name.addresses[identity.broker_id]
         if not name.addresses and identity.broker_name != keep_name:
             del self._names[identity.broker_name]
+            is_first = not self._leaving
             self._leaving.append((identity.broker_name, list(name.queues)))
-            if self.forget_some() and self.on_leaving is not None:
+            if is_first:  # not with each of many that leave together
+                self.forget_some()
+            if self._leaving and self.on_leaving is not None:
                 self.on_leaving()
 
     def forget_some(self) -> bool:

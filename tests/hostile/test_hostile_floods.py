@@ -209,7 +209,7 @@ async def serve_full_nameserver(
         task_status.started((str(address), dearest_of_nameserver(FullNameServer(routes))))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_many_of_each_request_hold_up_nobody_at_a_broker(tmp_path: Path) -> None:
     with Thread(partial(serve_full_broker, tmp_path, evenly_full(100))).running() as server:
         assert flooded(server, PING_A_BROKER, BRIEF) == {}
