@@ -40,6 +40,9 @@ class Reader:
     def end(self, _topic: str, _queue_id: int) -> int:
         return self.count
 
+    def first(self, _topic: str) -> int:
+        return 0
+
     def read(
         self, _topic: str, _queue_id: int, offset: int, most: int, codes: Any = None, *_: Any
     ) -> ReadResult:

@@ -434,7 +434,7 @@ async def test_a_group_without_an_offset_is_told_so_when_the_topics_beginning_is
         assert (await stored(client)).code == ResponseCode.QUERY_NOT_FOUND
 
 
-async def test_an_offset_of_a_queue_that_does_not_exist_is_refused(tmp_path: Path) -> None:
+async def test_an_offset_of_a_queue_that_no_topic_can_have_is_refused(tmp_path: Path) -> None:
     async with served(tmp_path) as client:
         await client.send("T", b"x")
         assert await commit(client, 1, "nowhere") == ResponseCode.INVALID_PARAMETER
