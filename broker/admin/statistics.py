@@ -84,7 +84,7 @@ class Statistics:
         listed = [one for one in command.fields.get("topicList", "").split(";") if one]
         asked = listed or [one for one in [command.fields.get("topic", "")] if one]
         group = self._consumers.group(name)
-        consumed = {topic for group, topic in self._offsets.tables if group == name}
+        consumed = {topic for _, topic in self._offsets.tables.of_group(name)}
         topics = set(asked) if asked else consumed | set(group.subscriptions if group else ())
         if group is not None and not listed:
             topics &= group.subscriptions.keys()

@@ -39,7 +39,7 @@ def _set(
     state: BrokerState, _folded: Folded, command: SetMode, _entry: Entry
 ) -> EntryRefused | None:
     modes, key = state[MODES].modes, (command.topic, command.group)
-    if key not in modes and len(modes) >= command.max_modes:
+    if key not in modes and not modes.has_room(command.max_modes):
         return EntryRefused(f"{len(modes)} request modes are set already")
     modes[key] = command.mode
     return None

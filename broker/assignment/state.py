@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from broker.log.belongings import Belongings
 from broker.log.state import Deletion, Rows, StatePart
 
 PULL: Final = "PULL"
@@ -31,17 +32,17 @@ class Modes:
         modes: by topic and group.
     """
 
-    modes: dict[tuple[str, str], Mode] = field(default_factory=dict)
+    modes: Belongings[tuple[str, str], Mode] = field(
+        default_factory=lambda: Belongings(group_at=1, topic_at=0)
+    )
 
 
 def _topic_deleted(modes: Modes, deletion: Deletion) -> None:
-    for key in [key for key in modes.modes if key[0] == deletion.name]:
-        del modes.modes[key]
+    modes.modes.drop_topic(deletion.name)
 
 
 def _group_deleted(modes: Modes, deletion: Deletion) -> None:
-    for key in [key for key in modes.modes if key[1] == deletion.name]:
-        del modes.modes[key]
+    modes.modes.drop_group(deletion.name)
 
 
 def _captured(modes: Modes) -> Iterator[object]:

@@ -60,7 +60,7 @@ def _redrive(
         return EntryRefused(f"a dead letter of topic {topic}, which was deleted")
     if redriven.has(topic, queue_id, offset) or offset < command.begin:
         return EntryRefused(f"dead letter {offset} of {topic}/{queue_id} was taken already")
-    runs = redriven.runs.setdefault((topic, queue_id), OffsetRuns())
+    runs = redriven.runs.setdefault(topic, {}).setdefault(queue_id, OffsetRuns())
     runs.add_below(command.begin)
     if offset not in runs:
         runs.add(offset)

@@ -215,7 +215,8 @@ class RedriveProcessor:
 
     def _check_room(self, topic: str) -> None:
         """Raises RequestRefused (2) when what was taken has too many gaps."""
-        if sum(map(len, self._redriven.runs.values())) + _LOOKED_AT > MAX_RUNS:
+        taken = sum(len(runs) for of in self._redriven.runs.values() for runs in of.values())
+        if taken + _LOOKED_AT > MAX_RUNS:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY,
                 f"dead letters were taken with over {MAX_RUNS - _LOOKED_AT} gaps between: take all "

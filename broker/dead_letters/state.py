@@ -15,17 +15,17 @@ class Redriven:
     """The dead letters that were delivered once more.
 
     Attributes:
-        runs: their offsets, by dead letter topic and queue id. What retention has dropped counts
-            as taken, so that little is kept of the past.
+        runs: their offsets, by dead letter topic, then by queue id. What retention has dropped
+            counts as taken, so that little is kept of the past.
         redriven_letters: how many there were.
     """
 
-    runs: dict[tuple[str, int], OffsetRuns] = field(default_factory=dict)
+    runs: dict[str, dict[int, OffsetRuns]] = field(default_factory=dict)
     redriven_letters: int = 0
 
     def has(self, topic: str, queue_id: int, offset: int) -> bool:
         """Whether a dead letter was delivered once more."""
-        runs = self.runs.get((topic, queue_id))
+        runs = self.runs.get(topic, {}).get(queue_id)
         return runs is not None and offset in runs
 
 
@@ -33,7 +33,8 @@ def _captured(redriven: Redriven) -> Iterator[object]:
     return iter(
         [
             [topic, queue_id, list(chain(*zip(runs.begins, runs.ends, strict=True)))]
-            for (topic, queue_id), runs in redriven.runs.items()
+            for topic, queues in redriven.runs.items()
+            for queue_id, runs in queues.items()
         ]
     )
 
@@ -43,13 +44,12 @@ def _take(redriven: Redriven, rows: list[Any]) -> None:
         bounds = [natural(place) for place in places]
         if len(bounds) % 2 or any(a >= b for a, b in pairwise(bounds)):
             raise ValueError("runs of offsets that do not follow one another")
-        key = text(topic), natural(queue_id)
-        redriven.runs[key] = OffsetRuns(bounds[::2], bounds[1::2])
+        queues = redriven.runs.setdefault(text(topic), {})
+        queues[natural(queue_id)] = OffsetRuns(bounds[::2], bounds[1::2])
 
 
 def _topic_deleted(redriven: Redriven, deletion: Deletion) -> None:
-    for key in [key for key in redriven.runs if key[0] == deletion.name]:
-        del redriven.runs[key]
+    redriven.runs.pop(deletion.name, None)
 
 
 REDRIVEN: Final = StatePart(

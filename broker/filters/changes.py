@@ -72,7 +72,7 @@ class FilterChanges:
             return
         if not 0 <= one.version <= _MAX_VERSION:
             return  # no clock shows it
-        if old is None and len(self._filters.tables) >= self._max_filters:
+        if old is None and not self._filters.tables.has_room(self._max_filters):
             return  # it counts as long as this member leads
         self._making.add(making)
         put = PutFilter(group, one.topic, one.expression, one.version, self._max_filters)

@@ -45,7 +45,7 @@ def _put(
     old = tables.get(key)
     if command.topic not in state[TOPICS].configs:
         return EntryRefused(f"a filter of topic {command.topic}, which does not exist")
-    if old is None and len(tables) >= command.max_filters:
+    if old is None and not tables.has_room(command.max_filters):
         return EntryRefused(f"there are {len(tables)} filters: delete a group first")
     if old is None or command.filter_version >= old.version:
         tables[key] = GroupFilter(command.condition, command.filter_version)

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
+from broker.log.belongings import Belongings
 from broker.log.state import Deletion, Rows, StatePart
 
 
@@ -28,7 +29,7 @@ class GroupFilter(NamedTuple):
 class Filters:
     """The conditions by group and topic."""
 
-    tables: dict[tuple[str, str], GroupFilter] = field(default_factory=dict)
+    tables: Belongings[tuple[str, str], GroupFilter] = field(default_factory=Belongings)
 
     def found(self, group: str, topic: str) -> GroupFilter | None:
         """What a group wants of a topic, if it filters by SQL92."""
@@ -36,13 +37,11 @@ class Filters:
 
 
 def _topic_deleted(filters: Filters, deletion: Deletion) -> None:
-    for key in [key for key in filters.tables if key[1] == deletion.name]:
-        del filters.tables[key]
+    filters.tables.drop_topic(deletion.name)
 
 
 def _group_deleted(filters: Filters, deletion: Deletion) -> None:
-    for key in [key for key in filters.tables if key[0] == deletion.name]:
-        del filters.tables[key]
+    filters.tables.drop_group(deletion.name)
 
 
 def _captured(filters: Filters) -> Iterator[object]:

@@ -127,11 +127,11 @@ def _forbid(
 ) -> EntryRefused | None:
     groups, pair = state[GROUPS], (command.group, command.topic)
     if not command.is_forbidden:
-        groups.forbidden.discard(pair)
-    elif pair not in groups.forbidden and len(groups.forbidden) >= command.max_forbidden:
-        return EntryRefused(f"{len(groups.forbidden)} groups are kept from topics already")
+        groups.forbidden.pop(pair, None)
+    elif pair not in groups.forbidden and not groups.forbidden.has_room(command.max_forbidden):
+        return EntryRefused(f"{command.max_forbidden} groups are kept from topics already")
     else:
-        groups.forbidden.add(pair)
+        groups.forbidden[pair] = None
     return None
 
 

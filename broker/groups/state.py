@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from broker.groups.config import ConsumerGroup, read_group
+from broker.log.belongings import Belongings
 from broker.log.state import Deletion, Rows, StatePart
 
 
@@ -14,11 +15,11 @@ class Groups:
 
     Attributes:
         configs: by name.
-        forbidden: pairs of group and topic: the group may not read the topic.
+        forbidden: pairs of group and topic, without values: the group may not read the topic.
     """
 
     configs: dict[str, ConsumerGroup] = field(default_factory=dict)
-    forbidden: set[tuple[str, str]] = field(default_factory=set)
+    forbidden: Belongings[tuple[str, str], None] = field(default_factory=Belongings)
 
 
 def _captured(groups: Groups) -> Iterator[object]:
@@ -35,15 +36,15 @@ def _captured_forbidden(groups: Groups) -> Iterator[object]:
 
 
 def _take_forbidden(groups: Groups, rows: list[Any]) -> None:
-    groups.forbidden.update((str(group), str(topic)) for group, topic in rows)
+    groups.forbidden.update(((str(group), str(topic)), None) for group, topic in rows)
 
 
 def _topic_deleted(groups: Groups, deletion: Deletion) -> None:
-    groups.forbidden = {pair for pair in groups.forbidden if pair[1] != deletion.name}
+    groups.forbidden.drop_topic(deletion.name)
 
 
 def _group_deleted(groups: Groups, deletion: Deletion) -> None:
-    groups.forbidden = {pair for pair in groups.forbidden if pair[0] != deletion.name}
+    groups.forbidden.drop_group(deletion.name)
 
 
 GROUPS: Final = StatePart(

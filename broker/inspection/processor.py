@@ -59,14 +59,14 @@ class InspectionProcessor:
     def groups_of_topic(self, _origin: Origin, command: Command) -> Command:
         """The groups that subscribe to a topic now, or have consumed it (300)."""
         topic = command.text("topic")
-        groups = {group for group, consumed in self._offsets.tables if consumed == topic}
+        groups = {group for group, _ in self._offsets.tables.of_topic(topic)}
         groups.update(self._consumers.groups_of_topic(topic))
         return command.reply(body=compact_json({"groupList": sorted(groups)}).encode())
 
     def topics_of_group(self, _origin: Origin, command: Command) -> Command:
         """The topics that a group subscribes to now, or has consumed (343)."""
         group = command.text("group")
-        topics = {topic for name, topic in self._offsets.tables if name == group}
+        topics = {topic for _, topic in self._offsets.tables.of_group(group)}
         members = self._consumers.group(group)
         if members is not None:
             topics.update(members.subscriptions)
@@ -96,11 +96,16 @@ class InspectionProcessor:
         topic, compared = command.text("topic"), command.text("compareGroup")
         left_out = set(command.fields.get("filterGroups", "").split(","))
         slowest: dict[int, int] = {}
-        for (group, consumed), queues in self._offsets.tables.items():
-            if consumed != topic or group in left_out:
+        tables = self._offsets.tables
+        begins: dict[int, int] = {}
+        for key in tables.of_topic(topic):
+            if key[0] in left_out:
                 continue
-            for queue_id, offset in queues.items():
-                if offset >= self._reader.begin(topic, queue_id):
+            for queue_id, offset in tables[key].items():
+                begin = begins.get(queue_id)
+                if begin is None:
+                    begin = begins[queue_id] = self._reader.begin(topic, queue_id)
+                if offset >= begin:
                     slowest[queue_id] = min(offset, slowest.get(queue_id, offset))
         for queue_id, offset in self._offsets.tables.get((compared, topic), {}).items():
             if queue_id in slowest and slowest[queue_id] > offset:
@@ -155,7 +160,7 @@ class InspectionProcessor:
         topic = command.fields.get("topic", "")
         check_group_name(target)
         tables = self._offsets.tables
-        wanted = [key for key in tables if key[0] == source and topic in ("", key[1])]
+        wanted = [key for key in tables.of_group(source) if topic in ("", key[1])]
         if not wanted:
             raise RequestRefused(
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
@@ -172,7 +177,8 @@ class InspectionProcessor:
                 f"group {source:.80} has {len(offsets)} offsets: clone one topic after the other",
             )
         new = sum((target, key[1]) not in tables for key in wanted)
-        if len(tables) + new > self._settings.now.limits.max_offset_tables or self._commits.is_full:
+        room = self._settings.now.limits.max_offset_tables - new
+        if (new and not tables.has_room(room + 1)) or self._commits.is_full:
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
             )

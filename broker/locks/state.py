@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from broker.log.belongings import Belongings
 from broker.log.state import Deletion, Rows, StatePart
 
 # RocketMQ's; clients ask again every 20 s, and take a lock of their own for lost after 30 s.
@@ -36,7 +37,7 @@ class QueueLocks:
         swept_ms: when locks that had expired were last removed.
     """
 
-    owners: dict[LockKey, LockOwner] = field(default_factory=dict)
+    owners: Belongings[LockKey, LockOwner] = field(default_factory=Belongings)
     time_ms: int = 0
     swept_ms: int = 0
 
@@ -60,16 +61,6 @@ class QueueLocks:
             if self.is_owner(group, client_id, topic, queue_id):
                 del self.owners[group, topic, queue_id]
 
-    def drop_topic(self, topic: str) -> None:
-        """Free the queues of a topic that was deleted."""
-        for key in [key for key in self.owners if key[1] == topic]:
-            del self.owners[key]
-
-    def drop_group(self, group: str) -> None:
-        """Free the queues of a group that was deleted."""
-        for key in [key for key in self.owners if key[0] == group]:
-            del self.owners[key]
-
     def is_owner(self, group: str, client_id: str, topic: str, queue_id: int) -> bool:
         """Whether the client was the last one to lock the queue."""
         owner = self.owners.get((group, topic, queue_id))
@@ -77,9 +68,7 @@ class QueueLocks:
 
     def holds_any(self, group: str) -> bool:
         """Whether a client of the group holds a queue: the group consumes in order."""
-        return any(
-            key[0] == group and not self._has_expired(owner) for key, owner in self.owners.items()
-        )
+        return any(not self._has_expired(self.owners[key]) for key in self.owners.of_group(group))
 
     def _has_expired(self, owner: LockOwner) -> bool:
         return self.time_ms - owner.locked_ms > LOCK_MS
@@ -95,12 +84,12 @@ class QueueLocks:
 
 def _topic_deleted(locks: QueueLocks, deletion: Deletion) -> None:
     if deletion.with_locks:
-        locks.drop_topic(deletion.name)
+        locks.owners.drop_topic(deletion.name)
 
 
 def _group_deleted(locks: QueueLocks, deletion: Deletion) -> None:
     if deletion.with_locks:
-        locks.drop_group(deletion.name)
+        locks.owners.drop_group(deletion.name)
 
 
 def _captured_clock(locks: QueueLocks) -> Iterator[object]:

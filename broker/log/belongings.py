@@ -7,10 +7,11 @@ keys with each change. What can be seen never depends on how far that is.
 
 from collections import deque
 from collections.abc import Iterator, MutableMapping
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar, overload
 
 K = TypeVar("K", bound=tuple[Any, ...])
 V = TypeVar("V")
+T = TypeVar("T")
 
 # With each change: more than a change adds, so that what was swept never piles up.
 _SWEPT_KEYS: Final = 16
@@ -45,8 +46,6 @@ class _Belonging(Generic[K, V]):
 class Belongings(MutableMapping[K, V]):
     """A dictionary whose keys are tuples with the names of a group and of a topic.
 
-    Its length counts what is being swept as well, so it is no less than what can be seen.
-
     Args:
         group_at: where in a key the name of the group is.
         topic_at: where in a key the name of the topic is.
@@ -68,7 +67,13 @@ class Belongings(MutableMapping[K, V]):
             raise KeyError(key)
         return found.value
 
-    def get(self, key: K, default: Any = None) -> Any:
+    @overload
+    def get(self, key: K, /) -> V | None: ...
+
+    @overload
+    def get(self, key: K, /, default: V | T) -> V | T: ...
+
+    def get(self, key: K, /, default: T | None = None) -> V | T | None:
         """As of a dictionary."""
         found = self._all.get(key)
         if found is None or found.group.is_over or found.topic.is_over:
@@ -99,7 +104,15 @@ class Belongings(MutableMapping[K, V]):
                 yield key
 
     def __len__(self) -> int:
-        return len(self._all)
+        return sum(1 for _ in self) if self._ended else len(self._all)
+
+    def __bool__(self) -> bool:
+        return any(True for _ in self)
+
+    def has_room(self, most: int) -> bool:
+        """Whether it has fewer than `most` values. It counts them only if it may have as many."""
+        self._sweep()
+        return len(self._all) < most or len(self) < most
 
     def __repr__(self) -> str:
         return f"Belongings({dict(self)})"

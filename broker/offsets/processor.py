@@ -105,7 +105,7 @@ class OffsetProcessor:
         if (group, topic) not in self._offsets.tables:
             check_group_name(group)
             check_topic_name(topic)
-            if len(self._offsets.tables) >= self._settings.now.limits.max_offset_tables:
+            if not self._offsets.tables.has_room(self._settings.now.limits.max_offset_tables):
                 raise RequestRefused(
                     ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
                 )

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from broker.log.belongings import Belongings
 from broker.log.state import Deletion, Rows, StatePart
 
 
@@ -18,8 +19,8 @@ class Offsets:
         resets_made: how often groups were moved.
     """
 
-    tables: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
-    resets: dict[tuple[str, str], dict[int, int]] = field(default_factory=dict)
+    tables: Belongings[tuple[str, str], dict[int, int]] = field(default_factory=Belongings)
+    resets: Belongings[tuple[str, str], dict[int, int]] = field(default_factory=Belongings)
     resets_made: int = 0
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -41,18 +42,14 @@ class Offsets:
 
 
 def _topic_deleted(offsets: Offsets, deletion: Deletion) -> None:
-    _drop(offsets, 1, deletion.name)
+    offsets.tables.drop_topic(deletion.name)
+    offsets.resets.drop_topic(deletion.name)
 
 
 def _group_deleted(offsets: Offsets, deletion: Deletion) -> None:
     if deletion.with_offsets:
-        _drop(offsets, 0, deletion.name)
-
-
-def _drop(offsets: Offsets, at: int, name: str) -> None:
-    for tables in (offsets.tables, offsets.resets):
-        for key in [key for key in tables if key[at] == name]:
-            del tables[key]
+        offsets.tables.drop_group(deletion.name)
+        offsets.resets.drop_group(deletion.name)
 
 
 def _captured(offsets: Offsets) -> Iterator[object]:

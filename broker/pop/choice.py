@@ -114,7 +114,7 @@ class Chooser:
     @property
     def has_too_many_queues(self) -> bool:
         """Whether no group may begin with another queue."""
-        return len(self._pops.queues) >= MAX_QUEUES
+        return not self._pops.queues.has_room(MAX_QUEUES)
 
     def choose(
         self, key: QueueKey, request: PopRequest, wanted: MessageFilter, now_ms: int

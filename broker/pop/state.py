@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
 
+from broker.log.belongings import Belongings
 from broker.log.state import Deletion, Rows, StatePart
 
 # A group, a topic, and the id of a queue.
@@ -69,7 +70,7 @@ class Pops:
         flying: how many messages are out.
     """
 
-    queues: dict[QueueKey, PopQueue] = field(default_factory=dict)
+    queues: Belongings[QueueKey, PopQueue] = field(default_factory=Belongings)
     flying: int = 0
 
     def land(self, key: QueueKey, offset: int, popped_ms: int) -> bool:
@@ -131,13 +132,18 @@ class Pops:
 
 
 def _topic_deleted(pops: Pops, deletion: Deletion) -> None:
-    for key in [key for key in pops.queues if key[1] == deletion.name]:
-        pops.drop(key)
+    _left(pops, pops.queues.of_topic(deletion.name))
+    pops.queues.drop_topic(deletion.name)
 
 
 def _group_deleted(pops: Pops, deletion: Deletion) -> None:
-    for key in [key for key in pops.queues if key[0] == deletion.name]:
-        pops.drop(key)
+    _left(pops, pops.queues.of_group(deletion.name))
+    pops.queues.drop_group(deletion.name)
+
+
+def _left(pops: Pops, keys: list[QueueKey]) -> None:
+    """Queues go, with what is out of them."""
+    pops.flying -= sum(len(pops.queues[key].flights) for key in keys)
 
 
 def _captured(pops: Pops) -> Iterator[object]:

@@ -330,7 +330,7 @@ class PullProcessor:
         key = (request.group, request.topic, request.queue_id)
         is_new = (request.group, request.topic) not in offsets.tables
         if offsets.committed(*key) == offset or (
-            is_new and len(offsets.tables) >= self._settings.now.limits.max_offset_tables
+            is_new and not offsets.tables.has_room(self._settings.now.limits.max_offset_tables)
         ):
             return
         self._commits.bring(CommittedOffset(*key, offset))

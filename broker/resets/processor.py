@@ -71,10 +71,8 @@ class ResetProcessor:
                 ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
                 f"there is no consumer group {group:.120}",
             )
-        tables = self._offsets.tables
-        if (group, topic) not in tables and len(
-            tables
-        ) >= self._settings.now.limits.max_offset_tables:
+        tables, most = self._offsets.tables, self._settings.now.limits.max_offset_tables
+        if (group, topic) not in tables and not tables.has_room(most):
             raise RequestRefused(
                 ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
             )

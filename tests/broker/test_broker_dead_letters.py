@@ -128,7 +128,7 @@ async def test_an_operator_selects_by_id_by_time_and_looks_first(tmp_path: Path)
         assert await redrive(client, [origin]) == [1, 0, 2, 0, 3, 3]
         assert await bodies(client, "%RETRY%g") == [of_b.body, b"c"]
         assert await redrive(client, **second) == [0, 1, 2, 0, 3, 3]
-        runs = broker.machine.state[REDRIVEN].runs[("%DLQ%g", 0)]
+        runs = broker.machine.state[REDRIVEN].runs["%DLQ%g"][0]
         assert (runs.begins, runs.ends) == ([1], [3])
         told = json.loads((await client.ask(RequestCode.GET_BROKER_RUNTIME_INFO)).body)
         assert told["table"]["dledgerRedrivenDeadLetters"] == "2"
@@ -292,7 +292,7 @@ def test_what_retention_has_dropped_closes_gaps() -> None:
     copy_of(log, 4, 4, letter.body_pos, begin=12)
     results = fold(state, log.entries).results
     assert isinstance(results[-1], EntryRefused)
-    runs = state[REDRIVEN].runs[("%DLQ%g", 0)]
+    runs = state[REDRIVEN].runs["%DLQ%g"][0]
     assert (runs.begins, runs.ends) == ([0, 15, 20], [12, 16, 21])
 
 
