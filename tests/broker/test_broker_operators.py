@@ -139,7 +139,7 @@ def test_who_is_kept_from_what_is_bounded_and_goes_with_group_and_topic() -> Non
     log.append(encode_log_command(DeleteGroup("h", True, with_locks=True)))
     log.append(encode_log_command(Forbid("x", "y", False, MAX_FORBIDDEN)))
     assert folded(log, state) == [True, True]
-    assert state[GROUPS].forbidden == set()
+    assert not state[GROUPS].forbidden
 
 
 # --- cleaning -------------------------------------------------------------------------------------
