@@ -164,6 +164,7 @@ class Member:
             self.snapshots.awaited,
             self._applied,
             around.wake_applier,
+            around.clock,
             settings.run_entries,
         )
         self.housekeeper = Housekeeper(
