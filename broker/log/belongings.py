@@ -169,7 +169,7 @@ class Belongings(MutableMapping[K, V]):
             return self._replace(key, found, copy(found.value))
         return found.value
 
-    def setdefault(self, key: K, default: V) -> V:  # type: ignore[override]
+    def setdefault(self, key: K, default: V) -> V:
         """As of a dictionary. What it returns may be changed in place."""
         found = self.changing(key)
         if found is None:
