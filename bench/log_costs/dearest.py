@@ -34,6 +34,7 @@ from broker.pop.commands import AckPopped, BuryPopped, HidePopped, Pop, PoppedMe
 from broker.relays.commands import LeadFrom
 from broker.resets.commands import EndReset, ResetOffsets
 from broker.retention.commands import KeepLogFrom
+from broker.sends.entry_packing import PACKED_BYTES
 from broker.settings.commands import ChangeSettings
 from broker.topics.commands import DeleteTopic, PutTopic
 from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC, TIMER_TOPIC
@@ -56,6 +57,9 @@ from remoting.bodies.topic_config import TopicConfig
 Dearest: TypeAlias = Callable[[FullLog, int], Entry]
 
 _LARGE: Final = 1 << 30  # a limit that is not reached
+
+# About as much as the shortest messages take.
+_SMALL_RECORD_BYTES: Final = 96
 
 
 def _lock(full: FullLog, number: int, *, is_lock: bool, time_ms: int = 1) -> Entry:
@@ -223,7 +227,7 @@ RECORDS: Final[Mapping[str, Dearest]] = {
         EMPTY, range(full.sizes.queues)
     ),
     "messages of the most queues, one after the other": lambda full, number: full.records(
-        WIDE, [at % full.sizes.queues for at in range(MAX_BATCH_MESSAGES)]
+        WIDE, [at % full.sizes.queues for at in range(PACKED_BYTES // _SMALL_RECORD_BYTES)]
     ),
 }
 
