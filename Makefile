@@ -1,7 +1,9 @@
 # Everything a contributor types. Nothing outside this checkout is changed.
 PYTHON ?= python3
+# Another Python has its own below .venv: what leaves out .venv leaves it out as well.
+VENV ?= .venv
 UV ?= $(firstword $(wildcard .venv/bin/uv) uv)
-BIN := .venv/bin
+BIN := $(VENV)/bin
 PIP_INSTALL := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # make lock LOCK_ARGUMENTS=--upgrade takes the newest of everything; without it, pins stay.
 LOCK_ARGUMENTS ?=
@@ -11,27 +13,43 @@ PYTEST_ARGUMENTS ?=
 # Tests run in as many processes; those that use Spark share one of them. Many tests wait for timers and
 # for other processes, so that three keep two cores busy.
 TEST_PROCESSES ?= 3
+SUPPORTED_PYTHONS := 3.11 3.12 3.13
 PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 BENCH_ARGUMENTS ?=
 CHAOS_ARGUMENTS ?=
 
+# Tests start hundreds of processes. Where this is set, each of them compiles the whole product anew.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-spark test test-long check format lint types docs demo clients client-gaps client-losses interop-java \
+.PHONY: help setup setup-spark test test-pythons test-long check format lint types docs demo clients client-gaps client-losses interop-java \
 	bench bench-failover bench-broker bench-spark sim chaos soak chaos-pysyncobj mutants lock clean distclean
 
 help: ## print this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
 
-setup: .venv/.installed-package ## make .venv with the locked tools and this project in it
+setup: $(VENV)/.installed-package ## make .venv with the locked tools and this project in it
 
-setup-spark: setup .venv/.installed-spark ## add Spark, Arrow and a Java run time to .venv
+setup-spark: setup $(VENV)/.installed-spark ## add Spark, Arrow and a Java run time to .venv
 
 test: setup-spark ## run the default test suite, Spark included
 	$(PYTEST) $(PYTEST_ARGUMENTS)
 
-test-long: setup-spark ## run the tests that the default suite leaves out: long campaigns of many seeds
+test-pythons: $(SUPPORTED_PYTHONS:%=test-by-python%) ## run the default test suite by the other Pythons that are here
+
+test-by-python%: setup
+	@own=$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	if test $* = "$$own"; then echo "Python $*: make test runs the tests by it"; exit; fi; \
+	for python in python$* "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$*.*/bin/python$*; do \
+		if "$$python" -c "" 2>/dev/null; then \
+			exec $(MAKE) test VENV=.venv/python$* PYTHON="$$python"; \
+		fi; \
+	done; \
+	echo "Python $*: not found here, its tests are skipped"
+
+test-long: setup-spark test-pythons ## run what the default suite leaves out: long campaigns, other Pythons
 	$(PYTEST) -m long $(PYTEST_ARGUMENTS)
 
 # The tests stand last, so that their closing line is the last thing printed.
@@ -115,24 +133,24 @@ distclean: clean ## remove .venv as well
 	rm -rf .venv
 
 # Each stamp is touched last: an interrupted step is done again by the next run.
-.venv/.made:
+$(VENV)/.made:
 	@command -v $(PYTHON) >/dev/null || { echo "$(PYTHON) is not installed: install Python 3.11 or later, or name one with make PYTHON=..." >&2; exit 1; }
 	@$(PYTHON) -c 'import sys; v = "%d.%d" % sys.version_info[:2]; sys.exit("$(PYTHON) is Python " + v + ": Python 3.11 or later is needed, name one with make PYTHON=python3.11" if sys.version_info < (3, 11) else 0)'
 	@$(PYTHON) -c 'import ensurepip, venv' 2>/dev/null || $(PYTHON) -c 'import sys; sys.exit("$(PYTHON) cannot make virtual environments: run apt-get install python%d.%d-venv" % sys.version_info[:2])'
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv $(VENV)
 	@touch $@
 
-.venv/.installed-tools: requirements/dev.txt requirements/build.txt .venv/.made
+$(VENV)/.installed-tools: requirements/dev.txt requirements/build.txt $(VENV)/.made
 	$(PIP_INSTALL) --require-hashes -r requirements/build.txt
 	$(PIP_INSTALL) --require-hashes -r requirements/dev.txt
 	@touch $@
 
-.venv/.installed-package: pyproject.toml .venv/.installed-tools
+$(VENV)/.installed-package: pyproject.toml $(VENV)/.installed-tools
 	$(PIP_INSTALL) --no-deps --no-build-isolation --editable .
 	@touch $@
 
 # pyspark comes as source only. It is built with the locked setuptools, not with whatever
 # setuptools is newest that day, hence no build isolation.
-.venv/.installed-spark: requirements/spark.txt .venv/.installed-tools
+$(VENV)/.installed-spark: requirements/spark.txt $(VENV)/.installed-tools
 	$(PIP_INSTALL) --require-hashes --no-build-isolation --use-pep517 -r requirements/spark.txt
 	@touch $@

@@ -28,6 +28,7 @@ from dledger import DLedgerError, collect_seldom, parse_peers
 from remoting.net.address import Address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
+from remoting.net.log_lines import LogLines
 from remoting.wire.errors import RemotingError
 
 
@@ -35,8 +36,8 @@ def main(arguments: list[str] | None = None) -> int:
     """Run a broker until a signal ends it; its exit code, after one line about an error."""
     handler = logging.StreamHandler()
     handler.addFilter(BoundedLog(time.monotonic))
-    line = "%(asctime)s %(levelname)s %(message)s"
-    logging.basicConfig(level=logging.WARNING, format=line, handlers=[handler])
+    handler.setFormatter(LogLines())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
     try:
         return broker.main(arguments, prog_name=_PROGRAM, standalone_mode=False) or 0
     except click.ClickException as error:

@@ -46,6 +46,8 @@ class BrokerLimits:
         max_waiting_reads: requests that wait for the group to confirm this leader.
         max_clients: consumers registered by heartbeats, counted once a group; and as many
             producers.
+        max_client_bytes: what the members of all consumer groups say in their heartbeats, which is
+            kept as long as they are there: 10 KiB for each of the 50 000.
         max_subscriptions: topics one consumer may subscribe to in one group.
         max_locks: queues locked by ordered consumers.
         max_filters: SQL92 conditions of groups that are kept; each is 2 KiB at most.
@@ -65,6 +67,7 @@ class BrokerLimits:
     max_waiting_commits: int = 50_000
     max_waiting_reads: int = 50_000
     max_clients: int = 50_000
+    max_client_bytes: int = 512 * 1024 * 1024
     max_subscriptions: int = 1_000
     max_locks: int = 100_000
     max_filters: int = 5_000

@@ -70,7 +70,8 @@ class BrokerMachine:
     def restore(self, chunks: Iterator[bytes]) -> None:
         """Go on from a snapshot. Raises SnapshotUnreadable, DiskFailed."""
         self.state.become(restored(chunks, self.state.registry, self.state.folder))
-        self.queues.resume(self.state[MESSAGES].queue_ends, self.state.log_end)
+        messages = self.state[MESSAGES]
+        self.queues.resume(messages.queue_ends, self.state.log_end, messages.begins)
 
     def close(self) -> None:
         """Close all files."""

@@ -268,8 +268,6 @@ async def run_broker(
     serving = ServerLimits(
         max_connections=config.max_connections, spare_descriptors=SPARE_DESCRIPTORS
     ).within_descriptors()
-    queues = ConsumeQueues(config.directory / "consumequeue")
-    machine = BrokerMachine(queues, REGISTRY, os.fspath(config.directory / "state"))
     node_config = NodeConfig(
         group=config.group,
         node_id=config.node_id,
@@ -281,6 +279,8 @@ async def run_broker(
         store=config.store,
         snapshots=config.snapshots,
     )
+    queues = ConsumeQueues(config.directory / "consumequeue")
+    machine = BrokerMachine(queues, REGISTRY, os.fspath(config.directory / "state"))
     try:
         async with open_node(node_config, machine) as node, trio.open_nursery() as nursery:
             await rebuild_queues(node, machine)

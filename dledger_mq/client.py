@@ -12,7 +12,7 @@ import trio
 from dledger_mq import requests
 from dledger_mq.background import Background
 from dledger_mq.errors import ClientClosed, GroupInUse, OtherLoop
-from dledger_mq.identity import Identity
+from dledger_mq.identity import Identity, check_client_id
 from dledger_mq.lifetime import Lifetime
 from dledger_mq.nameserver_addresses import read_nameservers
 from dledger_mq.replies import AwaitedReplies
@@ -73,15 +73,21 @@ class Client:
 
     Args:
         nameservers: "host:port" each, or one text with semicolons between them.
+        client_id: by which brokers know it; None for one that no other client has. Members of a
+            group share its queues by their ids, so no two may have the same.
 
     Attributes:
         replies: the questions that wait for replies.
 
     Raises:
         InvalidNameServers: there is none, or one is no address.
+        InvalidClientId: the id is empty, longer than 255 characters, or not printable.
     """
 
-    def __init__(self, nameservers: str | Sequence[str]) -> None:
+    def __init__(self, nameservers: str | Sequence[str], *, client_id: str | None = None) -> None:
+        if client_id is not None:
+            check_client_id(client_id)
+        self._given_id = client_id
         self._nameservers = read_nameservers(nameservers)
         self._lifetime = Lifetime("client")
         self._stack = AsyncExitStack()
@@ -103,7 +109,7 @@ class Client:
         """
         self._lifetime.open()
         self._loop = trio.lowlevel.current_trio_token()
-        self._identity = new_identity(self._nameservers[0])
+        self._identity = new_identity(self._nameservers[0], self._given_id)
         nursery = await self._stack.enter_async_context(Background(until_the_end=True))
         self._remoting = RemotingClient(nursery, self._answer)
         self._routes = Routes(self._remoting, self._nameservers)

@@ -367,6 +367,18 @@ class InvalidNameServers(MessagingError):
         super().__init__(f"name servers: {reason}")
 
 
+class InvalidClientId(MessagingError):
+    """A client cannot have the id that was given.
+
+    Attributes:
+        client_id: the id.
+    """
+
+    def __init__(self, client_id: str) -> None:
+        self.client_id = client_id
+        super().__init__(f"client id {client_id!r:.80}: give 1 to 255 printable characters")
+
+
 class NotRunning(MessagingError):
     """A process of a test cluster does not run, so nothing can be done to it.
 

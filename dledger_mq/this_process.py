@@ -1,7 +1,7 @@
 """This process: its address, its number, its wall clock."""
 
-import itertools
 import os
+import secrets
 import socket
 import time
 from typing import Final
@@ -12,18 +12,19 @@ from remoting.net.errors import AddressMalformed
 
 _UNKNOWN_HOST: Final = "127.0.0.1"
 
-# Tells the clients of one process apart. Two members of a group under one id would share a queue
-# without knowing of each other.
-_instances: Final = itertools.count(1)
+# Two members of a group under one id would share a queue without knowing of each other.
+_INSTANCE_BITS: Final = 64
 
 
-def new_identity(nameserver: str) -> Identity:
-    """An identity that no other client of this process has.
+def new_identity(nameserver: str, client_id: str | None = None) -> Identity:
+    """An identity that no other client has.
 
     Args:
         nameserver: "host:port"; the address of this machine on the way there is its host.
+        client_id: the id for brokers, or None.
     """
-    return Identity(_local_host(nameserver), os.getpid(), next(_instances))
+    host, instance = _local_host(nameserver), secrets.randbits(_INSTANCE_BITS)
+    return Identity(host, os.getpid(), instance, client_id)
 
 
 def now_milliseconds() -> int:

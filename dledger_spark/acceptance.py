@@ -40,7 +40,8 @@ _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 # The broker's commands (docs/broker.md): length, mark and version, then a msgpack array.
 _PREFIX_BYTES: Final = 8
 _COMMAND_MARK: Final = b"DLB"
-_MAX_COMMAND_VERSION: Final = 5
+MAX_COMMAND_VERSION: Final = 6  # the newest that is read
+_VERSION_WITH_ENDS: Final = 6
 _VERSION_OF_RUNS: Final = 5
 _VERSION_WITH_LIMITS: Final = 3
 _PUT_TOPIC: Final = 1
@@ -50,6 +51,8 @@ _KINDS: Final = (_PUT_TOPIC, _DELETE_TOPIC, _RAISE_FORMAT)
 TOPIC_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
 # The topics of an empty log.
 FIRST_TOPICS: Final = frozenset({"TBW102", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"})
+# The names of deleted topics that brokers remember; see broker/messages/ended_topics.py.
+_MAX_ENDED_TOPICS: Final = 20_000
 # The types of a topic's configuration, without the attributes.
 _TOPIC_MEMBERS: Final = (str, int, int, int, str, int)
 
@@ -61,13 +64,16 @@ Run = tuple[int, int]
 class _TopicChange(NamedTuple):
     """A command that creates or deletes a topic.
 
-    `max_topics`: with so many topics no other is created; None: no limit.
+    Attributes:
+        max_topics: with so many topics no other is created; None: no limit.
+        keeps_ends: a topic made again under the name begins where this one ended.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     topic: str
     exists: bool
     max_topics: int | None = None
+    keeps_ends: bool = False
 
 
 class _FormatRaised(NamedTuple):
@@ -99,6 +105,11 @@ class Acceptance:
         # The next offset of each queue, by topic; None for a topic that certainly does not exist.
         self._ends: dict[str, dict[int, int] | None] = {}
         self._existing = set(FIRST_TOPICS)
+        # The first offset of the queues of each topic that exists, without those that begin with 0;
+        # and of those that are made again; None where the log at hand does not say it.
+        self._begins: dict[str, int] = {}
+        self._ended: dict[str, int | None] = {}
+        self._forgotten_end = 0
 
     def judge(self, entries: pa.RecordBatch, records: pa.RecordBatch) -> list[Run]:
         """Process the next entries and find the refused records in them.
@@ -130,7 +141,10 @@ class Acceptance:
             topic: None if queues is None else sorted([queue, end] for queue, end in queues.items())
             for topic, queues in self._ends.items()
         }
-        content = [self._is_whole, ends, self._has_runs]
+        content = [
+            *(self._is_whole, ends, self._has_runs),
+            *(self._begins, self._ended, self._forgotten_end),
+        ]
         return json.dumps(content, separators=(",", ":")).encode()
 
     @classmethod
@@ -146,21 +160,45 @@ class Acceptance:
         }
         for topic, queues in state._ends.items():
             (state._existing.discard if queues is None else state._existing.add)(topic)
+        if len(later) > 1:
+            _, state._begins, state._ended, state._forgotten_end = later
         return state
 
     def _change(self, change: _TopicChange) -> None:
         topic, limit = change.topic, change.max_topics
         if not change.exists:
-            self._ends[topic] = None
-            self._existing.discard(topic)
+            self._delete(topic, change.keeps_ends)
             return
-        if topic not in self._existing:
+        is_new = topic not in self._existing
+        if is_new:
             # How many topics there are is not known without the log's beginning.
             if self._is_whole and limit is not None and len(self._existing) >= limit:
                 return
             self._existing.add(topic)
         if self._ends.get(topic, None if self._is_whole else {}) is None:
             self._ends[topic] = {}
+            if is_new:
+                self._begin(topic)
+
+    def _delete(self, topic: str, keeps_ends: bool) -> None:
+        ends, begin = self._ends.get(topic), self._begins.pop(topic, 0)
+        if keeps_ends and (topic in self._existing or not self._is_whole):
+            if ends is None and topic not in self._ends and not self._is_whole:
+                self._ended[topic] = None
+            elif last := max([begin, *(ends or {}).values()]):
+                self._ended[topic] = last
+            if len(self._ended) > _MAX_ENDED_TOPICS:
+                forgotten = self._ended.pop(next(iter(self._ended)))
+                self._forgotten_end = max(self._forgotten_end, forgotten or 0)
+        self._ends[topic] = None
+        self._existing.discard(topic)
+
+    def _begin(self, topic: str) -> None:
+        begin = self._ended.pop(topic, self._forgotten_end)
+        if begin is None:
+            del self._ends[topic]  # as any other topic of which too little is known
+        elif begin:
+            self._begins[topic] = begin
 
     def _judge_records(self, records: pa.RecordBatch, entries: pa.RecordBatch) -> Numbers:
         """The indexes of the refused records."""
@@ -249,7 +287,7 @@ class Acceptance:
         """The offset of the queue's next record, `offset` if it is not known; None without it."""
         ends = self._ends.get(topic)
         if ends is not None:
-            return ends.get(queue, 0)
+            return ends.get(queue, self._begins.get(topic, 0))
         return offset if topic not in self._ends and not self._is_whole else None
 
     def _take_all(self, of_queues: Sequence[tuple[str, int, int, int]], offsets: Numbers) -> bool:
@@ -293,7 +331,7 @@ class Acceptance:
         if ends is None:
             is_unknown = topic not in self._ends and not self._is_whole
             return rows[:0] if is_unknown else rows
-        first = ends.get(queue, 0)
+        first = ends.get(queue, self._begins.get(topic, 0))
         refused = []
         for row, offset in zip(rows.tolist(), offsets[rows].tolist(), strict=True):
             if offset == first:
@@ -371,7 +409,7 @@ def _topic_change(index: int, body: bytes) -> _TopicChange | _FormatRaised | Non
     """The change that a command makes; None for other and for malformed commands."""
     if int.from_bytes(body[:4]) != len(body):
         return None
-    if body[7] > _MAX_COMMAND_VERSION:
+    if body[7] > MAX_COMMAND_VERSION:
         return None
     try:
         content: Any = msgpack.unpackb(body[_PREFIX_BYTES:], raw=False)
@@ -388,7 +426,7 @@ def _topic_change(index: int, body: bytes) -> _TopicChange | _FormatRaised | Non
         case [int(kind)] if kind == _RAISE_FORMAT and body[7] >= _VERSION_OF_RUNS:
             return _FormatRaised(index)
         case [int(kind), str(topic), int()] if kind == _DELETE_TOPIC:
-            return _TopicChange(index, topic, False)
+            return _TopicChange(index, topic, False, None, body[7] >= _VERSION_WITH_ENDS)
     return None
 
 

@@ -18,6 +18,7 @@ from remoting.net.address import Address, parse_address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
 from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse, TooFewDescriptors
+from remoting.net.log_lines import LogLines
 from remoting.net.server import ServerLimits
 
 _STDIN = 0
@@ -57,8 +58,8 @@ def main(
     """Tell clients where topics are. Run as many as you like."""
     handler = logging.StreamHandler()
     handler.addFilter(BoundedLog(time.monotonic))
-    line = "%(asctime)s %(levelname)s %(message)s"
-    logging.basicConfig(level=logging.INFO, format=line, handlers=[handler])
+    handler.setFormatter(LogLines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
     raise_descriptor_limit()
     try:
         trio.run(_serve, parse_address(address), max_connections, settings_file, exit_with_stdin)

@@ -177,7 +177,7 @@ class Processors:
     # Brokers
 
     def _register(self, asker: Asker, command: Command) -> Command:
-        crc = command.integer("bodyCrc32", 0)
+        crc = command.int32("bodyCrc32", 0)
         if crc not in (0, registration_crc(command.body)):
             raise RegistrationRefused("crc32 not match: the body was damaged, send it again")
         master = self._routes.register(

@@ -18,6 +18,7 @@ from remoting.net.answering import Steps, answer_each
 from remoting.net.connection import Connection
 from remoting.net.server import ServerLimits, ServerTls, listen, serve_listeners
 from remoting.wire.command import Command
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -99,8 +100,8 @@ async def _scan(routes: RouteTable) -> None:
         for live in routes.expire(trio.current_time()):
             _log.warning(
                 "broker %s (%s, id %d) was silent for %.0f s and is dropped",
-                live.identity.address,
-                live.identity.broker_name,
+                quoted(live.identity.address),
+                quoted(live.identity.broker_name),
                 live.identity.broker_id,
                 live.timeout_seconds,
             )
@@ -125,8 +126,8 @@ class _Handler:
             _log.log(
                 logging.INFO if live.is_ending or ends_itself else logging.WARNING,
                 "broker %s (%s, id %d) closed its connection and is dropped",
-                live.identity.address,
-                live.identity.broker_name,
+                quoted(live.identity.address),
+                quoted(live.identity.broker_name),
                 live.identity.broker_id,
             )
 

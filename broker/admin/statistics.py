@@ -60,7 +60,7 @@ class Statistics:
 
     def topic_stats(self, _origin: Origin, command: Command) -> Command:
         """The first and last offset of each queue of a topic (202)."""
-        config = self._topics.found(command.text("topic"))
+        config = self._topics.found(command.name("topic"))
         count = max(config.read_queue_count, config.write_queue_count)
         pairs: list[tuple[MessageQueue, object]] = []
         for queue_id in range(count):
@@ -80,9 +80,9 @@ class Statistics:
         The topics of a group with members are those to which it subscribes now; else those that it
         has consumed.
         """
-        name = command.text("consumerGroup")
+        name = command.name("consumerGroup")
         listed = [one for one in command.fields.get("topicList", "").split(";") if one]
-        asked = listed or [one for one in [command.fields.get("topic", "")] if one]
+        asked = listed or [one for one in [command.name("topic", "")] if one]
         group = self._consumers.group(name)
         consumed = {topic for _, topic in self._offsets.tables.of_group(name)}
         topics = set(asked) if asked else consumed | set(group.subscriptions if group else ())

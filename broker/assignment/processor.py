@@ -70,8 +70,8 @@ class AssignmentProcessor:
             RequestRefused: (1) a strategy that is not known here, (2) too many wait.
         """
         asked = JsonObject.parse("question for queues", command.body, _MAX_BODY_BYTES)
-        group, topic = asked.text("consumerGroup"), asked.text("topic")
-        client_id = asked.text("clientId")
+        group, topic = asked.name("consumerGroup"), asked.name("topic")
+        client_id = asked.name("clientId")
         strategy = asked.text("strategyName", "AVG")
         is_broadcast = asked.text("messageModel", "CLUSTERING") == "BROADCASTING"
         share = _SHARES.get(strategy)
@@ -112,14 +112,14 @@ class AssignmentProcessor:
             RequestRefused: (16) a retry topic, (29) a bad name, mode or number.
         """
         asked = JsonObject.parse("request mode", command.body, _MAX_BODY_BYTES)
-        group, topic = asked.text("consumerGroup"), asked.text("topic")
+        group, topic = asked.name("consumerGroup"), asked.name("topic")
         if topic.startswith(RETRY_PREFIX):
             raise RequestRefused(
                 ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode"
             )
         check_group_name(group)
         check_topic_name(topic)
-        mode = Mode(asked.text("mode", PULL), asked.integer("popShareQueueNum", 0))
+        mode = Mode(asked.text("mode", PULL), asked.int32("popShareQueueNum", 0))
         if mode.name not in (PULL, POP) or abs(mode.shares) > _MAX_SHARES:
             raise RequestRefused(
                 ResponseCode.INVALID_PARAMETER,

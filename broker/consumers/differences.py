@@ -5,15 +5,16 @@ from typing import Final
 
 from broker.consumers.kinds import words_of
 from broker.consumers.members import Consumers, GroupMembers
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
 # A group is told of once for each change, and no more often: members may change without end.
 TELL_SECONDS: Final = 60.0
 
-# Of one group: the kinds that are named, and the characters of each.
+# Of one group: the kinds that are named, and the characters of all.
 _KINDS: Final = 3
-_CHARACTERS: Final = 120
+_CHARACTERS: Final = 1200
 
 
 class Differences:
@@ -50,14 +51,13 @@ class Differences:
 def _tell(name: str, group: GroupMembers) -> None:
     examples = group.clients_by_kind(_KINDS, 1)
     words = [
-        f"{clients[0]} and {group.kinds.counts[kind] - 1} more: {words_of(kind):.{_CHARACTERS}}"
+        f"{quoted(clients[0])} and {group.kinds.counts[kind] - 1} more: {quoted(words_of(kind))}"
         for kind, clients in examples.items()
     ]
     more = len(group.kinds.counts) - len(words)
     _log.warning(
-        "members of group %s subscribe to different things, so that messages are missed: %s%s; "
+        "members of group %s subscribe to different things, so that messages are missed: %s; "
         "give all members the same subscriptions",
-        name,
-        "; ".join(words),
-        f"; and {more} other ways" if more else "",
+        quoted(name),
+        quoted("; ".join(words) + (f"; and {more} other ways" if more else ""), _CHARACTERS),
     )

@@ -4,6 +4,7 @@ Kept on the leader only and in memory: members say themselves every 30 seconds, 
 their connection is new. Source: RocketMQ's ConsumerManager.
 """
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from heapq import nsmallest
 from typing import Final
@@ -28,6 +29,8 @@ class Member:
         language: from its header.
         version: from its header.
         kind: what it subscribes to; set when it is registered.
+        size: bytes that it takes, roughly; set when it is registered.
+        since: its first heartbeat under this name, as `last_heartbeat`; set when it is registered.
     """
 
     client_id: str
@@ -36,6 +39,8 @@ class Member:
     language: int | str = 0
     version: int = 0
     kind: Kind | None = None
+    size: int = 0
+    since: float = 0.0
 
 
 @dataclass(slots=True)
@@ -69,16 +74,35 @@ class Consumers:
 
     Attributes:
         differing: the groups whose members subscribe to different things.
+        size: bytes that all members take, roughly.
+        namesakes: by group and client id: the connections that have an id, where it is not one.
     """
 
     def __init__(self) -> None:
         self.differing: set[str] = set()
+        self.namesakes: dict[tuple[str, str], dict[Origin, Member]] = {}
+        self._named: dict[tuple[str, str], dict[Origin, Member]] = {}
         self._groups: dict[str, GroupMembers] = {}
         self._groups_of: dict[Origin, set[str]] = {}
+        self._sizes: dict[Origin, int] = {}
         self._count = 0
+        self.size = 0
 
     def __len__(self) -> int:
         return self._count
+
+    def size_of(self, origin: Origin) -> int:
+        """Bytes that a connection's memberships take, roughly."""
+        return self._sizes.get(origin, 0)
+
+    def size_in(self, origin: Origin, groups: Collection[str]) -> int:
+        """The part of `size_of` that is for some groups."""
+        found = [self._groups[one].members[origin] for one in groups if self.is_member(origin, one)]
+        return sum([member.size for member in found])
+
+    def group_count(self, origin: Origin) -> int:
+        """In how many groups a connection is."""
+        return len(self._groups_of.get(origin, ()))
 
     def is_member(self, origin: Origin, group: str) -> bool:
         """Whether a connection is registered for a group."""
@@ -91,11 +115,18 @@ class Consumers:
         old = group.members.get(origin)
         self._count += old is None
         if old is not None and old.data == member.data:
-            member.kind = old.kind
+            member.kind, member.size = old.kind, old.size
         else:
-            member.kind = kind_of(member.data)
+            member.kind, member.size = kind_of(member.data), member.data.size
         self._move(name, group, None if old is None else old.kind, member.kind)
+        member.since = member.last_heartbeat
+        if old is not None and old.client_id == member.client_id:
+            member.since = old.since
+        elif old is not None:
+            self._unname(name, origin, old)
+        self._name(name, origin, member)
         group.members[origin] = member
+        self._resize(origin, member.size - (0 if old is None else old.size))
         self._groups_of.setdefault(origin, set()).add(name)
         topics_changed = self._subscribe(group, member.data)
         return old is None or old.client_id != member.client_id or topics_changed
@@ -107,6 +138,8 @@ class Consumers:
         if members is None or member is None:
             return False
         self._count -= 1
+        self._resize(origin, -member.size)
+        self._unname(group, origin, member)
         self._move(group, members, member.kind, None)
         if not members.members:
             del self._groups[group]
@@ -114,6 +147,7 @@ class Consumers:
         groups.discard(group)
         if not groups:
             del self._groups_of[origin]
+            del self._sizes[origin]
         return True
 
     def drop(self, origin: Origin) -> list[str]:
@@ -175,8 +209,33 @@ class Consumers:
         """Forget all members."""
         self._groups.clear()
         self._groups_of.clear()
+        self._sizes.clear()
         self.differing.clear()
-        self._count = 0
+        self.namesakes.clear()
+        self._named.clear()
+        self._count = self.size = 0
+
+    def _resize(self, origin: Origin, bytes_more: int) -> None:
+        self._sizes[origin] = self._sizes.get(origin, 0) + bytes_more
+        self.size += bytes_more
+
+    def _name(self, group: str, origin: Origin, member: Member) -> None:
+        """A connection has a client's id."""
+        key = (group, member.client_id)
+        named = self._named.setdefault(key, {})
+        named[origin] = member
+        if len(named) > 1:
+            self.namesakes[key] = named
+
+    def _unname(self, group: str, origin: Origin, member: Member) -> None:
+        """A connection has it no more."""
+        key = (group, member.client_id)
+        named = self._named[key]
+        del named[origin]
+        if len(named) < 2:
+            self.namesakes.pop(key, None)
+        if not named:
+            del self._named[key]
 
     def _move(self, name: str, group: GroupMembers, old: Kind | None, new: Kind | None) -> None:
         """A member of a group is of another kind, has come or has gone."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from broker.consumers.differences import Differences
 from broker.consumers.members import Consumers, Member
+from broker.consumers.namesakes import Namesakes
 from broker.consumers.notices import Notices
 from broker.errors import RequestRefused
 from broker.filters.changes import FilterChanges
@@ -21,10 +22,18 @@ from broker.serving.origin import Origin
 from broker.settings.settings import Settings
 from broker.topics.names import check_group_name, is_legal_name
 from remoting.bodies.consumer_group import encode_consumer_list
-from remoting.bodies.heartbeat import ConsumerData, Heartbeat, decode_heartbeat
+from remoting.bodies.heartbeat import (
+    MAX_HEARTBEAT_GROUPS,
+    ConsumerData,
+    Heartbeat,
+    decode_heartbeat,
+)
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
+
+# What is kept of one connection; a heartbeat of the most subscriptions takes less.
+MAX_CLIENT_BYTES: Final = 8 * 1024 * 1024
 
 # Of the kinds of members that 203 tells of, and of the clients of each.
 MAX_KINDS: Final = 16
@@ -60,6 +69,7 @@ class ClientProcessor:
         self._producers = producers
         self._notices = Notices(consumers)
         self._differences = Differences(consumers)
+        self._namesakes = Namesakes(consumers)
         self._changes = changes
         self._filters = filters
         self._settings = settings
@@ -75,6 +85,7 @@ class ClientProcessor:
         """
         heartbeat = decode_heartbeat(command.body)
         self._register_producers(origin, command, heartbeat)
+        self._check_room(origin, heartbeat)
         for data in heartbeat.consumers:
             self._check(origin, data)
         waiting = len(heartbeat.consumers)
@@ -108,8 +119,8 @@ class ClientProcessor:
 
     def unregister(self, origin: Origin, command: Command) -> Command:
         """A client leaves a consumer group, or a producer group, or both."""
-        self._producers.unregister(origin, command.fields.get("producerGroup", ""))
-        group = command.fields.get("consumerGroup", "")
+        self._producers.unregister(origin, command.name("producerGroup", ""))
+        group = command.name("consumerGroup", "")
         if group and self._consumers.unregister(origin, group):
             self._notify([group])
         return command.reply()
@@ -121,7 +132,7 @@ class ClientProcessor:
             FieldMissing: the group is not named.
             RequestRefused (1): it has no members.
         """
-        group = command.text("consumerGroup")
+        group = command.name("consumerGroup")
         client_ids = self._consumers.client_ids(group)
         if not client_ids:
             raise RequestRefused(
@@ -135,7 +146,7 @@ class ClientProcessor:
         Raises:
             RequestRefused (206): the group has no member.
         """
-        name = command.text("consumerGroup")
+        name = command.name("consumerGroup")
         group = self._consumers.group(name)
         if group is None:
             raise RequestRefused(
@@ -180,12 +191,14 @@ class ClientProcessor:
         now = self._clock()
         self._notify(self._consumers.expire(now))
         self._differences.look(now)
+        self._namesakes.look(now)
 
     def end_term(self) -> None:
         """Forget all clients: this member no longer leads, and they turn to the new leader."""
         self._consumers.clear()
         self._notices.clear()
         self._differences.clear()
+        self._namesakes.clear()
 
     def tick(self) -> None:
         """Send the notices that are due."""
@@ -195,6 +208,8 @@ class ClientProcessor:
         for group in heartbeat.producer_groups:
             if not is_legal_name(group):
                 continue  # nothing is ever asked of it: it cannot begin a transaction
+            if self._producers.group_count(origin) >= MAX_HEARTBEAT_GROUPS:
+                return  # a client names so many at once, and none needs more
             is_new = not self._producers.is_member(origin, group)
             if is_new and len(self._producers) >= self._settings.now.limits.max_clients:
                 raise RequestRefused(
@@ -203,6 +218,25 @@ class ClientProcessor:
                 )
             member = Producer(heartbeat.client_id, self._clock(), command.language, command.version)
             self._producers.register(origin, group, member)
+
+    def _check_room(self, origin: Origin, heartbeat: Heartbeat) -> None:
+        """Raises RequestRefused (2): what is kept of a client, or of all, would be too much."""
+        consumers, added = self._consumers, sum([one.size for one in heartbeat.consumers])
+        if added and consumers.size_of(origin) + added > MAX_CLIENT_BYTES:
+            # What a client says again counts once.
+            known = {one.group for one in heartbeat.consumers}
+            added -= consumers.size_in(origin, known)
+            if consumers.size_of(origin) + added > MAX_CLIENT_BYTES:
+                raise RequestRefused(
+                    ResponseCode.SYSTEM_BUSY,
+                    f"the groups and subscriptions of one connection take more than "
+                    f"{MAX_CLIENT_BYTES} bytes: use more connections",
+                )
+        if consumers.size + added > self._settings.now.limits.max_client_bytes:
+            raise RequestRefused(
+                ResponseCode.SYSTEM_BUSY,
+                f"the subscriptions of all consumers take {consumers.size} bytes: stop some",
+            )
 
     def _check(self, origin: Origin, data: ConsumerData) -> None:
         check_group_name(data.group)

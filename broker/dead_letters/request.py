@@ -55,10 +55,10 @@ def read_redrive_request(command: Command) -> RedriveRequest:
         FieldMissing, BodyMalformed: it cannot be read.
         RequestRefused (29): a value that cannot be meant.
     """
-    group = command.text("consumerGroup")
+    group = command.name("consumerGroup")
     check_group_name(group)
-    most = command.integer("maxMsgNums", MAX_LETTERS)
-    queue_id, offset = command.integer("queueId", 0), command.integer("beginOffset", 0)
+    most = command.int32("maxMsgNums", MAX_LETTERS)
+    queue_id, offset = command.int32("queueId", 0), command.integer("beginOffset", 0)
     target = command.fields.get("target", TO_GROUP)
     for value, is_right, what in (
         (most, 1 <= most <= MAX_LETTERS, f"maxMsgNums: give 1 to {MAX_LETTERS}"),

@@ -26,6 +26,7 @@ from remoting.message.properties import (
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
     edit_properties,
+    shown_value,
 )
 from remoting.message.record import MessageRecord
 from remoting.wire.codes import ResponseCode
@@ -100,7 +101,7 @@ class DelayedSends:
                 topic,
                 self._broker_name,
                 due_ms,
-                record.property_map()[UNIQUE_KEY],
+                shown_value(record.property_map()[UNIQUE_KEY]),
                 position,
             )
             return {"recallHandle": handle}

@@ -21,9 +21,11 @@ from broker.retention.full_disk import FULL_DISK, FullDisk
 from broker.sends.pending_messages import Attach, MadeMessages
 from broker.sends.sends import SENDS, Sends
 from broker.serving.parts import Parts, Shared
+from broker.topics.changes import TOPIC_CHANGES, TopicChanges
 from broker.topics.state import TOPICS
-from remoting.message.properties import REAL_QUEUE_ID, REAL_TOPIC, edit_properties
+from remoting.message.properties import REAL_TOPIC, edit_properties, kept_queue_id
 from remoting.message.record import MessageRecord, decode_record
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class Deliveries:
         state: the applied state.
         log: the log.
         sends: takes messages for the log.
+        changes: knows the topics that are being deleted.
         disk: nothing is delivered while it is too full for messages.
         is_leading: whether this member leads and serves.
         wall_clock_ms: milliseconds since 1970.
@@ -64,6 +67,7 @@ class Deliveries:
         state: BrokerState,
         log: Log,
         sends: Sends,
+        changes: TopicChanges,
         disk: FullDisk,
         is_leading: Callable[[], bool],
         wall_clock_ms: Callable[[], int],
@@ -73,6 +77,7 @@ class Deliveries:
         self._topics = state[TOPICS]
         self._log = log
         self._sends = sends
+        self._changes = changes
         self._disk = disk
         self._is_leading = is_leading
         self._wall_clock_ms = wall_clock_ms
@@ -169,17 +174,29 @@ class Deliveries:
         )
 
     def _propose(self, due: Waiting) -> None:
-        record, _end = decode_record(self._log.read_bytes(due.position, due.size))
+        record = self._read(due)
+        if record is None:
+            return
         pairs = record.property_map()
         topic = pairs[REAL_TOPIC]
-        if not self._topics.existed(topic, due.position):
-            _log.info("a delayed message of topic %s is dropped: the topic was deleted", topic)
-            submit_commands(self._log, [DropDelayed(due.position)], self._began(due.position))
-            return
         # The queue it was sent to may have been taken away since.
-        queue_id = int(pairs[REAL_QUEUE_ID]) % self._topics.configs[topic].write_queue_count
+        queue_id = kept_queue_id(pairs) % self._topics.configs[topic].write_queue_count
         record.properties = edit_properties(record.properties, {}, DELAY_NAMES)
         self._send(topic, queue_id, record, due, lambda _record: Deliver(due.position))
+
+    def _read(self, row: Waiting) -> MessageRecord | None:
+        """A message that waits; None when its topic was deleted, so that it waits no longer.
+
+        A message that is moved stands behind the topic that was made meanwhile, and would be
+        taken for one of it. So this is asked before a move, as before a delivery.
+        """
+        record, _end = decode_record(self._log.read_bytes(row.position, row.size))
+        topic = record.property_map()[REAL_TOPIC]
+        if self._changes.is_same(topic, row.position):
+            return record
+        _log.info("a delayed message of topic %s is dropped: the topic was deleted", quoted(topic))
+        submit_commands(self._log, [DropDelayed(row.position)], self._began(row.position))
+        return None
 
     # --- what is in the way of retention ------------------------------------------------------
 
@@ -199,8 +216,9 @@ class Deliveries:
                 break
             if row.position in self._under_way or row.position < self._log.begin_position:
                 continue
-            record, _end = decode_record(self._log.read_bytes(row.position, row.size))
-            self._move(row, record)
+            record = self._read(row)
+            if record is not None:
+                self._move(row, record)
             messages += 1
             size += row.size
         return messages > 0
@@ -240,7 +258,7 @@ class Deliveries:
 
     def _failed(self, refusal: RequestRefused) -> None:
         """Begin again with the oldest, in a while."""
-        _log.debug("a delayed message waits on: %s", refusal.remark)
+        _log.debug("a delayed message waits on: %s", quoted(refusal.remark))
         self._fetched.clear()
         self._not_before = self._clock() + _RETRY_SECONDS
         self.on_sooner()
@@ -251,6 +269,7 @@ def _made(parts: Parts) -> Deliveries:
         parts.state,
         parts.log,
         parts[SENDS],
+        parts[TOPIC_CHANGES],
         parts[FULL_DISK],
         lambda: parts.led_term() is not None and parts.log.is_ready_leader,
         parts.wall_clock_ms,

@@ -16,6 +16,7 @@ from remoting.message.properties import (
     TIMER_DELIVER_MILLISECONDS,
 )
 from remoting.wire.codes import ResponseCode
+from remoting.wire.field_values import INT32_MAX, read_int64
 
 _MINUTE: Final = 60_000
 
@@ -71,7 +72,7 @@ def read_due(pairs: Mapping[str, str], now_ms: int, max_delay_ms: int = MAX_DELA
     Raises:
         RequestRefused (13): what it asks for is no number, or too far away.
     """
-    level = _number(pairs, DELAY_TIME_LEVEL)
+    level = _number(pairs, DELAY_TIME_LEVEL, INT32_MAX)
     if level > 0:
         return AfterLevel(min(level, len(LEVEL_MS)))
     due_ms = max(_number(pairs, TIMER_DELIVER_MILLISECONDS), _number(pairs, START_DELIVER_TIME))
@@ -89,15 +90,12 @@ def read_due(pairs: Mapping[str, str], now_ms: int, max_delay_ms: int = MAX_DELA
     return AtTime(due_ms) if due_ms > now_ms else None
 
 
-def _number(pairs: Mapping[str, str], name: str) -> int:
-    text = pairs.get(name, "").strip()
+def _number(pairs: Mapping[str, str], name: str, most: int = _MAX_NUMBER) -> int:
+    text = pairs.get(name)
     if not text:
         return 0
-    try:
-        value = int(text) if len(text) < 20 else _MAX_NUMBER + 1
-    except ValueError:
-        value = _MAX_NUMBER + 1
-    if not -_MAX_NUMBER <= value <= _MAX_NUMBER:
+    value = read_int64(text)
+    if value is None or not -most - 1 <= value <= most:
         raise RequestRefused(
             ResponseCode.MESSAGE_ILLEGAL, f"property {name}={text!r:.40}: give a whole number"
         )

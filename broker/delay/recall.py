@@ -12,7 +12,7 @@ from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.serving.origin import Origin
-from remoting.message.properties import REAL_TOPIC, UNIQUE_KEY
+from remoting.message.properties import REAL_TOPIC, UNIQUE_KEY, shown_value
 from remoting.message.record import decode_record
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -44,7 +44,7 @@ class RecallProcessor:
             FieldMissing: a field it must have is missing.
             RequestRefused: (29) the handle is none of this broker's, (604) no such message waits.
         """
-        topic = command.text("topic")
+        topic = command.name("topic")
         handle = read_recall_handle(command.text("recallHandle"))
         if (handle.topic, handle.broker_name) != (topic, self._broker_name):
             raise RequestRefused(
@@ -85,7 +85,10 @@ class RecallProcessor:
             return False
         record, _end = decode_record(self._log.read_bytes(waiting.position, waiting.size))
         pairs = record.property_map()
-        return (pairs.get(REAL_TOPIC), pairs.get(UNIQUE_KEY)) == (handle.topic, handle.unique_key)
+        return (pairs.get(REAL_TOPIC), shown_value(pairs.get(UNIQUE_KEY, ""))) == (
+            handle.topic,
+            handle.unique_key,
+        )
 
 
 def _too_late(handle: RecallHandle) -> RequestRefused:

@@ -7,13 +7,13 @@ because clients can make one themselves.
 
 import base64
 import binascii
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from broker.errors import RequestRefused
 from remoting.wire.codes import ResponseCode
+from remoting.wire.field_values import read_natural
 
 # Numbers that the table of those that wait can hold.
-_MAX: Final = (1 << 63) - 1
 
 
 class RecallHandle(NamedTuple):
@@ -37,7 +37,7 @@ class RecallHandle(NamedTuple):
 def recall_handle(topic: str, broker_name: str, due_ms: int, unique_key: str, position: int) -> str:
     """The handle of a delayed message."""
     words = f"v1 {topic} {broker_name} {due_ms} {unique_key} {position}"
-    return base64.urlsafe_b64encode(words.encode()).decode()
+    return base64.urlsafe_b64encode(words.encode("utf-8", "replace")).decode()
 
 
 def read_recall_handle(text: str) -> RecallHandle:
@@ -45,17 +45,13 @@ def read_recall_handle(text: str) -> RecallHandle:
     try:
         words = base64.b64decode(text.encode("ascii"), b"-_", validate=True).decode().split(" ")
         version, topic, broker_name, due_ms, *key = words
-        position = int(key.pop()) if len(key) > 1 else None
-        found = RecallHandle(topic, broker_name, int(due_ms), " ".join(key), position)
     except (ValueError, binascii.Error):
         raise _malformed(text) from None
-    if (
-        version != "v1"
-        or not found.unique_key
-        or not (0 <= (position or 0) <= _MAX and 0 <= found.due_ms <= _MAX)
-    ):
+    due = read_natural(due_ms)
+    position = read_natural(key.pop()) if len(key) > 1 else -1
+    if version != "v1" or not "".join(key) or due is None or position is None:
         raise _malformed(text)
-    return found
+    return RecallHandle(topic, broker_name, due, " ".join(key), position if position >= 0 else None)
 
 
 def _malformed(text: str) -> RequestRefused:

@@ -66,10 +66,14 @@ class WaitingTable:
         self._changes = 0  # since the last commit
         self._count = 0
         self.earliest_added_ms = 0
-        self._run("PRAGMA journal_mode = WAL")
-        self._run("PRAGMA synchronous = OFF")
-        for statement in _SCHEMA:
-            self._run(statement)
+        try:
+            self._run("PRAGMA journal_mode = WAL")
+            self._run("PRAGMA synchronous = OFF")
+            for statement in _SCHEMA:
+                self._run(statement)
+        except DiskFailed:
+            self.close()
+            raise
 
     def __len__(self) -> int:
         """How many messages wait."""

@@ -8,13 +8,13 @@ Source: RocketMQ's filter module; docs/filters.md says what differs.
 """
 
 import functools
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from broker.errors import RequestRefused
 from remoting.wire.codes import ResponseCode
+from remoting.wire.field_values import read_decimal
 
 if TYPE_CHECKING:
     from lark import Lark, Tree
@@ -340,9 +340,6 @@ _TEXT_TESTS: Final[Mapping[str, Callable[[str, str], bool]]] = {
     "endswith": str.endswith,
 }
 
-# A number of Java has no more digits that count; longer texts are slow to read.
-_MAX_NUMBER_CHARACTERS: Final = 64
-
 
 def _number(value: Value) -> int | float | None:
     """A value as a number, or None when it is none."""
@@ -350,17 +347,7 @@ def _number(value: Value) -> int | float | None:
         return None
     if not isinstance(value, str):
         return value
-    if not value.isascii() or len(value) > _MAX_NUMBER_CHARACTERS or "_" in value:
-        return None
-    try:
-        return int(value)
-    except ValueError:
-        pass
-    try:
-        number = float(value)
-    except ValueError:
-        return None
-    return number if math.isfinite(number) else None
+    return read_decimal(value)
 
 
 def _negative(operand: _Evaluates) -> _Evaluates:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from broker.formats.state import FORMATS
-from broker.log.entry import ATTACHED_VERSION, RUNS_VERSION
+from broker.log.entry import ATTACHED_VERSION, INCARNATIONS_VERSION, RUNS_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -37,6 +37,10 @@ def _runs() -> RaiseFormat:
     return RaiseFormat(RUNS_VERSION)
 
 
+def _incarnations() -> RaiseFormat:
+    return RaiseFormat(INCARNATIONS_VERSION)
+
+
 def _raise(
     state: BrokerState, _folded: Folded, command: RaiseFormat, _entry: Entry
 ) -> EntryRefused | None:
@@ -46,5 +50,7 @@ def _raise(
 
 
 RAISE_FORMAT: Final = CommandType(
-    RaiseFormat, {ATTACHED_VERSION: _attached, RUNS_VERSION: _runs}, _raise
+    RaiseFormat,
+    {ATTACHED_VERSION: _attached, RUNS_VERSION: _runs, INCARNATIONS_VERSION: _incarnations},
+    _raise,
 )

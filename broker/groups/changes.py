@@ -8,6 +8,7 @@ from broker.groups.commands import DeleteGroup, Forbid, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.groups.state import GROUPS
 from broker.log.entry import LogCommand
+from broker.log.one_by_one import call_each
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
@@ -78,8 +79,8 @@ class GroupChanges:
         self._creating[group] = [then]
 
         def created(refusal: RequestRefused | None) -> None:
-            for one in self._creating.pop(group, []):
-                one(refusal)
+            waiting = self._creating.pop(group, [])
+            call_each("answering a request that made a group", waiting, refusal)
 
         submit_commands(self._log, commands, created)
 

@@ -100,18 +100,18 @@ class ConsumerGroup:
             BodyMalformed: the name is missing or a member is of a wrong type.
         """
         return cls(
-            value.text("groupName"),
+            value.name("groupName"),
             value.boolean("consumeEnable", True),
             value.boolean("consumeFromMinEnable", True),
             value.boolean("consumeBroadcastEnable", True),
             value.boolean("consumeMessageOrderly"),
-            value.integer("retryQueueNums", 1),
-            value.integer("retryMaxTimes", DEFAULT_RETRY_MAX_TIMES),
+            value.int32("retryQueueNums", 1),
+            value.int32("retryMaxTimes", DEFAULT_RETRY_MAX_TIMES),
             value.boolean("notifyConsumerIdsChangedEnable", True),
-            value.integer("consumeTimeoutMinute", 15),
+            value.int32("consumeTimeoutMinute", 15),
             value.integer("brokerId", 0),
             value.integer("whichBrokerWhenConsumeSlowly", 1),
-            value.integer("groupSysFlag", 0),
+            value.int32("groupSysFlag", 0),
             _kept(value.object("groupRetryPolicy").members),
             _kept(value.array("subscriptionDataSet")),
         )

@@ -60,7 +60,7 @@ class GroupProcessor:
             FieldMissing: a field it must have is missing.
             RequestRefused: (1) too many are kept apart, (29) a bad name.
         """
-        group, topic = command.text("group"), command.text("topic")
+        group, topic = command.name("group"), command.name("topic")
         check_group_name(group)
         check_topic_name(topic)
 
@@ -86,14 +86,14 @@ class GroupProcessor:
         Raises:
             RequestRefused (29): a bad name.
         """
-        group = command.text("groupName")
+        group = command.name("groupName")
         check_group_name(group)
         with_offsets = command.boolean("cleanOffset")
         self._changes.delete_group(group, with_offsets, replying(origin, command))
 
     def group_config(self, _origin: Origin, command: Command) -> Command:
         """One group's configuration (352)."""
-        name = command.text("group")
+        name = command.name("group")
         group = self._groups.configs.get(name)
         if group is None:
             raise RequestRefused(

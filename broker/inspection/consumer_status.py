@@ -41,7 +41,7 @@ class ConsumerStatus:
             FieldMissing: a field it must have is missing.
             RequestRefused: (1) the group has no such member, (2) it has too many.
         """
-        topic, group = command.text("topic"), command.text("group")
+        topic, group = command.name("topic"), command.name("group")
         wanted = command.fields.get("clientAddr", "")
         found = self._consumers.group(group)
         members = {

@@ -63,7 +63,7 @@ class Forwarding:
         self._forward(origin, command, record)
 
     def _forward(self, origin: Origin, command: Command, body: bytes) -> None:
-        group, client_id = command.text("consumerGroup"), command.text("clientId")
+        group, client_id = command.name("consumerGroup"), command.name("clientId")
         member = self._consumers.member(group, client_id)
         if member is None or member.is_closed:
             raise _not_online(group, client_id)

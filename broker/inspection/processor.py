@@ -58,14 +58,14 @@ class InspectionProcessor:
 
     def groups_of_topic(self, _origin: Origin, command: Command) -> Command:
         """The groups that subscribe to a topic now, or have consumed it (300)."""
-        topic = command.text("topic")
+        topic = command.name("topic")
         groups = {group for group, _ in self._offsets.tables.of_topic(topic)}
         groups.update(self._consumers.groups_of_topic(topic))
         return command.reply(body=compact_json({"groupList": sorted(groups)}).encode())
 
     def topics_of_group(self, _origin: Origin, command: Command) -> Command:
         """The topics that a group subscribes to now, or has consumed (343)."""
-        group = command.text("group")
+        group = command.name("group")
         topics = {topic for _, topic in self._offsets.tables.of_group(group)}
         members = self._consumers.group(group)
         if members is not None:
@@ -74,7 +74,7 @@ class InspectionProcessor:
 
     def subscription(self, _origin: Origin, command: Command) -> Command:
         """What a group subscribes to in a topic now (345)."""
-        group, topic = command.text("group"), command.text("topic")
+        group, topic = command.name("group"), command.name("topic")
         found = self._consumers.subscription(group, topic)
         body: dict[str, JsonValue] = {
             "group": group,
@@ -93,7 +93,7 @@ class InspectionProcessor:
         Raises:
             FieldMissing: a field it must have is missing.
         """
-        topic, compared = command.text("topic"), command.text("compareGroup")
+        topic, compared = command.name("topic"), command.name("compareGroup")
         left_out = set(command.fields.get("filterGroups", "").split(","))
         slowest: dict[int, int] = {}
         tables = self._offsets.tables
@@ -120,7 +120,7 @@ class InspectionProcessor:
             FieldMissing: a field it must have is missing.
             RequestRefused (17): no such topic.
         """
-        config, group = self._topics.found(command.text("topic")), command.text("group")
+        config, group = self._topics.found(command.name("topic")), command.name("group")
         spans = [
             self._time_span(group, config.topic, queue_id)
             for queue_id in range(config.read_queue_count)
@@ -156,8 +156,8 @@ class InspectionProcessor:
             RequestRefused: (2) too much waits or is stored, (26) the group has no offsets, (29) a
                 bad name.
         """
-        source, target = command.text("srcGroup"), command.text("destGroup")
-        topic = command.fields.get("topic", "")
+        source, target = command.name("srcGroup"), command.name("destGroup")
+        topic = command.name("topic", "")
         check_group_name(target)
         tables = self._offsets.tables
         wanted = [key for key in tables.of_group(source) if topic in ("", key[1])]

@@ -42,9 +42,9 @@ class QueueUnits:
             FieldMissing: a field it must have is missing.
             RequestRefused: (1) no such queue, (29) too many units.
         """
-        topic, queue_id = command.text("topic"), command.integer("queueId")
-        index, count = command.integer("index"), command.integer("count")
-        group = command.fields.get("consumerGroup", "")
+        topic, queue_id = command.name("topic"), command.int32("queueId")
+        index, count = command.integer("index"), command.int32("count")
+        group = command.name("consumerGroup", "")
         config = self._topics.configs.get(topic)
         if config is None or not (
             0 <= queue_id < max(config.read_queue_count, config.write_queue_count)

@@ -33,6 +33,7 @@ version commands
         number; deletions that take the locks with them
    4    the format of the log; all commands that stand behind a record
    5    several records in one entry
+   6    deletions of topics that keep where their queues ended; resets that tell commits from before
 ======= ==========================================================================================
 """
 
@@ -45,12 +46,13 @@ import msgpack
 from broker.errors import CommandMalformed, EntryTooNew
 from remoting.message.record import MESSAGE_MAGIC
 
-FORMAT_VERSION: Final = 5  # the newest that is read
+FORMAT_VERSION: Final = 6  # the newest that is read
 FIRST_VERSION: Final = 1
 OFFSETS_WITH_TIME_VERSION: Final = 2
 GUARDED_VERSION: Final = 3
 ATTACHED_VERSION: Final = 4
 RUNS_VERSION: Final = 5
+INCARNATIONS_VERSION: Final = 6
 
 # What SQLite's tables and the fields of a record hold.
 _MAX_NATURAL: Final = (1 << 63) - 1

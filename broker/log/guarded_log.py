@@ -4,13 +4,11 @@ The log calls back in the node's own turn, where an exception would end the memb
 leader's too, if the client asks again.
 """
 
-import logging
 from collections.abc import Callable, Sequence
 
+from broker.log.one_by_one import call
 from broker.log.replicated_log import Log
 from dledger import Appended, Body, DLedgerError
-
-_log = logging.getLogger(__name__)
 
 
 class GuardedLog:
@@ -53,10 +51,7 @@ class GuardedLog:
 
         def guarded(outcome: list[Appended] | DLedgerError) -> None:
             self.submitted -= 1
-            try:
-                done(outcome)
-            except Exception:
-                _log.exception("answering a request failed after its append")
+            call("answering a request after its append", done, outcome)
 
         self.submitted += 1
         try:

@@ -20,11 +20,14 @@ class Deletion(NamedTuple):
         name: of what was deleted.
         with_offsets: whether its committed offsets go.
         with_locks: whether its locks go; entries before version 3 kept them.
+        keeps_ends: whether it is remembered where the queues of a topic ended; entries before
+            version 6 did not.
     """
 
     name: str
     with_offsets: bool
     with_locks: bool
+    keeps_ends: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +49,10 @@ def _untouched(_part: object, _deletion: Deletion) -> None:
     """Stands for a part that has nothing of a topic or a group."""
 
 
+def _not_told(_part: object, _topic: str) -> None:
+    """Stands for a part that has nothing of a topic before its first message."""
+
+
 def _nothing(_part: object) -> None:
     """Stands for a part that has nothing on disk, or needs no message."""
 
@@ -63,6 +70,7 @@ class StatePart(Generic[S]):
         close: lets go of what the part has on disk.
         numbers: attributes that are whole numbers, and stand in snapshots by these names.
         rows: what else a snapshot has of it.
+        topic_made: a topic is there that was not.
         topic_deleted: lets go of what belongs to a topic.
         group_deleted: lets go of what belongs to a consumer group.
         needed_from: where the first message lies that the part has use for; retention keeps it.
@@ -75,6 +83,7 @@ class StatePart(Generic[S]):
     close: Callable[[S], None] = _nothing
     numbers: tuple[str, ...] = ()
     rows: tuple[Rows[S], ...] = ()
+    topic_made: Callable[[S, str], None] = _not_told
     topic_deleted: Callable[[S, Deletion], None] = _untouched
     group_deleted: Callable[[S, Deletion], None] = _untouched
     needed_from: Callable[[S], int | None] = _nothing
@@ -146,6 +155,11 @@ class BrokerState:
         """Let go of what is on disk."""
         for part, value in self._parts.items():
             part.close(value)
+
+    def topic_made(self, topic: str) -> None:
+        """Tell all parts that a topic is there that was not."""
+        for part, value in self._parts.items():
+            part.topic_made(value, topic)
 
     def topic_deleted(self, deletion: Deletion) -> None:
         """Let all parts forget what belongs to a topic."""

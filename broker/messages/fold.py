@@ -29,7 +29,7 @@ class RecordFold:
         several, if each of them is the next of its queue.
         """
         body = entry.body
-        facts = read_record_facts(body)
+        facts = read_record_facts(body, folds=True)
         if facts is None:
             return EntryRefused("a record that cannot be read")
         if holds_several(body, facts.size):
@@ -92,10 +92,12 @@ class RecordFold:
 
     def _queue_end(self, topic: str, queue_id: int) -> int | None:
         """The offset that the queue's next message has; None without its topic."""
-        ends = self._messages.queue_ends.get(topic)
-        if ends is not None:
-            return ends.get(queue_id, 0)
-        return 0 if topic in self._topics.configs else None
+        messages = self._messages
+        ends = messages.queue_ends.get(topic)
+        end = None if ends is None else ends.get(queue_id)
+        if end is not None:
+            return end
+        return messages.begins.get(topic, 0) if topic in self._topics.configs else None
 
     def _ends(self, topic: str) -> dict[int, int]:
         """The ends of the queues of a topic, to be changed."""

@@ -4,6 +4,7 @@ import struct
 from typing import Final, NamedTuple
 
 from broker.log.folded import Arrivals
+from remoting.message.properties import TAGS, first_pair, last_pair, name_mark
 from remoting.message.record import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
 from remoting.message.tags import tags_code
 
@@ -21,7 +22,7 @@ _BODY_LENGTH: Final = struct.Struct(">i")
 _BODY_LENGTH_AT: Final = 84
 BODY_AT: Final = _BODY_LENGTH_AT + _BODY_LENGTH.size
 PROPERTIES_LENGTH: Final = struct.Struct(">h")
-TAGS_NAME: Final = b"TAGS\x01"
+TAGS_NAME: Final = name_mark(TAGS)
 V6_FLAGS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
 
@@ -37,10 +38,16 @@ class RecordFacts(NamedTuple):
     store_timestamp_ms: int
 
 
-def read_record_facts(body: bytes) -> RecordFacts | None:
+def read_record_facts(body: bytes, *, folds: bool = False) -> RecordFacts | None:
     """The facts of the record that `body` begins with, or None when no broker can have written it.
 
     Behind `size` bytes a command may follow, or further records.
+
+    Args:
+        body: of an entry.
+        folds: take the first of several tags. Consume queues have its hash, which must not change
+            for a log; all others read the last. Brokers have stored several tags up to format 5 of
+            the log, and store one since.
     """
     try:
         size, magic, queue_id, queue_offset, place, system_flag, stored_ms, body_length = (
@@ -57,8 +64,8 @@ def read_record_facts(body: bytes) -> RecordFacts | None:
     properties_at = topic_end + 2
     if size > len(body) or properties_at + properties_length != size or queue_id < 0:
         return None
-    tags_at = body.find(TAGS_NAME, properties_at, size)
-    code = code_of(body, tags_at, properties_at, size) if tags_at >= 0 else 0
+    pair_at = (first_pair if folds else last_pair)(body, TAGS_NAME, properties_at, size)
+    code = 0 if pair_at < 0 else code_of(body, pair_at, size)
     facts = topic, queue_id, queue_offset, place, size, code, stored_ms
     return tuple.__new__(RecordFacts, facts)  # a third of the time of RecordFacts(...)
 
@@ -92,12 +99,8 @@ def properties_run(record: bytes) -> bytes:
     return record[at + 3 + record[at] : record_size(record)]
 
 
-def code_of(body: bytes, at: int, properties_at: int, record_end: int) -> int:
-    """The hash of the TAGS property, 0 without one. Its name is looked for from `at` on."""
-    while at > properties_at and body[at - 1] != 2:  # the end of another property's name
-        at = body.find(TAGS_NAME, at + 1, record_end)
-    if at < 0:
-        return 0
-    end = body.find(b"\x02", at, record_end)
-    tags = body[at + len(TAGS_NAME) : end if end >= 0 else record_end]
+def code_of(body: bytes, pair_at: int, record_end: int) -> int:
+    """The hash of the tag in the TAGS pair at `pair_at`."""
+    end = body.find(b"\x02", pair_at, record_end)
+    tags = body[pair_at + len(TAGS_NAME) : end if end >= 0 else record_end]
     return tags_code(tags.decode("utf-8", "replace"))

@@ -14,6 +14,7 @@ from broker.messages.record_facts import (
     V6_FLAGS,
     code_of,
 )
+from remoting.message.properties import first_pair
 from remoting.message.record import MESSAGE_MAGIC
 
 # No record can have it, as its field has 32 bits.
@@ -91,9 +92,11 @@ def read_run(body: bytes, position: int) -> RecordRun | str:
                 return f"record {offset} of {key[0]}/{queue_id} at {place} is out of its place"
             next_offset += 1
             tags_at = find(TAGS_NAME, properties_at, end)
+            if tags_at > properties_at and body[tags_at - 1] != 2:
+                tags_at = first_pair(body, TAGS_NAME, properties_at, end)
             places.append(place)
             sizes.append(size)
-            codes.append(0 if tags_at < 0 else code_of(body, tags_at, properties_at, end))
+            codes.append(0 if tags_at < 0 else code_of(body, tags_at, end))
             if stored_ms > newest:
                 run.times.append((count, stored_ms))
                 newest = stored_ms

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from broker.log.state import Deletion, Rows, StatePart
+from broker.messages.ended_topics import EndedTopics
 from broker.messages.passed_over import PassedOver
 from broker.messages.quarter_counts import QuarterCounts
 from broker.messages.time_marks import TimeMarks
@@ -16,6 +17,9 @@ class Messages:
 
     Attributes:
         queue_ends: by topic: queue id -> offset that its next message will have.
+        begins: by topic: the offset that the first message of each queue has; without those that
+            begin with 0.
+        ended: the topics that were deleted.
         messages: how many records were folded.
         store_timestamp_ms: of the newest message. New ones are never older, so that a search by
             time is a binary search, whatever the clocks of successive leaders say.
@@ -27,6 +31,8 @@ class Messages:
     """
 
     queue_ends: dict[str, dict[int, int]] = field(default_factory=dict)
+    begins: dict[str, int] = field(default_factory=dict)
+    ended: EndedTopics = field(default_factory=EndedTopics)
     messages: int = 0
     store_timestamp_ms: int = 0
     time_marks: TimeMarks = field(default_factory=TimeMarks)
@@ -38,11 +44,20 @@ class Messages:
     def queue_end(self, topic: str, queue_id: int) -> int:
         """The offset that the queue's next message will have."""
         ends = self.queue_ends.get(topic)
-        return 0 if ends is None else ends.get(queue_id, 0)
+        end = None if ends is None else ends.get(queue_id)
+        return self.begins.get(topic, 0) if end is None else end
+
+
+def _topic_made(messages: Messages, topic: str) -> None:
+    if begin := messages.ended.take(topic):
+        messages.begins[topic] = begin
 
 
 def _topic_deleted(messages: Messages, deletion: Deletion) -> None:
-    messages.queue_ends.pop(deletion.name, None)
+    ends = messages.queue_ends.pop(deletion.name, {})
+    begin = messages.begins.pop(deletion.name, 0)
+    if deletion.keeps_ends:
+        messages.ended.add(deletion.name, max(begin, *ends.values(), 0))
 
 
 def _captured_times(messages: Messages) -> Iterator[object]:
@@ -74,6 +89,28 @@ def _take_ends(messages: Messages, rows: list[Any]) -> None:
     messages.queue_ends.update((topic, table) for topic, table in rows)
 
 
+def _captured_begins(messages: Messages) -> Iterator[object]:
+    return iter([list(row) for row in messages.begins.items()])
+
+
+def _take_begins(messages: Messages, rows: list[Any]) -> None:
+    messages.begins.update((str(topic), int(begin)) for topic, begin in rows)
+
+
+def _captured_ended(messages: Messages) -> Iterator[object]:
+    ended = messages.ended
+    rows: list[list[object]] = [list(row) for row in ended.ends.items()]
+    if ended.forgotten_end:
+        rows.append(["", ended.forgotten_end])  # no topic has this name
+    return iter(rows)
+
+
+def _take_ended(messages: Messages, rows: list[Any]) -> None:
+    ended = messages.ended
+    ended.ends.update((str(topic), int(end)) for topic, end in rows)
+    ended.forgotten_end = ended.ends.pop("", ended.forgotten_end)
+
+
 def _captured_passed_over(messages: Messages) -> Iterator[object]:
     return iter(messages.passed_over.indexes.copy())
 
@@ -90,7 +127,10 @@ MESSAGES: Final = StatePart(
         Rows("times", _captured_times, _take_times),
         Rows("quarters", _captured_quarters, _take_quarters),
         Rows("ends", _captured_ends, _take_ends),
+        Rows("begins of topics", _captured_begins, _take_begins),
+        Rows("ended topics", _captured_ended, _take_ended),
         Rows("passed over", _captured_passed_over, _take_passed_over),
     ),
+    topic_made=_topic_made,
     topic_deleted=_topic_deleted,
 )

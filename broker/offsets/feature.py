@@ -3,10 +3,12 @@
 from functools import partial
 from typing import Final
 
+from broker.errors import RequestRefused
 from broker.feature import Feature
 from broker.offsets.askers import knows_refusals_of_offsets
 from broker.offsets.commands import COMMIT_OFFSETS
 from broker.offsets.commits import OFFSET_COMMITS
+from broker.offsets.generations import GENERATIONS
 from broker.offsets.processor import OffsetProcessor
 from broker.offsets.state import OFFSETS
 from broker.serving.parts import Parts
@@ -18,9 +20,15 @@ from remoting.wire.codes import RequestCode
 
 def _service(parts: Parts) -> Service:
     commits = parts[OFFSET_COMMITS]
+    generations = parts[GENERATIONS]
     processor = OffsetProcessor(
-        parts.state, parts[MESSAGE_READER], commits, parts[SETTINGS], parts.confirm
+        parts.state, parts[MESSAGE_READER], commits, generations, parts[SETTINGS], parts.confirm
     )
+
+    def end_term(refusal: RequestRefused) -> None:
+        commits.refuse_waiting(refusal)
+        generations.clear()
+
     confirmed = partial(Handler, confirmed=True)
     return Service(
         handlers={
@@ -34,10 +42,11 @@ def _service(parts: Parts) -> Service:
             RequestCode.GET_EARLIEST_MSG_STORETIME: confirmed(processor.earliest_time),
             RequestCode.GET_ALL_CONSUMER_OFFSET: confirmed(processor.all_offsets),
         },
-        end_term=commits.refuse_waiting,
+        end_term=end_term,
         ending=commits.flush_all,
         flush=commits.flush,
         tick=commits.flush_all,
+        dropped=generations.drop,
     )
 
 

@@ -11,6 +11,7 @@ from broker.log.state import BrokerState
 from broker.log.submissions import Then
 from broker.offsets.commands import CommittedOffset
 from broker.offsets.commits import OffsetCommits
+from broker.offsets.generations import Generations
 from broker.offsets.state import OFFSETS
 from broker.serving.origin import Origin
 from broker.settings.settings import Settings
@@ -30,7 +31,7 @@ class OffsetProcessor:
     """Reads and commits offsets. Its reads are asked for when the group has confirmed them.
 
     Args:
-        state, reader, commits, settings: what it works with.
+        state, reader, commits, generations, settings: what it works with.
         confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
     """
 
@@ -39,6 +40,7 @@ class OffsetProcessor:
         state: BrokerState,
         reader: MessageReader,
         commits: OffsetCommits,
+        generations: Generations,
         settings: Settings,
         confirm: Callable[[Then], None],
     ) -> None:
@@ -47,25 +49,27 @@ class OffsetProcessor:
         self._offsets = state[OFFSETS]
         self._reader = reader
         self._commits = commits
+        self._generations = generations
         self._settings = settings
 
-    def query(self, _origin: Origin, command: Command) -> Command:
+    def query(self, origin: Origin, command: Command) -> Command:
         """The offset a group has committed.
 
-        A group that never committed an offset gets 0 while the queue is young and whole, else "not
-        found": the client then starts at the queue's end, or where it is configured to start.
+        A group that never committed an offset gets the first one, mostly 0, while the queue is
+        young and whole, else "not found": the client then starts at the queue's end, or where it is
+        configured to start.
         Clients lean on this rule of RocketMQ: a new group on a new topic misses nothing.
 
         Raises:
             FieldMissing: a field it must have is missing.
             RequestRefused (22): there is none.
         """
-        group, topic = command.text("consumerGroup"), command.text("topic")
-        queue_id = command.integer("queueId")
+        group, topic = command.name("consumerGroup"), command.name("topic")
+        queue_id = command.int32("queueId")
         offset = self._offsets.committed(group, topic, queue_id)
         if offset is None:
             is_young = (
-                self._reader.begin(topic, queue_id) == 0
+                self._reader.begin(topic, queue_id) == self._reader.first(topic)
                 and self._reader.first_distance_bytes(topic, queue_id) <= YOUNG_QUEUE_BYTES
             )
             if not is_young or not command.boolean("setZeroIfNotFound", True):
@@ -73,7 +77,8 @@ class OffsetProcessor:
                     ResponseCode.QUERY_NOT_FOUND,
                     "Not found, maybe this group consumer boot first",
                 )
-            offset = 0
+            offset = self._reader.first(topic)
+        self._generations.send(origin, (group, topic, queue_id), offset)
         return _offset_reply(command, offset)
 
     def update(self, origin: Origin, command: Command) -> Command | None:
@@ -86,7 +91,7 @@ class OffsetProcessor:
             FieldMissing: a field it must have is missing.
             RequestRefused: (2) too much waits or is stored, (29) a bad name.
         """
-        key = (command.text("consumerGroup"), command.text("topic"), command.integer("queueId"))
+        key = (command.name("consumerGroup"), command.name("topic"), command.int32("queueId"))
         offset = command.integer("commitOffset")
         if offset < 0:
             return command.reply()
@@ -98,6 +103,8 @@ class OffsetProcessor:
                 else command.reply(refusal.code, remark=refusal.remark)
             )
 
+        if not self._generations.counts(origin, key, offset):
+            return command.reply(remark="Offset has been previously reset")
         if self._offsets.committed(*key) == offset:
             self._confirm(then)
             return None
@@ -124,17 +131,17 @@ class OffsetProcessor:
 
     def maximum(self, _origin: Origin, command: Command) -> Command:
         """The offset that the queue's next message will have; 0 for one never written to."""
-        topic, queue_id = command.text("topic"), command.integer("queueId")
+        topic, queue_id = command.name("topic"), command.int32("queueId")
         return _offset_reply(command, self._reader.end(topic, queue_id))
 
     def minimum(self, _origin: Origin, command: Command) -> Command:
         """The offset of the queue's first message."""
-        topic, queue_id = command.text("topic"), command.integer("queueId")
+        topic, queue_id = command.name("topic"), command.int32("queueId")
         return _offset_reply(command, self._reader.begin(topic, queue_id))
 
     def search(self, _origin: Origin, command: Command) -> Command:
         """The first message stored at or after a time, or for UPPER the last at or before it."""
-        topic, queue_id = command.text("topic"), command.integer("queueId")
+        topic, queue_id = command.name("topic"), command.int32("queueId")
         timestamp_ms = command.integer("timestamp")
         if command.fields.get("boundaryType", "").upper() == "UPPER" and timestamp_ms < 1 << 62:
             after = self._reader.offset_at(topic, queue_id, timestamp_ms + 1)
@@ -143,7 +150,7 @@ class OffsetProcessor:
 
     def earliest_time(self, _origin: Origin, command: Command) -> Command:
         """When the queue's first message was stored, -1 when it has none."""
-        topic, queue_id = command.text("topic"), command.integer("queueId")
+        topic, queue_id = command.name("topic"), command.int32("queueId")
         first = self._reader.begin(topic, queue_id)
         stored = self._reader.store_timestamp_ms(topic, queue_id, first)
         return command.reply(fields={"timestamp": str(-1 if stored is None else stored)})

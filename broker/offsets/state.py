@@ -16,11 +16,14 @@ class Offsets:
         tables: by (group, topic): queue id -> offset of the next message.
         resets: the same, of offsets to which an operator has moved a group, and at which it has not
             read yet. What a consumer commits meanwhile is from before, and does not count.
+        began: by group, topic and queue: when the group began to read where it was moved, in
+            milliseconds since 1970; of resets since version 6 that are not long ago.
         resets_made: how often groups were moved.
     """
 
     tables: Belongings[tuple[str, str], dict[int, int]] = field(default_factory=Belongings)
     resets: Belongings[tuple[str, str], dict[int, int]] = field(default_factory=Belongings)
+    began: Belongings[tuple[str, str, int], int] = field(default_factory=Belongings)
     resets_made: int = 0
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -46,12 +49,14 @@ class Offsets:
 def _topic_deleted(offsets: Offsets, deletion: Deletion) -> None:
     offsets.tables.drop_topic(deletion.name)
     offsets.resets.drop_topic(deletion.name)
+    offsets.began.drop_topic(deletion.name)
 
 
 def _group_deleted(offsets: Offsets, deletion: Deletion) -> None:
     if deletion.with_offsets:
         offsets.tables.drop_group(deletion.name)
         offsets.resets.drop_group(deletion.name)
+        offsets.began.drop_group(deletion.name)
 
 
 def _captured(offsets: Offsets) -> Iterator[object]:
@@ -70,11 +75,24 @@ def _take_resets(offsets: Offsets, rows: list[Any]) -> None:
     offsets.resets.update(((group, topic), table) for group, topic, table in rows)
 
 
+def _captured_began(offsets: Offsets) -> Iterator[object]:
+    return ([*key, began_ms] for key, began_ms in offsets.began.captured())
+
+
+def _take_began(offsets: Offsets, rows: list[Any]) -> None:
+    for group, topic, queue_id, began_ms in rows:
+        offsets.began[str(group), str(topic), int(queue_id)] = int(began_ms)
+
+
 OFFSETS: Final = StatePart(
     "offsets",
     Offsets,
     numbers=("resets_made",),
-    rows=(Rows("offsets", _captured, _take), Rows("resets", _captured_resets, _take_resets)),
+    rows=(
+        Rows("offsets", _captured, _take),
+        Rows("resets", _captured_resets, _take_resets),
+        Rows("begun resets", _captured_began, _take_began),
+    ),
     topic_deleted=_topic_deleted,
     group_deleted=_group_deleted,
 )

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from broker.errors import RequestRefused
+from broker.log.one_by_one import call_each
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
@@ -209,8 +210,7 @@ class PopAcks:
                 self._count(messages)
             for key in {message.key for message in messages}:
                 self._stir(key)
-            for one in thens:
-                one(refusal)
+            call_each("answering an acknowledgement", thens, refusal)
             if refusal is None:
                 self.flush()
 
@@ -219,8 +219,7 @@ class PopAcks:
     def refuse_waiting(self, refusal: RequestRefused) -> None:
         """Answer everything that the log has not been given."""
         thens, self._thens, self._messages = self._thens, [], []
-        for then in thens:
-            then(refusal)
+        call_each("answering an acknowledgement", thens, refusal)
 
     @property
     def waiting(self) -> int:
@@ -244,9 +243,9 @@ class PopAcks:
     def _message(self, command: Command) -> PoppedMessage:
         """The message of a request. Raises FieldMissing, RequestRefused (29)."""
         return PoppedMessage(
-            command.text("consumerGroup"),
-            command.text("topic"),
-            command.integer("queueId"),
+            command.name("consumerGroup"),
+            command.name("topic"),
+            command.int32("queueId"),
             command.integer("offset"),
             popped_ms_of(command.text("extraInfo")),
         )

@@ -8,6 +8,7 @@ from typing import Final
 
 from broker.errors import RequestRefused
 from remoting.wire.codes import ResponseCode
+from remoting.wire.field_values import read_natural
 
 # Pops in order have this number instead of a queue of check-points; clients look at it.
 ORDERED_QUEUE: Final = 999
@@ -51,9 +52,9 @@ def is_of_order(text: str) -> bool:
 def popped_ms_of(text: str) -> int:
     """When the message of a handle was given. Raises RequestRefused (29): it is no handle."""
     words = text.split(" ") if len(text) <= _MAX_CHARACTERS else []
-    popped = words[_POPPED_AT] if len(words) >= _FEWEST_WORDS else ""
-    if not (popped.isascii() and popped.isdecimal() and len(popped) <= 18):
+    popped = read_natural(words[_POPPED_AT]) if len(words) >= _FEWEST_WORDS else None
+    if popped is None:
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER, f"{text!r:.100} is no receipt handle: pop anew"
         )
-    return int(popped)
+    return popped

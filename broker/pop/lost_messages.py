@@ -23,6 +23,8 @@ from broker.topics.names import created_for_group, dead_letter_topic
 from broker.topics.state import TOPICS
 from remoting.message.properties import edit_properties
 from remoting.message.record import decode_record
+from remoting.wire.field_values import saturated_int32
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -76,8 +78,9 @@ class LostMessages:
                     "message %d of %s/%d was never acknowledged by group %s, and is gone: "
                     "retention has dropped it",
                     one.offset,
-                    *one.key[1:],
-                    one.key[0],
+                    quoted(one.key[1]),
+                    one.key[2],
+                    quoted(one.key[0]),
                 )
                 submit_commands(self._log, [AckPopped([message])], self._began(one))
             elif not self._disk.is_refusing:
@@ -93,7 +96,8 @@ class LostMessages:
         record.properties = edit_properties(
             record.properties, dead_letter_properties(record, record.property_map())
         )
-        record.reconsume_times += lost.flight.times
+        times = saturated_int32(record.reconsume_times)
+        record.reconsume_times = saturated_int32(times + lost.flight.times)
         config = created_for_group(dead_letter_topic(group))
         config = self._topics.configs.get(config.topic, config)
         then = self._began(lost)
@@ -118,6 +122,8 @@ class LostMessages:
         def then(refusal: RequestRefused | None) -> None:
             under_way.discard(place)
             if refusal is not None:
-                _log.debug("cannot take message %s away now: %s", place, refusal.remark)
+                _log.debug(
+                    "cannot take message %s away now: %s", quoted(place), quoted(refusal.remark)
+                )
 
         return then

@@ -4,13 +4,13 @@ Source: RocketMQ's PopMessageProcessor and NotificationProcessor.
 """
 
 from collections.abc import Callable, Iterator
-from functools import partial
 from typing import Final
 
 from broker.consumers.members import Consumers
 from broker.errors import RequestRefused
 from broker.groups.changes import GroupChanges
 from broker.log.folded import Folded
+from broker.log.one_by_one import call, failure
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
@@ -33,12 +33,16 @@ from broker.topics.state import TOPICS
 from broker.traffic.traffic import Traffic
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
+from remoting.wire.field_values import saturated_int32
 
 # Of a stored record: how often it was consumed before.
 _TIMES_AT: Final = 72
 _TIMES_END: Final = 76
 
 _ALL: Final = MessageFilter()
+
+# For the log, when it fails.
+_WHAT: Final = "answering a pop"
 
 
 class Popping:
@@ -143,7 +147,7 @@ class Popping:
 
     def polling_info(self, _origin: Origin, command: Command) -> Command:
         """How many requests of a group wait for a topic (200055)."""
-        count = self._waiting.count(command.text("consumerGroup"), command.text("topic"))
+        count = self._waiting.count(command.name("consumerGroup"), command.name("topic"))
         return command.reply(fields={"pollingNum": str(count)})
 
     def applied(self, folded: Folded) -> None:
@@ -154,7 +158,7 @@ class Popping:
                     self._stirred[group, topic] = None
             for topic in folded.deleted_topics:
                 for pop in self._waiting.take_topic(topic):
-                    self._try_again(pop)
+                    call(_WHAT, self._try_again, pop)
 
     def stir(self, key: QueueKey) -> None:
         """Something of a queue may be given now."""
@@ -171,7 +175,7 @@ class Popping:
                 kind = request.queue_id, request.is_ordered, not request.invisible_ms
                 if kind in empty:
                     continue  # another one has just found nothing there
-                if self._is_given(pop):
+                if self._is_answered(pop):
                     self._waiting.remove(pop)
                 elif request.queue_id == ANY_QUEUE and request.invisible_ms:
                     break  # the others would find nothing either
@@ -182,7 +186,7 @@ class Popping:
     def tick(self) -> None:
         """Answer those whose time is over, and look what is due again."""
         for pop in self._waiting.take_expired(self._clock()):
-            self._answer_nothing(pop)
+            call(_WHAT, self._answer_nothing, pop)
         for key in self._chooser.take_due(self._wall_clock_ms()):
             self.stir(key)
         if len(self._waiting):
@@ -220,6 +224,14 @@ class Popping:
         pop = WaitingPop(origin, command.without_content(), request, deadline)
         self._give_or_wait(pop)
         self._lost.take(self._chooser.lost)
+
+    def _is_answered(self, pop: WaitingPop) -> bool:
+        """As `_is_given`; a pop that fails is answered, too, and waits no more."""
+        try:
+            return self._is_given(pop)
+        except Exception as error:
+            pop.origin.send(_failed(pop, error))
+            return True
 
     def _give_or_wait(self, pop: WaitingPop) -> None:
         if self._is_given(pop):
@@ -334,8 +346,15 @@ class Popping:
             self._try_again(pop)
             return
         times = [flights[offset].times for offset in given]
-        reply = partial(self._reply, pop, command, given, times, rest)
-        pop.origin.when_taken(lambda: pop.origin.send(reply()))
+
+        def answer() -> None:
+            try:
+                reply = self._reply(pop, command, given, times, rest)
+            except Exception as error:
+                reply = _failed(pop, error)
+            pop.origin.send(reply)
+
+        pop.origin.when_taken(answer)
 
     def _reply(
         self, pop: WaitingPop, command: Pop, given: list[int], times: list[int], rest: int
@@ -409,6 +428,12 @@ def _times(popped_ms: int, invisible_ms: int, queue: int) -> dict[str, str]:
     }
 
 
+def _failed(pop: WaitingPop, error: Exception) -> Command:
+    """The answer to a pop in which something of the broker failed."""
+    refusal = failure(_WHAT, error)
+    return pop.command.reply(refusal.code, remark=refusal.remark)
+
+
 def _notice(has_message: bool) -> dict[str, str]:
     return {"hasMsg": str(has_message).lower(), "pollingFull": "false"}
 
@@ -417,5 +442,6 @@ def _with_times(record: bytes, times: int) -> bytes:
     """A record that says how often it was consumed before, besides what it says itself."""
     if not times or not record:
         return record
-    stored = int.from_bytes(record[_TIMES_AT:_TIMES_END], "big")
-    return record[:_TIMES_AT] + (stored + times).to_bytes(4, "big") + record[_TIMES_END:]
+    stored = saturated_int32(int.from_bytes(record[_TIMES_AT:_TIMES_END], "big", signed=True))
+    total = saturated_int32(stored + times)
+    return record[:_TIMES_AT] + total.to_bytes(4, "big") + record[_TIMES_END:]

@@ -53,7 +53,7 @@ def read_pop(command: Command) -> PopRequest:
         RequestRefused: (1) too many messages, or a filter of another kind, (23) a filter that
             cannot be read, (29) a bad group name or time.
     """
-    wanted = command.integer("maxMsgNums")
+    wanted = command.int32("maxMsgNums")
     if not 1 <= wanted <= MAX_MESSAGES:
         raise RequestRefused(
             ResponseCode.SYSTEM_ERROR, f"maxMsgNums {wanted}: pop 1 to {MAX_MESSAGES} messages"
@@ -65,14 +65,14 @@ def read_pop(command: Command) -> PopRequest:
     return asked._replace(
         max_messages=wanted,
         invisible_ms=read_invisible_ms(command),
-        from_end=command.integer("initMode", 0) == _FROM_END,
+        from_end=command.int32("initMode", 0) == _FROM_END,
         wanted=filter_of(subscription) if expression else None,
     )
 
 
 def read_peek(command: Command) -> PopRequest:
     """Read a look at what is to come. Raises as `read_pop`."""
-    most = min(max(command.integer("maxMsgNums"), 1), MAX_MESSAGES)
+    most = min(max(command.int32("maxMsgNums"), 1), MAX_MESSAGES)
     return read_notice(command)._replace(max_messages=most)
 
 
@@ -89,7 +89,7 @@ def read_invisible_ms(command: Command) -> int:
 
 def read_notice(command: Command) -> PopRequest:
     """Read a question. Raises as `read_pop`."""
-    group, topic = command.text("consumerGroup"), command.text("topic")
+    group, topic = command.name("consumerGroup"), command.name("topic")
     check_group_name(group)  # it is kept while the request waits
     attempt_id = command.fields.get("attemptId", "")
     if len(attempt_id) > MAX_ATTEMPT_CHARACTERS:
@@ -100,7 +100,7 @@ def read_notice(command: Command) -> PopRequest:
     return PopRequest(
         group,
         topic,
-        command.integer("queueId"),
+        command.int32("queueId"),
         1,
         0,
         min(max(command.integer("pollTime", 0), 0) / 1000, MAX_HOLD_SECONDS),

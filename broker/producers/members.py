@@ -39,6 +39,7 @@ class Producers:
         self._groups: dict[str, dict[Origin, Producer]] = {}
         self._groups_of: dict[Origin, set[str]] = {}
         self._clients: dict[str, Origin] = {}
+        self._client_ids: dict[Origin, str] = {}  # the last one that a connection has said
         self._count = 0
         self._turn = 0
 
@@ -54,6 +55,9 @@ class Producers:
         self._count += not self.is_member(origin, group)
         self._groups.setdefault(group, {})[origin] = member
         self._groups_of.setdefault(origin, set()).add(group)
+        if self._client_ids.get(origin) != member.client_id:
+            self._forget_client(origin)
+            self._client_ids[origin] = member.client_id
         self._clients[member.client_id] = origin
 
     def unregister(self, origin: Origin, group: str) -> None:
@@ -61,14 +65,13 @@ class Producers:
         if not self.is_member(origin, group):
             return
         self._count -= 1
-        member = self._groups[group].pop(origin)
+        del self._groups[group][origin]
         if not self._groups[group]:
             del self._groups[group]
         self._groups_of[origin].discard(group)
         if not self._groups_of[origin]:
             del self._groups_of[origin]
-            if self._clients.get(member.client_id) is origin:
-                del self._clients[member.client_id]
+            self._forget_client(origin)
 
     def drop(self, origin: Origin) -> None:
         """A connection is gone."""
@@ -106,9 +109,20 @@ class Producers:
         """The connection of a client that produces for any group."""
         return self._clients.get(client_id)
 
+    def group_count(self, origin: Origin) -> int:
+        """For how many groups a connection produces."""
+        return len(self._groups_of.get(origin, ()))
+
+    def _forget_client(self, origin: Origin) -> None:
+        """A connection has another client id, or produces for no group any more."""
+        client_id = self._client_ids.pop(origin, None)
+        if client_id is not None and self._clients.get(client_id) is origin:
+            del self._clients[client_id]
+
     def clear(self) -> None:
         """Forget all members."""
         self._clients.clear()
+        self._client_ids.clear()
         self._groups.clear()
         self._groups_of.clear()
         self._count = 0

@@ -43,7 +43,7 @@ class ProducerProcessor:
             FieldMissing: the group is not named.
             RequestRefused (1): it has no member.
         """
-        group = command.text("producerGroup")
+        group = command.name("producerGroup")
         members = self._producers.members(group)
         if not members:
             raise RequestRefused(

@@ -7,6 +7,7 @@ from broker.errors import RequestRefused
 from broker.feature import Feature
 from broker.limits import MAX_HOLD_SECONDS
 from broker.offsets.commits import OFFSET_COMMITS
+from broker.offsets.generations import GENERATIONS
 from broker.pulls.held_pulls import HeldPulls
 from broker.pulls.processor import PullProcessor
 from broker.pulls.pulled_offsets import PULLED_OFFSETS
@@ -36,11 +37,13 @@ def _service(parts: Parts) -> Service:
         parts[MESSAGE_READER],
         parts[CONSUMERS],
         parts[OFFSET_COMMITS],
+        parts[GENERATIONS],
         held,
         pulled,
         parts[TRAFFIC],
         parts[READABLE],
         parts.clock,
+        parts.wall_clock_ms,
         MAX_HOLD_SECONDS,
         parts[SETTINGS],
         parts.work,

@@ -11,13 +11,17 @@ from broker.consumers.members import Consumers
 from broker.errors import RequestRefused
 from broker.filters.changes import SQL92
 from broker.filters.state import FILTERS
+from broker.formats.state import FORMATS
 from broker.groups.state import GROUPS
+from broker.log.entry import INCARNATIONS_VERSION
 from broker.log.folded import Arrivals, Folded
+from broker.log.one_by_one import failure
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.offsets.commands import CommittedOffset
 from broker.offsets.commits import OffsetCommits
+from broker.offsets.generations import Generations
 from broker.offsets.state import OFFSETS
 from broker.pulls.held_pulls import HeldPull, HeldPulls
 from broker.pulls.message_filter import MessageFilter, sql_filter
@@ -60,11 +64,13 @@ class PullProcessor:
         reader: reads messages.
         consumers: the groups' subscriptions, for pulls that bring none.
         commits: where offsets go that a pull brings along.
+        generations: knows who reads where a group was moved.
         held: the pulls that wait.
         pulled: told how far each group has pulled.
         traffic: told what is given out.
         readable: whether a group may read a topic.
         clock: seconds on the monotonic clock.
+        wall_clock_ms: milliseconds since 1970.
         max_hold_seconds: the longest wait.
         settings: how many pairs of group and topic may have offsets.
         work: answers many pulls in steps.
@@ -77,11 +83,13 @@ class PullProcessor:
         reader: MessageReader,
         consumers: Consumers,
         commits: OffsetCommits,
+        generations: Generations,
         held: HeldPulls,
         pulled: PulledOffsets,
         traffic: Traffic,
         readable: Readable,
         clock: Callable[[], float],
+        wall_clock_ms: Callable[[], int],
         max_hold_seconds: float,
         settings: Settings,
         work: WorkInSteps,
@@ -89,15 +97,18 @@ class PullProcessor:
         self._groups = state[GROUPS]
         self._offsets = state[OFFSETS]
         self._filters = state[FILTERS]
+        self._formats = state[FORMATS]
         self._log = log
         self._reader = reader
         self._consumers = consumers
         self._commits = commits
+        self._generations = generations
         self._held = held
         self._pulled = pulled
         self._traffic = traffic
         self._readable = readable
         self._clock = clock
+        self._wall_clock_ms = wall_clock_ms
         self._max_hold_seconds = max_hold_seconds
         self._settings = settings
         self._work = work
@@ -117,16 +128,16 @@ class PullProcessor:
         """
         request = read_pull_request(command, self._max_hold_seconds)
         self._check(request)
-        if (moved_to := self._moved_to(request)) is not None:
+        if (moved_to := self._moved_to(origin, request)) is not None:
             return _moved(command, moved_to)
         if not request.has_subscription:
             self._subscribe(request)
         self._pulled.note(request)
-        self._commit(request)
+        self._commit(origin, request)
         end = self._reader.end(request.topic, request.queue_id)
         if request.offset != end or not request.hold_seconds:
             if not origin.is_behind:
-                return self._answer(command, request)
+                return self._answer(origin, command, request)
             self._answer_when_taken(origin, command, request)
             return None
         held = HeldPull(
@@ -141,11 +152,12 @@ class PullProcessor:
 
     def wake(self, folded: Folded) -> None:
         """Messages came: answer the pulls that wait for one of them, or whose group was moved."""
-        if not len(self._held):
-            return
         if self._resets_seen != self._offsets.resets_made:
             self._resets_seen = self._offsets.resets_made
+            self._generations.moved()
             self._answer_held(self._held.all(), self._is_reset)
+        if not len(self._held):
+            return
         for (topic, queue_id), arrivals in folded.arrivals.items():
             if waiting := self._held.of_queue(topic, queue_id):
                 self._work.begin("waking pulls", self._waking(waiting, arrivals))
@@ -171,7 +183,7 @@ class PullProcessor:
             for held in taken:
                 if held.request.wanted.condition is not None:
                     yield  # reading messages for a condition is a step of its own
-                if not self._waits_on(held):
+                if not self._still_waits(held):
                     woken.append((held, arrivals))
             self._answer_all(woken)
             yield
@@ -214,6 +226,14 @@ class PullProcessor:
             finally:
                 origin.write_gathered()
 
+    def _still_waits(self, held: HeldPull) -> bool:
+        """As `_waits_on`; a pull for which that fails is answered."""
+        try:
+            return self._waits_on(held)
+        except Exception as error:
+            failure("looking whether a pull waits on", error)
+            return False
+
     def _waits_on(self, held: HeldPull) -> bool:
         """Messages came: whether a pull goes on waiting, as its condition wants none of them."""
         request = held.request
@@ -243,9 +263,9 @@ class PullProcessor:
         def answer(_origin: Origin, command: Command) -> Command:
             try:
                 self._check(request)  # again, as it has waited
-                if (moved_to := self._moved_to(request)) is not None:
+                if (moved_to := self._moved_to(origin, request)) is not None:
                     return _moved(command, moved_to)
-                return self._answer(command, request, arrivals)
+                return self._answer(origin, command, request, arrivals)
             except RequestRefused as error:
                 return command.reply(error.code, remark=error.remark)
 
@@ -255,7 +275,11 @@ class PullProcessor:
         origin.when_taken(answer_now)
 
     def _answer(
-        self, command: Command, request: PullRequest, arrivals: Arrivals | None = None
+        self,
+        origin: Origin,
+        command: Command,
+        request: PullRequest,
+        arrivals: Arrivals | None = None,
     ) -> Command:
         """The answer, of what is there now."""
         began = self._clock()
@@ -272,23 +296,41 @@ class PullProcessor:
             len(found.messages),
             self._clock() - began,
         )
+        self._generations.gives(origin, request.key, found.next_offset)
         return _reply(command, found)
 
-    def _moved_to(self, request: PullRequest) -> int | None:
-        """Where an operator has moved the group, if the pull does not know of it yet."""
-        if not self._offsets.resets:
+    def _moved_to(self, origin: Origin, request: PullRequest) -> int | None:
+        """Where an operator has moved the group, if the client does not know of it yet."""
+        key = request.key
+        if not self._generations.is_open(key):
             return None
-        key = (request.group, request.topic, request.queue_id)
         moved_to = self._offsets.reset(*key)
+        has_joined = self._generations.pulls(origin, key, request.offset)
         if moved_to is None or self._ending.get(key) == moved_to:
-            return None  # it has read there, and is ahead of the log's word of it
-        if moved_to != request.offset:
-            return moved_to
+            if has_joined or not self._may_commit(origin, request):
+                return None
+            moved_to = self._offsets.committed(*key)  # the group reads on already
+        elif has_joined:
+            self._end_reset(key, moved_to)
+            return None
+        if moved_to is not None:
+            self._generations.send(origin, key, moved_to)
+        return moved_to
+
+    def _may_commit(self, origin: Origin, request: PullRequest) -> bool:
+        """Whether what a client reads is the progress of its group."""
+        group = self._consumers.group(request.group)
+        if group is None or origin not in group.members:
+            return request.commit_offset is not None
+        return not self._consumers.is_broadcasting(request.group)
+
+    def _end_reset(self, key: tuple[str, str, int], moved_to: int) -> None:
+        """A client reads where its group was moved."""
         self._ending[key] = moved_to
         self._commits.forget(*key)
-        end = EndReset(*key, moved_to)
+        is_kept = self._formats.format_version >= INCARNATIONS_VERSION
+        end = EndReset(*key, moved_to, self._wall_clock_ms() if is_kept else None)
         submit_commands(self._log, [end], lambda _refusal: self._ended(key, moved_to))
-        return None
 
     def _ended(self, key: tuple[str, str, int], moved_to: int) -> None:
         """The end of a reset is in the log, or was refused."""
@@ -314,7 +356,7 @@ class PullProcessor:
             request.wanted.condition,
         )
 
-    def _commit(self, request: PullRequest) -> None:
+    def _commit(self, origin: Origin, request: PullRequest) -> None:
         """Commit the offset that a pull brings along; no client waits for it.
 
         Only for a group that is known: a pull makes none.
@@ -327,7 +369,9 @@ class PullProcessor:
             or self._commits.is_full
         ):
             return
-        key = (request.group, request.topic, request.queue_id)
+        key = request.key
+        if not self._generations.counts(origin, key, offset):
+            return
         is_new = (request.group, request.topic) not in offsets.tables
         if offsets.committed(*key) == offset or (
             is_new and not offsets.tables.has_room(self._settings.now.limits.max_offset_tables)

@@ -51,6 +51,11 @@ class PullRequest:
     is_sql: bool
     subscription_version: int
 
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """The group, the topic and the queue."""
+        return self.group, self.topic, self.queue_id
+
 
 def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
     """Read a pull.
@@ -61,7 +66,7 @@ def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
             be read, (29) a bad group name.
     """
     integer = command.integer
-    flag = integer("sysFlag")
+    flag = command.int32("sysFlag")
     has_subscription = bool(flag & SUBSCRIPTION_FLAG)
     commit_offset = integer("commitOffset", -1) if flag & COMMIT_OFFSET_FLAG else -1
     hold_ms = integer("suspendTimeoutMillis", 0) if flag & SUSPEND_FLAG else 0
@@ -75,14 +80,14 @@ def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
         wanted = sql_filter(expression) if is_sql else tag_filter(expression)
     else:
         wanted = ALL_MESSAGES
-    group, topic = command.text("consumerGroup"), command.text("topic")
+    group, topic = command.name("consumerGroup"), command.name("topic")
     check_group_name(group)  # it is kept while the pull waits
     return PullRequest(
         group,
         topic,
-        integer("queueId"),
+        command.int32("queueId"),
         integer("queueOffset"),
-        max(1, min(integer("maxMsgNums"), MAX_PULL_MESSAGES)),
+        max(1, min(command.int32("maxMsgNums"), MAX_PULL_MESSAGES)),
         commit_offset if commit_offset >= 0 else None,
         min(max(hold_ms, 0) / 1000, max_hold_seconds),
         wanted,

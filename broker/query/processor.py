@@ -39,7 +39,7 @@ class QueryProcessor:
             FieldMissing, FieldMalformed: a field it must have is missing, or is no number.
             RequestRefused: (2) too many searches wait, (29) no message is wanted.
         """
-        wanted = command.integer("maxNum")
+        wanted = command.int32("maxNum")
         if command.fields.get("_UNIQUE_KEY_QUERY") == "true":
             wanted = UNIQUE_MESSAGES
         if wanted < 1:
@@ -51,7 +51,7 @@ class QueryProcessor:
             Search(
                 origin,
                 command.without_content(),
-                command.text("topic"),
+                command.name("topic"),
                 command.text("key"),
                 command.integer("beginTimestamp"),
                 command.integer("endTimestamp"),

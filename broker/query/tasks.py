@@ -8,12 +8,14 @@ from typing import Final
 
 import trio
 
+from broker.log.one_by_one import failure
 from broker.messages.state import Messages
 from broker.query.indexing import KeyIndexing
 from broker.query.searches import Search, Searches
 from broker.serving.member import Member
 from broker.store.key_index import KeyIndex
 from dledger import DiskFailed
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -112,7 +114,7 @@ class IndexTasks:
                 try:
                     await self._fill()
                 except DiskFailed as error:
-                    _log.error("the key index rests for %d s: %s", RETRY_SECONDS, error)
+                    _log.error("the key index rests for %d s: %s", RETRY_SECONDS, quoted(error))
                     await trio.sleep(RETRY_SECONDS)
         finally:
             self._index.close()
@@ -195,5 +197,8 @@ class IndexTasks:
             for _ in self._searches.answering(search):
                 await trio.lowlevel.checkpoint()
         except DiskFailed as error:
-            _log.error("the key index cannot be read: %s", error)
+            _log.error("the key index cannot be read: %s", quoted(error))
+            self._searches.failed(search)
+        except Exception as error:
+            failure("answering a search", error)
             self._searches.failed(search)

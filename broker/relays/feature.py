@@ -11,6 +11,7 @@ from broker.relays.group_door import GROUP_DOOR
 from broker.relays.state import LEADER_PLACE
 from broker.serving.parts import Parts
 from broker.serving.service import Service
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -27,7 +28,7 @@ def _service(parts: Parts) -> Service:
 
     def told(refusal: RequestRefused | None) -> None:
         if refusal is not None:
-            _log.warning("members cannot pass clients on to this one: %s", refusal.remark)
+            _log.warning("members cannot pass clients on to this one: %s", quoted(refusal.remark))
 
     return Service(
         begin_term=begin_term,

@@ -2,15 +2,21 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any, ClassVar, Final
 
-from broker.log.entry import ATTACHED_VERSION, natural, text
+from broker.log.belongings import Belongings
+from broker.log.entry import ATTACHED_VERSION, INCARNATIONS_VERSION, natural, text
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
+from broker.offsets.generations import RESET_MS
 from broker.offsets.state import OFFSETS
 from broker.topics.state import TOPICS
 from dledger import Entry
+
+# With each reset that begins: more than it adds.
+_FORGOTTEN_AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +49,35 @@ class ResetOffsets:
 
 @dataclass(frozen=True, slots=True)
 class EndReset:
-    """A group reads a queue where it was moved: its commits count again."""
+    """A group reads a queue where it was moved: its commits count again.
+
+    Attributes:
+        group: the consumer group.
+        topic: the topic.
+        queue_id: the queue.
+        offset: where it was moved.
+        at_ms: when; the leader's wall clock, milliseconds since 1970. For a while longer, leaders
+            tell commits from before (see `broker.offsets.generations`). None before version 6: all
+            commits count from here on.
+    """
 
     kind: ClassVar[int] = 22
-    version: ClassVar[int] = ATTACHED_VERSION
 
     group: str
     topic: str
     queue_id: int
     offset: int
+    at_ms: int | None = None
+
+    @property
+    def version(self) -> int:
+        """As in LogCommand."""
+        return ATTACHED_VERSION if self.at_ms is None else INCARNATIONS_VERSION
 
     def members(self) -> list[object]:
         """As in LogCommand."""
-        return [self.group, self.topic, self.queue_id, self.offset]
+        members: list[object] = [self.group, self.topic, self.queue_id, self.offset]
+        return members if self.at_ms is None else [*members, self.at_ms]
 
 
 def _reset(
@@ -66,6 +88,8 @@ def _reset(
     offsets, key = state[OFFSETS], (command.group, command.topic)
     offsets.tables.setdefault(key, {}).update(command.offsets)
     offsets.resets.setdefault(key, {}).update(command.offsets)
+    for queue_id in command.offsets:
+        offsets.began.pop((*key, queue_id), None)
     offsets.resets_made += 1
     return None
 
@@ -76,7 +100,17 @@ def _end_reset(
     offsets, key = state[OFFSETS], (command.group, command.topic, command.queue_id)
     if offsets.reset(*key) == command.offset:
         offsets.end_reset(*key)
+        if command.at_ms is not None:
+            _forget_old(offsets.began, command.at_ms)
+            offsets.began[key] = command.at_ms
     return None
+
+
+def _forget_old(began: Belongings[tuple[str, str, int], int], now_ms: int) -> None:
+    """Let go of some resets that are long ago; the oldest are the first."""
+    for key in list(islice(began, _FORGOTTEN_AT_ONCE)):
+        if now_ms - began[key] >= RESET_MS:
+            del began[key]
 
 
 def _read_reset(
@@ -94,7 +128,10 @@ END_RESET: Final = CommandType(
     {
         ATTACHED_VERSION: lambda group, topic, queue_id, offset: EndReset(
             text(group), text(topic), natural(queue_id), natural(offset)
-        )
+        ),
+        INCARNATIONS_VERSION: lambda group, topic, queue_id, offset, at_ms: EndReset(
+            text(group), text(topic), natural(queue_id), natural(offset), natural(at_ms)
+        ),
     },
     _end_reset,
 )

@@ -62,9 +62,9 @@ class ResetProcessor:
             RequestRefused: (1) an offset that the queue does not have, (2) too many groups have
                 offsets, (17) no such topic, (26) no such group, (29) no such queue.
         """
-        group, topic = command.text("group"), command.text("topic")
+        group, topic = command.name("group"), command.name("topic")
         time_ms, is_forced = command.integer("timestamp"), command.boolean("isForce")
-        queue_id, offset = command.integer("queueId", -1), command.integer("offset", -1)
+        queue_id, offset = command.int32("queueId", -1), command.integer("offset", -1)
         config = self._topics.found(topic)
         if group not in self._groups.configs and (group, topic) not in self._offsets.tables:
             raise RequestRefused(

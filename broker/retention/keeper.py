@@ -25,6 +25,7 @@ from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
 from dledger import DiskFailed, Node, OutsideLog, SegmentBegin
 from remoting.wire.codes import ResponseCode
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -123,7 +124,7 @@ class LogKeeper:
         try:
             used = await trio.to_thread.run_sync(self._used_percent, self._directory)
         except OSError as error:
-            _log.warning("how full the disk is cannot be told: %s", error)
+            _log.warning("how full the disk is cannot be told: %s", quoted(error))
             used = 0.0
         policy = self._policy()
         self._refuse(policy.refuses(used), used)
@@ -170,7 +171,7 @@ class LogKeeper:
         told, self._told_when_decided = self._told_when_decided, []
         _call(told)
         if refusal is not None:
-            _log.warning("retention is decided again later: %s", refusal.remark)
+            _log.warning("retention is decided again later: %s", quoted(refusal.remark))
 
     def _segment_of(self, index: int) -> SegmentBegin | None:
         """The segment that an entry lies in, if something that is kept lies before it."""
@@ -213,7 +214,7 @@ class LogKeeper:
                 if at % _QUEUES_AT_ONCE == 0:
                     await trio.lowlevel.checkpoint()
         except DiskFailed as error:
-            _log.warning("consume queue files stay: %s", error)
+            _log.warning("consume queue files stay: %s", quoted(error))
         self._queues_kept_from = position
 
 

@@ -5,6 +5,7 @@ from enum import Enum
 from typing import Final
 
 from broker.errors import SettingInvalid
+from remoting.wire.field_values import read_natural
 
 _MS_PER_HOUR: Final = 60 * 60 * 1000
 _HOURS_PER_DAY: Final = 24
@@ -82,9 +83,10 @@ class RetentionPolicy:
 def read_hours(text: str) -> frozenset[int]:
     """Read "4" or "4;16", as RocketMQ writes hours of the day. Raises SettingInvalid."""
     parts = [part.strip() for part in text.split(";") if part.strip()]
-    if not all(part.isascii() and part.isdecimal() for part in parts):
+    hours = [hour for hour in map(read_natural, parts) if hour is not None]
+    if len(hours) < len(parts):
         raise SettingInvalid("--delete-at-hours", f"{text!r:.40}: give hours, as 4 or 4;16")
-    return frozenset(map(int, parts))
+    return frozenset(hours)
 
 
 def utc_hour(time_ms: int) -> int:

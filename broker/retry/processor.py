@@ -3,6 +3,8 @@
 Source: RocketMQ's AbstractSendMessageProcessor.
 """
 
+from typing import Final
+
 from broker.delay.delayed_sends import DelayedSends
 from broker.delay.due import LEVEL_MS, AfterLevel
 from broker.errors import RequestRefused
@@ -10,6 +12,7 @@ from broker.groups.changes import GroupChanges
 from broker.groups.max_times import max_times
 from broker.groups.state import GROUPS
 from broker.log.append_outcome import not_leader
+from broker.log.one_by_one import failure
 from broker.log.state import BrokerState
 from broker.retention.full_disk import FullDisk
 from broker.retry.copies import dead_letter_properties, retry_properties
@@ -27,6 +30,10 @@ from remoting.message.properties import DELAY_TIME_LEVEL, RETRY_TOPIC, edit_prop
 from remoting.message.record import decode_record
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
+from remoting.wire.field_values import saturated_int32
+
+# For the log, when it fails.
+_WHAT: Final = "storing a message that was sent back"
 
 
 class RetryProcessor:
@@ -76,11 +83,11 @@ class RetryProcessor:
         """
         self._disk.check()
         self._settings.check_writable()
-        group = command.text("group")
+        group = command.name("group")
         position = command.integer("offset")
-        level = command.integer("delayLevel")
+        level = command.int32("delayLevel")
         # Read here: an error that is raised when the group is in the log would end the node.
-        said_times = max_times(command, command.integer("maxReconsumeTimes", -1))
+        said_times = max_times(command, command.int32("maxReconsumeTimes", -1))
         check_group_name(group)
         record = self._reader.record_at(position)
         if record is None:
@@ -95,8 +102,9 @@ class RetryProcessor:
                     raise refusal
                 self._store_back(origin, command, group, level, said_times, record)
                 self._sends.flush()
-            except RequestRefused as error:
-                origin.send(command.reply(error.code, remark=error.remark))
+            except Exception as error:
+                told = error if isinstance(error, RequestRefused) else failure(_WHAT, error)
+                origin.send(command.reply(told.code, remark=told.remark))
 
         self._group_changes.ensure_group(group, store)
         return None
@@ -121,7 +129,8 @@ class RetryProcessor:
         came_from = record.topic
         allowed = config.retry_max_times if said_times is None else said_times
         pairs = record.property_map()
-        if level < 0 or record.reconsume_times >= allowed:
+        times = saturated_int32(record.reconsume_times)
+        if level < 0 or times >= allowed:
             topic = created_for_group(dead_letter_topic(group))
             changes = dead_letter_properties(record, pairs)
             due = None
@@ -129,9 +138,9 @@ class RetryProcessor:
             topic = created_for_group(retry_topic(group), config.retry_queue_count)
             changes = retry_properties(record, pairs)
             # RocketMQ's ladder: 10 s after the first failure, then 30 s, 1 min, ... 2 h.
-            due = AfterLevel(min(level or 3 + record.reconsume_times, len(LEVEL_MS)))
+            due = AfterLevel(min(level or 3 + times, len(LEVEL_MS)))
         record.properties = edit_properties(record.properties, changes, (DELAY_TIME_LEVEL,))
-        record.reconsume_times += 1
+        record.reconsume_times = saturated_int32(times + 1)
         self._turn += 1
         topic = self._topics.configs.get(topic.topic, topic)
         if not topic.permission & PERMISSION_WRITE:
@@ -142,7 +151,9 @@ class RetryProcessor:
 
         def done(refusal: RequestRefused | None) -> None:
             if refusal is None:
-                self._traffic.sent_back(group, pairs.get(RETRY_TOPIC) or came_from)
+                origin_topic = pairs.get(RETRY_TOPIC, "")
+                is_known = origin_topic in self._topics.configs  # it is the client's own word
+                self._traffic.sent_back(group, origin_topic if is_known else came_from)
                 origin.send(command.reply())
             else:
                 origin.send(command.reply(refusal.code, remark=refusal.remark))

@@ -9,6 +9,7 @@ from typing import Final
 
 from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
+from broker.log.one_by_one import call
 from broker.log.state import BrokerState
 from broker.sends.pending_messages import PendingMessages
 from broker.sends.sends import SENDS, Sends
@@ -115,7 +116,7 @@ class AwaitedTopics:
         self._waiting_messages = self._waiting_bytes = 0
         for sends in waiting.values():
             for send in sends:
-                send.refuse(refusal)
+                call("refusing a send", send.refuse, refusal)
 
     def _release(self, topic: str, refusal: RequestRefused | None) -> None:
         """Send what waited for a topic, or refuse it."""
@@ -138,7 +139,7 @@ class AwaitedTopics:
                     )
                 self._sends.add(send)
             except RequestRefused as error:
-                send.refuse(error)
+                call("refusing a send", send.refuse, error)
         self._sends.flush()
 
 

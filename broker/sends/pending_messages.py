@@ -47,12 +47,16 @@ class PendingMessages(Protocol):
 
     def stored(self, positions: Sequence[int], replies: Replies) -> None:
         """They are stored and applied, at these positions of the log; add the reply to those that
-        are about to be sent. Must not raise.
+        are about to be sent.
         """
         ...
 
+    def failed(self) -> None:
+        """`stored` raised: tell the client that waits, if one does, that it has to ask."""
+        ...
+
     def refuse(self, refusal: RequestRefused) -> None:
-        """They were not stored, or it is unknown whether they were. Must not raise."""
+        """They were not stored, or it is unknown whether they were."""
         ...
 
 
@@ -130,6 +134,11 @@ class PendingSend:
             self._command.reply(ResponseCode.SUCCESS, fields)
         )
 
+    def failed(self) -> None:
+        """As in `PendingMessages`."""
+        remark = "the messages are stored, and the answer could not be made: see the broker's log"
+        self.origin.send(self._command.reply(ResponseCode.SYSTEM_ERROR, remark=remark))
+
     def refuse(self, refusal: RequestRefused) -> None:
         """Answer that the messages were not stored."""
         self.origin.send(self._command.reply(refusal.code, remark=refusal.remark))
@@ -142,8 +151,7 @@ class MadeMessages:
 
     Args:
         topic, queue_id, records: see `PendingMessages`.
-        done: called with None when they are stored and applied, or with why they are not. Must not
-            raise.
+        done: called with None when they are stored and applied, or with why they are not.
         attach: see `PendingMessages`.
     """
 
@@ -168,6 +176,9 @@ class MadeMessages:
     def stored(self, positions: Sequence[int], replies: Replies) -> None:
         """As in `PendingMessages`."""
         self._done(None)
+
+    def failed(self) -> None:
+        """As in `PendingMessages`: what `done` raised is all that there is to say."""
 
     def refuse(self, refusal: RequestRefused) -> None:
         """As in `PendingMessages`."""

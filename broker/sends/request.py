@@ -19,6 +19,8 @@ from remoting.message.properties import (
     POP_CHECKPOINT,
     edit_properties,
     encode_properties,
+    has_pair,
+    name_mark,
     properties_bytes,
 )
 from remoting.message.record import (
@@ -30,13 +32,14 @@ from remoting.message.record import (
 from remoting.message.record_batch import RecordBatch, Records
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
+from remoting.wire.field_values import saturated_int32
 
 # A record with nothing in it; with the message it must fit into one entry of the log.
 _RECORD_OVERHEAD_BYTES: Final = 91
 
 # A consumer that sends a popped message on sends its handle with it. With another consumer it would
 # stand for the message's own handle, as clients make one only where there is none.
-_HANDLE_MARK: Final = f"{POP_CHECKPOINT}\x01".encode()
+_HANDLE: Final = name_mark(POP_CHECKPOINT)
 
 _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
@@ -44,7 +47,7 @@ _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 # without a region.
 REGION: Final = "DefaultRegion"
 _REGION_PAIR: Final = encode_properties({MESSAGE_REGION: REGION})
-_REGION_NAME: Final = _REGION_PAIR.partition(b"\x01")[0] + b"\x01"
+_REGION: Final = name_mark(MESSAGE_REGION)
 _SEPARATOR: Final = b"\x02"
 _SEPARATED_REGION: Final = _SEPARATOR + _REGION_PAIR
 
@@ -114,7 +117,7 @@ def read_send_request(command: Command) -> SendRequest:
             writable, (29) a bad topic name.
     """
     names = _LONG if command.code in _LONG_NAMES else _SHORT
-    integer = command.integer
+    int32 = command.int32
     topic = command.text(names.topic)
     check_topic_name(topic)
     if topic in SEND_FORBIDDEN:
@@ -123,11 +126,11 @@ def read_send_request(command: Command) -> SendRequest:
         )
     # That a message waits for a transaction, its properties say; with the flag it is invisible to
     # RocketMQ's tools.
-    system_flag = integer(names.system_flag) & ~(_V6 | TRANSACTION_MASK)
+    system_flag = int32(names.system_flag) & ~(_V6 | TRANSACTION_MASK)
     properties = properties_bytes(command.fields.get(names.properties, ""))
-    reconsume_times = integer(names.reconsume_times, 0)
-    flag, born = integer(names.flag), integer(names.born)
-    max_reconsume = integer(names.max_reconsume_times, -1)
+    reconsume_times = _times(command, names.reconsume_times)
+    flag, born = int32(names.flag), command.integer(names.born)
+    max_reconsume = int32(names.max_reconsume_times, -1)
     record = MessageRecord(
         topic,
         command.body,
@@ -145,13 +148,18 @@ def read_send_request(command: Command) -> SendRequest:
         _check_size(len(record.properties), len(record.body), topic)
     return SendRequest(
         topic,
-        integer(names.queue_id),
+        int32(names.queue_id),
         command.fields.get(names.default_topic, ""),
-        integer(names.default_queues, 0),
+        int32(names.default_queues, 0),
         reconsume_times,
         max_reconsume if max_reconsume >= 0 else None,
         records,
     )
+
+
+def _times(command: Command, name: str) -> int:
+    """How often a message failed before; what is less than never is never. Raises FieldMissing."""
+    return saturated_int32(command.int32(name, 0))
 
 
 def _batch(envelope: MessageRecord) -> Records:
@@ -175,8 +183,8 @@ def _batch(envelope: MessageRecord) -> Records:
 
 def _prepared_all(runs: Sequence[bytes]) -> list[bytes]:
     """As `_prepared`, of many."""
-    together = b"".join(runs)
-    if _HANDLE_MARK in together or _REGION_NAME in together:
+    together = b"\x02".join(runs)
+    if has_pair(together, _HANDLE) or has_pair(together, _REGION):
         return list(map(_prepared, runs))
     return [
         run + (_SEPARATED_REGION if run and not run.endswith(_SEPARATOR) else _REGION_PAIR)
@@ -186,14 +194,14 @@ def _prepared_all(runs: Sequence[bytes]) -> list[bytes]:
 
 def _prepared(properties: bytes) -> bytes:
     """The properties as they are stored, but for a key of the message's own."""
-    if _HANDLE_MARK in properties:
+    if has_pair(properties, _HANDLE):
         properties = edit_properties(properties, {}, (POP_CHECKPOINT,))
     return _with_region(properties)
 
 
 def _with_region(properties: bytes) -> bytes:
     """The properties with the broker's region, unless a region is there already."""
-    if _REGION_NAME in properties:
+    if has_pair(properties, _REGION):
         return properties
     if properties and not properties.endswith(_SEPARATOR):
         return properties + _SEPARATED_REGION  # Java 4.9 clients leave out the last one

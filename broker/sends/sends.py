@@ -20,6 +20,7 @@ from broker.limits import BrokerLimits
 from broker.log.append_outcome import refusal_of_entry, refused_append
 from broker.log.entry import ATTACHED_VERSION, RUNS_VERSION, encode_log_command
 from broker.log.folded import Folded
+from broker.log.one_by_one import call, failure
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
@@ -31,13 +32,22 @@ from broker.traffic.traffic import TRAFFIC, Traffic
 from dledger import HEADER_BYTES, Appended, Body, DLedgerError, LogFull, PositionedBody
 from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import unique_message_key
-from remoting.message.properties import UNIQUE_KEY, edit_properties
+from remoting.message.properties import (
+    TAGS,
+    UNIQUE_KEY,
+    edit_properties,
+    has_pair,
+    mended_runs,
+    name_mark,
+    with_last_pair_alone,
+)
 from remoting.message.record import MessageRecord, encode_parts_of_all
 from remoting.message.record_batch import RecordBatch
 from remoting.net.address import Address
 from remoting.wire.codes import ResponseCode
 
-_UNIQUE_KEY_MARK: Final = b"UNIQ_KEY\x01"
+_UNIQUE_KEY: Final = name_mark(UNIQUE_KEY)
+_TAGS: Final = name_mark(TAGS)
 
 
 class _Placed(NamedTuple):
@@ -140,14 +150,20 @@ class Sends:
                 self._count(sends, 1)
                 return
             except DLedgerError as error:
-                self._put_times.failed += sum([len(send.records) for send in sends])
-                refusal = refused_append(error)
-                for send in sends:
-                    send.refuse(refusal)
+                self._refuse(sends, refused_append(error))
+                continue
+            except Exception as error:
+                self._refuse(sends, failure("handing messages to the log", error))
                 continue
             self._next.update(placed.next_offsets)
             self._raising_format = max(self._raising_format, placed.raised_format)
             self._store_timestamp_ms = placed.store_timestamp_ms
+
+    def _refuse(self, sends: Sequence[PendingMessages], refusal: RequestRefused) -> None:
+        """Answer sends that the log does not take."""
+        self._put_times.failed += sum([len(send.records) for send in sends])
+        for send in sends:
+            call("refusing a send", send.refuse, refusal)
 
     def _take_placed(self) -> _Placed | None:
         """What goes to the log next, or None when nothing waits."""
@@ -185,11 +201,11 @@ class Sends:
         """Answer everything that the log has not been given."""
         self._place_anew()
         while self._waiting:
-            self._take().refuse(refusal)
+            call("refusing a send", self._take().refuse, refusal)
 
     def applied(self, folded: Folded) -> None:
-        """Entries were applied. The queues of a topic that was deleted begin at 0 when it is made
-        again.
+        """Entries were applied. The queues of a topic that was deleted begin elsewhere when it is
+        made again.
         """
         for topic in folded.deleted_topics:
             self._place_anew()
@@ -245,11 +261,8 @@ class Sends:
                     commands = map(encode_log_command, map(attach, send.records))
                     spots.append(packing.add_alone(list(map(_with_behind, encoded, commands))))
                     has_attached = True
-            except MessageMalformed as error:
-                send.refuse(RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason))
-                continue
-            except RequestRefused as refusal:
-                send.refuse(refusal)
+            except Exception as error:
+                call("refusing a send", send.refuse, _refusal_of(error))
                 continue
             send.first_offset = offset
             next_offsets[key] = offset + len(encoded)
@@ -273,15 +286,14 @@ class Sends:
         records = send.records
         one_by_one: Sequence[MessageRecord]
         if isinstance(records, RecordBatch):
-            records.properties = [
-                run if _UNIQUE_KEY_MARK in run else self._with_unique_key(run, now_ms)
-                for run in records.properties
-            ]
+            runs = records.properties
+            records.properties = mended_runs(runs, _UNIQUE_KEY, _TAGS, self._mended)
             one_by_one = (records.shared,)
         else:
             for record in records:
-                if _UNIQUE_KEY_MARK not in record.properties:
-                    record.properties = self._with_unique_key(record.properties, now_ms)
+                (record.properties,) = mended_runs(
+                    (record.properties,), _UNIQUE_KEY, _TAGS, self._mended
+                )
             one_by_one = records
         for record in one_by_one:
             record.topic = send.topic
@@ -295,11 +307,17 @@ class Sends:
             return list(map(tuple.__new__, repeat(PositionedBody), records.encode_parts()))
         return list(starmap(PositionedBody, encode_parts_of_all(records)))
 
-    def _with_unique_key(self, properties: bytes, now_ms: int) -> bytes:
-        """The properties with a key to find the message by, as RocketMQ's broker adds it."""
+    def _mended(self, properties: bytes) -> bytes:
+        """The properties with one tag at most, and with a key to find the message by, as RocketMQ's
+        broker adds it. Of several tags consumers take the last, and consume queues have the hash of
+        the first.
+        """
+        properties = with_last_pair_alone(properties, _TAGS)
+        if has_pair(properties, _UNIQUE_KEY):
+            return properties
         self._key_counter += 1
         key = unique_message_key(
-            self._host, self._process_id, self._port, now_ms, self._key_counter
+            self._host, self._process_id, self._port, self._wall_clock_ms(), self._key_counter
         )
         return edit_properties(properties, {UNIQUE_KEY: key})
 
@@ -334,14 +352,25 @@ class Sends:
             if refused:
                 refusal = next((refused[at] for at, _offset in spots if at in refused), None)
             if refusal is None:
-                send.stored([bases[at] + offset for at, offset in spots], replies)
+                positions = [bases[at] + offset for at, offset in spots]
+                if not call("answering a send", send.stored, positions, replies):
+                    call("answering a send", send.failed)
                 continue
             if epoch == self._epoch:
                 self._place_anew()
                 self._next.pop((send.topic, send.queue_id), None)
-            send.refuse(refusal)
+            call("refusing a send", send.refuse, refusal)
         for origin, commands in replies.items():
-            origin.send_all(commands)
+            call("sending answers", origin.send_all, commands)
+
+
+def _refusal_of(error: Exception) -> RequestRefused:
+    """Why a send cannot be stored."""
+    if isinstance(error, RequestRefused):
+        return error
+    if isinstance(error, MessageMalformed):
+        return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason)
+    return failure("placing a send", error)
 
 
 def _with_behind(record: PositionedBody, command: bytes) -> PositionedBody:

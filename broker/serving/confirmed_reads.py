@@ -34,7 +34,7 @@ class ConfirmedReads:
     def add(self, then: Then) -> None:
         """Have `then` told when the state may be looked at, or why it may not; not at once.
 
-        It must not raise. Raises RequestRefused (2): too many wait.
+        Raises RequestRefused (2): too many wait.
         """
         if len(self._waiting) >= self._limit:
             raise RequestRefused(

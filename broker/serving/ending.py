@@ -15,6 +15,7 @@ import trio
 from broker.log.guarded_log import GuardedLog
 from broker.serving.requests import Requests
 from dledger import DLedgerError, Node, NotLeader
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -78,7 +79,7 @@ class Ending:
             except NotLeader:
                 return
             except DLedgerError as error:
-                _log.warning("the leader ends, and %s", error)
+                _log.warning("the leader ends, and %s", quoted(error))
                 await trio.sleep(_AGAIN_SECONDS)
             else:
                 return

@@ -14,12 +14,14 @@ from typing import Final
 
 import trio
 
+from broker.log.one_by_one import call_each
 from remoting.bodies.registration import BrokerRegistration, encode_registration, registration_crc
 from remoting.bodies.route import MASTER_ID
 from remoting.net.client import RemotingClient
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -101,8 +103,7 @@ class Registrar:
             if self._led_term() is not None:
                 await self._register_everywhere()
             due = now + REGISTER_SECONDS
-            for then in thens:
-                _call(then)
+            call_each("what waited for a registration", thens)
 
     async def say_farewell(self) -> None:
         """Tell the name servers that know this member that it is about to end; half a second at
@@ -176,15 +177,11 @@ class Registrar:
             problem = f"answered {result.code}: {result.remark}"
         if problem is None:
             if self._problems.pop(nameserver, None) is not None:
-                _log.warning("name server %s knows this broker again", nameserver)
+                _log.warning("name server %s knows this broker again", quoted(nameserver))
         elif self._problems.get(nameserver) != problem:
             self._problems[nameserver] = problem
-            _log.warning("name server %s does not know this broker: %s", nameserver, problem)
-
-
-def _call(then: Callable[[], None]) -> None:
-    """What one waits for must not keep others from being told."""
-    try:
-        then()
-    except Exception:
-        _log.exception("what waited for a registration failed")
+            _log.warning(
+                "name server %s does not know this broker: %s",
+                quoted(nameserver),
+                quoted(problem, 300),
+            )

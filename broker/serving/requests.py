@@ -4,12 +4,12 @@ One batch of requests, as it arrived in one read, becomes at most one append of 
 offsets. Replies leave by the connection when what they confirm is applied.
 """
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 
 from broker.errors import RequestRefused
 from broker.log.append_outcome import not_leader
 from broker.log.folded import Folded
+from broker.log.one_by_one import call, call_each
 from broker.log.registry import add_once
 from broker.log.replicated_log import Log
 from broker.log.submissions import Then
@@ -21,8 +21,6 @@ from remoting.net.connection import Connection
 from remoting.net.dispatch import unsupported
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
-
-_log = logging.getLogger(__name__)
 
 
 class Requests:
@@ -98,11 +96,10 @@ class Requests:
         """A client is gone, with its waiting pulls and its memberships."""
         self.connections.discard(connection)
         for service in self._services:
-            service.dropped(connection)
+            call("forgetting a client", service.dropped, connection)
 
     def _flush(self) -> None:
-        for flush in self._flushes:
-            flush()
+        call_each("handing what has gathered to the log", self._flushes)
 
     def _answer(self, connection: Connection, command: Command) -> Command | Steps | None:
         handler = self._handlers.get(command.code)
@@ -145,16 +142,10 @@ class Requests:
         """A run of entries was applied: wake what waited for it. Never raises."""
         if self._term is None:
             return
-        try:
-            for applied in self._appliers:
-                applied(folded)
-            self._flush()
-            if folded.topics_changed:
-                self._announce()
-        except Fatal as failure:
-            _log.warning("clients that wait are left to another member: %s", failure)
-        except Exception:
-            _log.exception("waking clients failed after an apply")
+        call_each("waking clients after an apply", self._appliers, folded)
+        self._flush()
+        if folded.topics_changed:
+            call("announcing topics", self._announce)
 
     def follow_role(self) -> None:
         """Begin to serve when this member leads and is ready; end when it does not.
@@ -170,11 +161,11 @@ class Requests:
         if self._term is not None:
             refusal = not_leader(self._broker_name)
             for service in self._services:
-                service.end_term(refusal)
+                call("ending a term", service.end_term, refusal)
         self._term = term
         if term is not None:
             for service in self._services:
-                service.begin_term()
+                call("beginning a term", service.begin_term)
         self._announce()
 
     def begin_ending(self) -> None:
@@ -184,7 +175,7 @@ class Requests:
         """
         self._is_ending = True
         for service in self._services:
-            service.ending()
+            call("ending", service.ending)
 
     def have_services_ended(self) -> bool:
         """Whether no service has clients that it lets go."""
@@ -199,12 +190,12 @@ class Requests:
         """Let the services do what is due by time: five times a second."""
         if self._term is not None:
             for service in self._services:
-                service.tick()
+                call("doing what is due", service.tick)
 
     def look_over(self) -> None:
         """Let the services drop what has been silent for too long: every ten seconds."""
         for service in self._services:
-            service.look_over()
+            call("looking over clients", service.look_over)
 
 
 def _answer_now(

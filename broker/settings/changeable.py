@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from broker.config import BrokerConfig
 from broker.limits import MAX_DELAY_SECONDS, MAX_MESSAGE_BYTES
+from remoting.wire.field_values import read_natural
 
 _LONGEST_HOURS: Final = 10 * 366 * 24
 _DAY_MS: Final = 24 * 3600 * 1000
@@ -76,11 +77,10 @@ def _truth(name: str, place: str, *, is_negated: bool = False) -> Changeable:
 
 
 def _between(text: str, least: int, most: int) -> int:
-    if not (text.isascii() and text.isdecimal() and len(text) < 20):
-        raise ValueError("no whole number")
-    if not least <= int(text) <= most:
-        raise ValueError("out of its range")
-    return int(text)
+    number = read_natural(text)
+    if number is None or not least <= number <= most:
+        raise ValueError("no whole number, or out of its range")
+    return number
 
 
 def _read_truth(text: str) -> bool:
@@ -90,9 +90,10 @@ def _read_truth(text: str) -> bool:
 
 
 def _read_permission(text: str) -> int:
-    if text not in ("2", "4", "6"):
+    number = read_natural(text)
+    if number not in (2, 4, 6):
         raise ValueError("no permission")
-    return int(text)
+    return number
 
 
 def _read_hours(text: str) -> frozenset[int]:

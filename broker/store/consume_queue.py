@@ -37,8 +37,10 @@ class ConsumeQueue:
         units_per_file: 300,000 but in tests.
         disk: has the files.
         write_units: how many units are written at once; at most what the tail has.
+        first: the offset that its first message has, or had.
 
     Attributes:
+        first: as given.
         end: the offset of the next message.
         floor: the first unit that is there; files before it were removed.
     """
@@ -55,6 +57,7 @@ class ConsumeQueue:
         "_unwritten",
         "_write_units",
         "end",
+        "first",
         "floor",
         "folder",
     )
@@ -66,19 +69,21 @@ class ConsumeQueue:
         units_per_file: int = UNITS_PER_FILE,
         disk: ConsumeQueueDisk = OS_DISK,
         write_units: int = WRITE_UNITS,
+        first: int = 0,
     ) -> None:
-        self.end = 0
-        self.floor = 0
+        self.first = first
+        self.end = first
+        self.floor = first
         self.folder = folder
         self._disk = disk
         self._open_file = open_file
         self._file_bytes = units_per_file * UNIT_BYTES
         self._tail = b""
-        self._tail_first = 0
+        self._tail_first = first
         self._write_units = write_units
         self._unwritten = 0  # units at the end of the tail that the files do not have
         self._suspect = False  # whether more files may be gone than retention removes
-        self._begin = 0  # the first unit whose message lies at `_kept_position` or behind
+        self._begin = first  # the first unit whose message lies at `_kept_position` or behind
         self._kept_position = 0
 
     def resume(self, end: int) -> bool:
@@ -100,8 +105,8 @@ class ConsumeQueue:
             file_start -= self._file_bytes
         if needed == end * UNIT_BYTES or any(start < needed for start in sizes):
             return False  # nothing is there, or something that lies before a gap
-        self.floor = needed // UNIT_BYTES
-        self._suspect = self.floor > 0
+        self.floor = max(self.first, needed // UNIT_BYTES)
+        self._suspect = self.floor > self.first
         return True
 
     def put_back(self, first: int, units: bytes) -> None:
@@ -113,7 +118,7 @@ class ConsumeQueue:
 
         Raises DiskFailed.
         """
-        if first:
+        if first > self.first:
             # The file of the unit before is always there: see `remove_files`. A message that the
             # log does not have any more lies at 0.
             self._write_at(first - 1, bytes(UNIT_BYTES))
@@ -184,7 +189,7 @@ class ConsumeQueue:
         """
         if kept_position != self._kept_position:
             # Positions that are asked for only grow, but for a state that is restored.
-            low = self._begin if kept_position > self._kept_position else 0
+            low = self._begin if kept_position > self._kept_position else self.first
             offsets = range(max(low, self.floor), self.end)
             begin = offsets.start + bisect_left(offsets, kept_position, key=self._position)
             if self._suspect and begin == self.floor:

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import KeysView, Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Final
 
 from broker.log.folded import Arrivals
@@ -75,13 +76,19 @@ class ConsumeQueues:
         """The queues whose files do not hold what the state says, by topic and queue id."""
         return self.to_mend.queues.keys()
 
-    def resume(self, ends: Mapping[str, Mapping[int, int]], log_end: int) -> None:
+    def resume(
+        self,
+        ends: Mapping[str, Mapping[int, int]],
+        log_end: int,
+        begins: Mapping[str, int] = MappingProxyType({}),
+    ) -> None:
         """Go on with the files of an earlier run, as a restored state says where queues end.
 
         Args:
             ends: by topic and queue id.
             log_end: how far the state is, as a position of the log. Files of a member that has
                 not come so far by itself are damaged, whatever they look like.
+            begins: the first offset of the queues of topics that do not begin with 0.
 
         Raises:
             DiskFailed: the folder could not be read, or a file not be written.
@@ -93,7 +100,8 @@ class ConsumeQueues:
         for topic, table in ends.items():
             for queue_id, end in table.items():
                 key = (topic, queue_id)
-                queue = queues.setdefault(topic, {})[queue_id] = self._new(key)
+                first = begins.get(topic, 0)
+                queue = queues.setdefault(topic, {})[queue_id] = self._new(key, first)
                 are_there = queue.resume(end)
                 if not (are_there and are_of_state):
                     damaged[key] = queue
@@ -144,7 +152,7 @@ class ConsumeQueues:
             table = self._queues.setdefault(key[0], {})
             queue = table.get(key[1])
             if queue is None:
-                queue = table[key[1]] = self._new(key)
+                queue = table[key[1]] = self._new(key, arrived.first_offset)
             if queue.append(units_of(arrived)):
                 self._unwritten[key] = queue
             else:
@@ -264,11 +272,11 @@ class ConsumeQueues:
         table = self._queues.get(topic)
         return None if table is None else table.get(queue_id)
 
-    def _new(self, key: tuple[str, int]) -> ConsumeQueue:
+    def _new(self, key: tuple[str, int], first: int) -> ConsumeQueue:
         topic, queue_id = key
         folder = os.path.join(self._folder, topic, str(queue_id))
         return ConsumeQueue(
-            folder, self._open_file, self._units_per_file, self._disk, self._write_units
+            folder, self._open_file, self._units_per_file, self._disk, self._write_units, first
         )
 
     def _open_file(self, path: str, to_write: bool) -> int:

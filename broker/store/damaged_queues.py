@@ -19,12 +19,14 @@ class DamagedQueues:
     Attributes:
         queues: those that are still damaged.
         ends: the end of each of them in the restored state.
+        firsts: the offset that the first message of each has, or had.
         log_end: as given.
     """
 
     def __init__(self, queues: dict[QueueKey, ConsumeQueue], log_end: int) -> None:
         self.queues = queues
         self.ends = {key: queue.end for key, queue in queues.items()}
+        self.firsts = {key: queue.first for key, queue in queues.items()}
         self.log_end = log_end
 
     def put_back(self, key: QueueKey, first: int, units: bytes) -> None:

@@ -77,12 +77,17 @@ class MessageReader:
         self._log = log
 
     def end(self, topic: str, queue_id: int) -> int:
-        """The offset of the queue's next message; 0 for a queue that never had one."""
-        return self._queues.end(topic, queue_id)
+        """The offset of the queue's next message; where the topic begins if it never had one."""
+        return self._queues.end(topic, queue_id) or self.first(topic)
 
     def begin(self, topic: str, queue_id: int) -> int:
         """The offset of the queue's first message; its end when all were dropped with the log."""
-        return self._queues.begin(topic, queue_id, self._kept_position)
+        begin = self._queues.begin(topic, queue_id, self._kept_position)
+        return begin or self.first(topic)
+
+    def first(self, topic: str) -> int:
+        """The offset that the queues of a topic begin with: 0, unless its name was used before."""
+        return self._messages.begins.get(topic, 0)
 
     @property
     def _kept_position(self) -> int:
@@ -116,7 +121,7 @@ class MessageReader:
             codes: the hashes of wanted tags; None wants every message.
             condition: what the properties of a message must meet; None wants every message.
         """
-        begin, end = self.begin(topic, queue_id), self._queues.end(topic, queue_id)
+        begin, end = self.begin(topic, queue_id), self.end(topic, queue_id)
         if offset == end:
             return ReadResult(Found.NOTHING_NEW, b"", 0, offset, begin, end)
         if offset < begin:
@@ -153,7 +158,7 @@ class MessageReader:
         first, count = arrivals.first_offset, len(arrivals.places)
         if not 0 < count <= max_messages or not (codes is None or codes >= set(arrivals.codes)):
             return None
-        begin, end = self.begin(topic, queue_id), self._queues.end(topic, queue_id)
+        begin, end = self.begin(topic, queue_id), self.end(topic, queue_id)
         messages = b"".join(arrivals.records())
         if len(messages) > MAX_PULL_BYTES or not begin <= first or end != first + count:
             return None
@@ -210,7 +215,7 @@ class MessageReader:
 
         Java 4 answers the nearest message instead, which may lie before the asked time.
         """
-        low, high = self.begin(topic, queue_id), self._queues.end(topic, queue_id)
+        low, high = self.begin(topic, queue_id), self.end(topic, queue_id)
         while low < high:
             middle = (low + high) // 2
             stored = self.store_timestamp_ms(topic, queue_id, middle)

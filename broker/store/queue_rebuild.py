@@ -55,11 +55,12 @@ class QueueRebuild:
         self._is_whole = is_whole
         self._to_mend = to_mend
         self._ends = to_mend.ends
+        self._firsts = to_mend.firsts
         self._found: dict[tuple[str, int], _Found] = {}  # of a whole log
         self._runs: dict[tuple[str, int], _Runs] = {}  # of a cut log
         self._state = BrokerState(registry, folder=folder)  # of a whole log
         self._deleted: set[str] = set()  # topics that do not exist at this point of a cut log
-        self._made_anew: set[str] = set()  # topics whose queues begin at 0
+        self._made_anew: set[str] = set()  # topics whose queues begin in this log
 
     def take(self, entries: Sequence[Entry]) -> None:
         """The next entries of the log. Raises DiskFailed, EntryTooNew."""
@@ -84,13 +85,13 @@ class QueueRebuild:
         for key in list(self._to_mend.queues):
             end = self._ends[key]
             if self._is_whole:
-                found = self._found.get(key) or _Found(0)
+                found = self._found.get(key) or _Found(self._firsts[key])
             else:
                 # Without a message in the log that is left, the queue begins where it ends.
                 runs = self._runs.get(key)
                 found = (None if runs is None else runs.ending_at(end)) or _Found(end)
             if found.next_offset != end:
-                problem = f"the log has 0 to {found.next_offset}, the snapshot to {end}"
+                problem = f"the log has {found.first} to {found.next_offset}, the snapshot to {end}"
                 raise DiskFailed("rebuild", f"{key[0]}/{key[1]}", OSError(problem))
             self._flush(key, found)
             self._to_mend.mended(key, found.first)
@@ -99,8 +100,10 @@ class QueueRebuild:
         for topic in folded.deleted_topics:
             self._forget(topic)
         for key, arrived in folded.arrivals.items():
-            if key in self._to_mend.queues:
-                found = self._found.setdefault(key, _Found(0))
+            # What lies before its first message is of an earlier topic of this name.
+            first = self._firsts[key] if key in self._to_mend.queues else None
+            if first is not None and arrived.first_offset >= first:
+                found = self._found.setdefault(key, _Found(first))
                 room = self._ends[key] - found.next_offset  # what comes behind is in the queue
                 found.add(_units(arrived)[:room])
                 if len(found.units) >= _GATHERED:
@@ -108,7 +111,7 @@ class QueueRebuild:
 
     def _take_record(self, entry: Entry) -> None:
         body = entry.body
-        facts = read_record_facts(body)
+        facts = read_record_facts(body, folds=True)
         if facts is None:
             return
         if holds_several(body, facts.size):
@@ -125,11 +128,11 @@ class QueueRebuild:
         key = (topic, queue_id)
         if key not in self._to_mend.queues or topic in self._deleted:
             return
-        if offset >= self._ends[key]:
+        if not self._firsts[key] <= offset < self._ends[key]:
             return  # behind the snapshot, or of a topic that was deleted before it
         runs = self._runs.get(key)
         if runs is None:
-            runs = self._runs[key] = _Runs(topic in self._made_anew)
+            runs = self._runs[key] = _Runs(self._firsts[key], topic in self._made_anew)
         found = runs.take(offset, unit)
         if found is not None and len(found.units) >= _GATHERED:
             self._flush(key, found)
@@ -196,17 +199,19 @@ class _Runs:
     passed over; only one run ends where the snapshot says that the queue ends.
 
     Args:
-        begins_at_0: the topic was made in this log.
+        first: the offset that the first message of the queue has, or had.
+        begins_here: the topic was made in this log.
 
     Attributes:
-        may_begin_again: whether the topic may have been made since the last run at 0 began.
+        may_begin_again: whether the topic may have been made since the last run at `first` began.
     """
 
-    __slots__ = ("_began", "_begins_at_0", "_runs", "may_begin_again")
+    __slots__ = ("_began", "_begins_here", "_first", "_runs", "may_begin_again")
 
-    def __init__(self, begins_at_0: bool) -> None:
+    def __init__(self, first: int, begins_here: bool) -> None:
         self.may_begin_again = False
-        self._begins_at_0 = begins_at_0
+        self._first = first
+        self._begins_here = begins_here
         self._began: set[int] = set()
         self._runs: dict[int, _Found] = {}  # by the offset that comes next
 
@@ -220,8 +225,8 @@ class _Runs:
             found = _Found(offset)
         found.add([unit])
         other = self._runs.get(found.next_offset)
-        # From here on both take the same records. Of two that begin at 0, the later is of a topic
-        # that was made again.
+        # From here on both take the same records. Of two that begin at the queue's first offset,
+        # the later is of a topic that was made again.
         if other is None or found.first <= other.first:
             self._runs[found.next_offset] = found
         return found
@@ -235,7 +240,7 @@ class _Runs:
         self._runs = {found.next_offset: found}
 
     def _may_begin(self, offset: int) -> bool:
-        if offset == 0 and self.may_begin_again:
+        if offset == self._first and self.may_begin_again:
             self.may_begin_again = False
             return True
-        return offset not in self._began and (offset == 0 or not self._begins_at_0)
+        return offset not in self._began and (offset == self._first or not self._begins_here)

@@ -4,6 +4,8 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.errors import RequestRefused
+from broker.formats.state import FORMATS
+from broker.log.entry import INCARNATIONS_VERSION
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
@@ -36,6 +38,7 @@ class TopicChanges:
         announce: Announce,
     ) -> None:
         self._topics = state[TOPICS]
+        self._formats = state[FORMATS]
         self._log = log
         self._max_topics = max_topics
         self._wall_clock_ms = wall_clock_ms
@@ -46,6 +49,18 @@ class TopicChanges:
     def is_deleting(self, topic: str) -> bool:
         """Whether a topic is being deleted; nothing is to be sent to it."""
         return topic in self._deleting
+
+    def is_same(self, topic: str, since: int) -> bool:
+        """Whether a topic is the one that existed at a position of the log, for what was stored for
+        it there and goes to it now.
+
+        Raises:
+            RequestRefused (2): it is being deleted. Behind its deletion the log may have it made
+                again already: ask once more when the deletion is applied.
+        """
+        if topic in self._deleting:
+            raise RequestRefused(ResponseCode.SYSTEM_BUSY, f"topic {topic:.127} is being deleted")
+        return self._topics.existed(topic, since)
 
     def creating(self, topic: str) -> TopicConfig | None:
         """A topic that `create` is making, as it will be."""
@@ -93,7 +108,13 @@ class TopicChanges:
             self._deleting.discard(topic)
             then(refusal)
 
-        self._change([DeleteTopic(topic, self._wall_clock_ms(), with_locks=True)], deleted)
+        deletion = DeleteTopic(
+            topic,
+            self._wall_clock_ms(),
+            with_locks=True,
+            keeps_ends=self._formats.format_version >= INCARNATIONS_VERSION,
+        )
+        self._change([deletion], deleted)
 
     def command(self, config: TopicConfig, *, only_if_absent: bool = False) -> PutTopic:
         """The command that makes or changes a topic."""

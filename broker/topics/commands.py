@@ -3,7 +3,13 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar, Final
 
-from broker.log.entry import FIRST_VERSION, GUARDED_VERSION, number, text
+from broker.log.entry import (
+    FIRST_VERSION,
+    GUARDED_VERSION,
+    INCARNATIONS_VERSION,
+    number,
+    text,
+)
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState, Deletion
@@ -46,7 +52,12 @@ class PutTopic:
 class DeleteTopic:
     """Delete a topic, its queues and what groups have committed for it.
 
-    `with_locks`: the locks of its queues too; False before version 3.
+    Attributes:
+        topic: the topic.
+        at_ms: the leader's wall clock, milliseconds since 1970.
+        with_locks: the locks of its queues too; False before version 3.
+        keeps_ends: a topic made again under the name begins where this one ended; False before
+            version 6: it begins with 0.
     """
 
     kind: ClassVar[int] = 2
@@ -54,10 +65,13 @@ class DeleteTopic:
     topic: str
     at_ms: int
     with_locks: bool = False
+    keeps_ends: bool = False
 
     @property
     def version(self) -> int:
         """As in LogCommand."""
+        if self.keeps_ends:
+            return INCARNATIONS_VERSION
         return GUARDED_VERSION if self.with_locks else FIRST_VERSION
 
     def members(self) -> list[object]:
@@ -84,6 +98,10 @@ def _read_delete_with_locks(topic: str, at_ms: int) -> DeleteTopic:
     return DeleteTopic(text(topic), number(at_ms), with_locks=True)
 
 
+def _read_delete_with_ends(topic: str, at_ms: int) -> DeleteTopic:
+    return DeleteTopic(text(topic), number(at_ms), with_locks=True, keeps_ends=True)
+
+
 def _put(
     state: BrokerState, folded: Folded, command: PutTopic, entry: Entry
 ) -> EntryRefused | None:
@@ -96,6 +114,8 @@ def _put(
         if len(topics.configs) >= limit:
             return EntryRefused(f"there are {len(topics.configs)} topics: delete one first")
         topics.created_at[config.topic] = entry.pos
+    if old is None:
+        state.topic_made(config.topic)
     topics.configs[config.topic] = config
     topics.changed(command.at_ms)
     folded.topics_changed = True
@@ -112,8 +132,14 @@ def _delete(
     for key in [key for key in folded.arrivals if key[0] == topic]:
         del folded.arrivals[key]
     folded.deleted_topics.append(topic)
-    # A topic made again starts at 0: old offsets would point past its end.
-    state.topic_deleted(Deletion(topic, with_offsets=True, with_locks=command.with_locks))
+    state.topic_deleted(
+        Deletion(
+            topic,
+            with_offsets=True,
+            with_locks=command.with_locks,
+            keeps_ends=command.keeps_ends,
+        )
+    )
     topics.changed(command.at_ms)
     folded.topics_changed = True
     return None
@@ -123,5 +149,11 @@ PUT_TOPIC: Final = CommandType(
     PutTopic, {FIRST_VERSION: _read_put, GUARDED_VERSION: _read_put_within}, _put
 )
 DELETE_TOPIC: Final = CommandType(
-    DeleteTopic, {FIRST_VERSION: _read_delete, GUARDED_VERSION: _read_delete_with_locks}, _delete
+    DeleteTopic,
+    {
+        FIRST_VERSION: _read_delete,
+        GUARDED_VERSION: _read_delete_with_locks,
+        INCARNATIONS_VERSION: _read_delete_with_ends,
+    },
+    _delete,
 )

@@ -62,12 +62,12 @@ class TopicProcessor:
             FieldMissing, RequestRefused: see `TopicChanges.put_topic`.
         """
         config = TopicConfig(
-            command.text("topic"),
-            command.integer("readQueueNums", 16),
-            command.integer("writeQueueNums", 16),
-            command.integer("perm", PERMISSION_READ_WRITE),
+            command.name("topic"),
+            command.int32("readQueueNums", 16),
+            command.int32("writeQueueNums", 16),
+            command.int32("perm", PERMISSION_READ_WRITE),
             command.fields.get("topicFilterType") or "SINGLE_TAG",
-            command.integer("topicSysFlag", 0),
+            command.int32("topicSysFlag", 0),
             command.boolean("order"),
             self._attributes(command),
         )
@@ -114,7 +114,7 @@ class TopicProcessor:
     def _attributes(self, command: Command) -> dict[str, str]:
         """The topic's attributes, changed as it is asked for: "+name=value,-name"."""
         changes = command.fields.get("attributes", "").split(",")
-        return self._changed_attributes(command.text("topic"), changes)
+        return self._changed_attributes(command.name("topic"), changes)
 
     def _changed_attributes(self, topic: str, changes: Sequence[str]) -> dict[str, str]:
         config = self._topics.configs.get(topic)
@@ -140,7 +140,7 @@ class TopicProcessor:
         Raises:
             RequestRefused (29): the broker needs it.
         """
-        topic = command.text("topic")
+        topic = command.name("topic")
         if topic in FIRST_TOPICS or self._own_topics.is_standing(topic):
             raise RequestRefused(
                 ResponseCode.INVALID_PARAMETER, f"topic {topic} is the broker's own: keep it"
@@ -152,7 +152,7 @@ class TopicProcessor:
 
     def topic_config(self, _origin: Origin, command: Command) -> Command:
         """One topic's configuration (351)."""
-        topic = command.text("topic")
+        topic = command.name("topic")
         return command.reply(body=compact_json(self._topics.found(topic).to_json()).encode())
 
     def all_topics(self, _origin: Origin, command: Command) -> Command:

@@ -15,6 +15,7 @@ from broker.traffic.counter import Total
 from broker.traffic.traffic import Counted, Traffic
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
+from remoting.wire.field_values import read_int32
 
 _FALL_SIZE = "GROUP_GET_FALL_SIZE"
 _FALL_TIME = "GROUP_GET_FALL_TIME"
@@ -70,9 +71,9 @@ class TrafficProcessor:
         """How far a group is behind in a queue; the key is `queue@topic@group`."""
         number, _, rest = key.partition("@")
         topic, _, group = rest.partition("@")
-        if not number.isdecimal() or len(number) > 9:
+        queue_id = read_int32(number)
+        if queue_id is None:
             return None
-        queue_id = int(number)
         committed = self._offsets.committed(group, topic, queue_id)
         if committed is None:
             return None

@@ -34,11 +34,13 @@ from remoting.message.properties import (
     TRANSACTION_CHECK_TIMES,
     UNIQUE_KEY,
     edit_properties,
+    kept_queue_id,
 )
 from remoting.message.record import encode_record
 from remoting.net.address import Address
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -192,7 +194,9 @@ class Checks:
             _log.warning(
                 "a transaction of producer group %s is given up after %d questions: nobody said "
                 "how it ends; its message is in topic %s",
-                *(half.group, half.checks, GIVEN_UP_TOPIC),
+                quoted(half.group),
+                half.checks,
+                GIVEN_UP_TOPIC,
             )
 
         try:
@@ -227,7 +231,7 @@ class Checks:
             _tell("ask about")(refusal)
             return
         pairs = record.property_map()
-        record.topic, record.queue_id = pairs[REAL_TOPIC], int(pairs[REAL_QUEUE_ID])
+        record.topic, record.queue_id = pairs[REAL_TOPIC], kept_queue_id(pairs)
         record.properties = edit_properties(
             record.properties,
             {TRANSACTION_CHECK_TIMES: str(half.checks)},
@@ -278,7 +282,7 @@ def _tell(what: str) -> Callable[[RequestRefused | None], None]:
 
     def then(refusal: RequestRefused | None) -> None:
         if refusal is not None:
-            _log.debug("cannot %s a transaction now: %s", what, refusal.remark)
+            _log.debug("cannot %s a transaction now: %s", what, quoted(refusal.remark))
 
     return then
 

@@ -17,6 +17,7 @@ from broker.log.submissions import Then, submit_commands
 from broker.sends.pending_messages import MadeMessages
 from broker.sends.sends import SENDS, Sends
 from broker.serving.parts import Parts, Shared
+from broker.topics.changes import TOPIC_CHANGES, TopicChanges
 from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC
 from broker.topics.own_topics import OWN_TOPICS, OwnTopics
 from broker.topics.state import TOPICS
@@ -27,6 +28,7 @@ from remoting.message.properties import (
     REAL_TOPIC,
     TRANSACTION_PREPARED,
     edit_properties,
+    kept_queue_id,
 )
 from remoting.message.record import (
     TRANSACTION_COMMIT,
@@ -44,6 +46,7 @@ class Ends:
         state: the applied state.
         log: the log.
         sends: takes messages for the log.
+        changes: knows the topics that are being deleted.
         delayed: lets a message wait that is for later when it is committed.
         own_topics: makes the topic of what is given up.
         wall_clock_ms: milliseconds since 1970.
@@ -54,6 +57,7 @@ class Ends:
         state: BrokerState,
         log: Log,
         sends: Sends,
+        changes: TopicChanges,
         delayed: DelayedSends,
         own_topics: OwnTopics,
         wall_clock_ms: Callable[[], int],
@@ -62,6 +66,7 @@ class Ends:
         self._topics = state[TOPICS]
         self._log = log
         self._sends = sends
+        self._changes = changes
         self._delayed = delayed
         self._own_topics = own_topics
         self._wall_clock_ms = wall_clock_ms
@@ -93,20 +98,20 @@ class Ends:
         """Put the message of a transaction where it belongs.
 
         Raises:
-            RequestRefused: (2) too much waits for the log, (17) its topic was deleted, and so it is
-                rolled back; see `record`.
+            RequestRefused: (2) too much waits for the log, or its topic is being deleted, (17) its
+                topic was deleted, and so it is rolled back; see `record`.
         """
         record = self.record(half)
         pairs = record.property_map()
         topic = pairs[REAL_TOPIC]
-        if not self._topics.existed(topic, position):
+        if not self._changes.is_same(topic, position):
             self.roll_back(position, lambda _refusal: None)
             raise RequestRefused(
                 ResponseCode.TOPIC_NOT_EXIST,
                 f"topic {topic} was deleted since the message was sent: it is rolled back",
             )
         # The queue it was sent to may have been taken away since.
-        queue_id = int(pairs[REAL_QUEUE_ID]) % self._topics.configs[topic].write_queue_count
+        queue_id = kept_queue_id(pairs) % self._topics.configs[topic].write_queue_count
         record.properties = edit_properties(
             record.properties, {}, (REAL_TOPIC, REAL_QUEUE_ID, TRANSACTION_PREPARED)
         )
@@ -189,6 +194,7 @@ def _made(parts: Parts) -> Ends:
         parts.state,
         parts.log,
         parts[SENDS],
+        parts[TOPIC_CHANGES],
         parts[DELAYED_SENDS],
         parts[OWN_TOPICS],
         parts.wall_clock_ms,

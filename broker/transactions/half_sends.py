@@ -26,6 +26,7 @@ from remoting.message.properties import (
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
     edit_properties,
+    shown_value,
 )
 from remoting.message.record import MessageRecord
 from remoting.wire.codes import ResponseCode
@@ -96,7 +97,7 @@ class HalfSends:
             return Prepare(group, stored_ms + immunity)
 
         def replied(_position: int) -> Mapping[str, str]:
-            return {"transactionId": record.property_map()[UNIQUE_KEY]}
+            return {"transactionId": shown_value(record.property_map()[UNIQUE_KEY])}
 
         send.attach, send.replied = attach, replied
 

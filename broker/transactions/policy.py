@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.errors import SettingInvalid
+from remoting.wire.field_values import read_natural
 
 _MS_PER_HOUR: Final = 60 * 60 * 1000
 
@@ -48,5 +49,5 @@ class CheckPolicy:
             asked_seconds: what the message wants, CHECK_IMMUNITY_TIME_IN_SECONDS; RocketMQ passes
                 over what is no number.
         """
-        seconds = int(asked_seconds) if asked_seconds.isdecimal() and asked_seconds.isascii() else 0
+        seconds = read_natural(asked_seconds) or 0
         return min(seconds * 1000 or round(self.after_seconds * 1000), self.give_up_ms)

@@ -42,10 +42,10 @@ class EndProcessor:
                 being ended, (14) the disk is too full, (29) an end that is none, (604) it has ended
                 otherwise; see `Ends.commit`.
         """
-        group = command.text("producerGroup")
+        group = command.name("producerGroup")
         position = command.integer("commitLogOffset")
         queue_offset = command.integer("tranStateTableOffset")
-        how = command.integer("commitOrRollback")
+        how = command.int32("commitOrRollback")
         if how == TRANSACTION_NONE:
             return command.reply()
         end = _ENDS.get(how)

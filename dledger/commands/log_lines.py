@@ -12,6 +12,9 @@ TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)
 LEVELS = ("debug", "info", "warning", "error")
 
+# The longest text of a line.
+_MAX_CHARACTERS = 4000
+
 # Writes to the standard output of `dledger serve`: when it listens, and changes of the leader.
 PROGRESS = "dledger.progress"
 
@@ -69,6 +72,19 @@ def _time(record: logging.LogRecord) -> str:
     return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
+def _on_one_line(text: str) -> str:
+    """What callers have sent begins no line of its own, moves no cursor and is of some length."""
+    shown = text[:_MAX_CHARACTERS]
+    if not shown.isprintable():
+        shown = "".join(
+            [
+                one if one.isprintable() else one.encode("unicode_escape").decode("ascii")
+                for one in shown
+            ]
+        )
+    return shown if len(text) <= _MAX_CHARACTERS else f"{shown}..."
+
+
 def _left_out(record: logging.LogRecord) -> int:
     count = getattr(record, "left_out", 0)
     return count if isinstance(count, int) else 0
@@ -115,11 +131,13 @@ class TextLines(logging.Formatter):
         level = record.levelname
         if self._coloured and record.levelno in _COLOURS:
             level = f"{_COLOURS[record.levelno]}{level}{_PLAIN}"
-        text = f"{_time(record)} {self._node_id} {level} {record.getMessage()}"
+        message = _on_one_line(record.getMessage())
+        text = f"{_time(record)} {self._node_id} {level} {message}"
         if count := _left_out(record):
             text += f" (and {count} more like it)"
         if record.exc_info:
-            text += "\n" + self.formatException(record.exc_info)
+            lines = self.formatException(record.exc_info).split("\n")
+            text = "\n".join([text, *(f"    {_on_one_line(one)}" for one in lines)])
         return text
 
 

@@ -13,13 +13,13 @@ import msgpack
 import numpy as np
 import pyarrow as pa
 
+from dledger_spark.acceptance import MAX_COMMAND_VERSION
 from dledger_spark.entry_columns import HEADER_BYTES, Positions, bounds
 from dledger_spark.record_pieces import SMALLEST_RECORD_BYTES
 from remoting.message.record import MESSAGE_MAGIC
 
 _PREFIX_BYTES: Final = 8
 _MARK: Final = int.from_bytes(b"DLB")
-_MAX_VERSION: Final = 5
 
 
 class BrokerCommand(NamedTuple):
@@ -74,7 +74,7 @@ def broker_commands(entries: pa.RecordBatch) -> list[BrokerCommand]:
     commands = []
     for row, index, term, place in zip(found.tolist(), indexes, terms, places, strict=True):
         content = data[at[row] : ends[row]]
-        read = _read(content[_PREFIX_BYTES:]) if content[7] <= _MAX_VERSION else None
+        read = _read(content[_PREFIX_BYTES:]) if content[7] <= MAX_COMMAND_VERSION else None
         if read is not None:
             is_attached = bool(at[row] != begins[row])
             kind, *members = read

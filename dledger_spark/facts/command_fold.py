@@ -24,6 +24,7 @@ _HEADER_BYTES: Final = 48
 _MAX_NATURAL: Final = (1 << 63) - 1
 _VERSION_WITH_LIMITS: Final = 3
 _VERSION_OF_ATTACHED: Final = 4
+_VERSION_WITH_TIME_OF_ENDS: Final = 6  # of ends of resets
 # Commands behind a record, by their kinds.
 _ATTACHED: Final = frozenset({10, 11, 12, 14, 15, 18, 19, 26, 31, 34})
 _SINCE_ATTACHED: Final = frozenset({*range(10, 28), 30, 31, 32, 34})
@@ -201,8 +202,19 @@ class CommandFold:
             self._progress(head, group, topic, queue, offset, "reset")
 
     def _end_reset(
-        self, _head: Any, _command: BrokerCommand, group: Any, topic: Any, queue: Any, offset: Any
+        self,
+        _head: Any,
+        command: BrokerCommand,
+        group: Any,
+        topic: Any,
+        queue: Any,
+        offset: Any,
+        *at_ms: Any,
     ) -> None:
+        if len(at_ms) != (command.version >= _VERSION_WITH_TIME_OF_ENDS):
+            raise Refused
+        for one in at_ms:
+            _natural(one)
         key = (_text(group), _text(topic), _natural(queue))
         if self._resets.get(key) == _natural(offset):
             del self._resets[key]

@@ -93,7 +93,7 @@ KINDS: Final = {
         *("reset offsets", ("group", "topic", "offsets", "at_ms", "as_of"), 3),
         {"offsets": ("queue", "offset")},
     ),
-    22: CommandKind("end reset", (*_QUEUE, "offset")),
+    22: CommandKind("end reset", (*_QUEUE, "offset", "at_ms"), 4),
     23: CommandKind(
         "pop",
         (

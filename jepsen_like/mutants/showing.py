@@ -73,5 +73,5 @@ BROKERS_SHOW_AT: Final[Mapping[str, int]] = {
     "damaged-queues-served": 21,
     "file-before-the-first-unit-missing": 21,
     "files-of-another-state-believed": 30,
-    "mended-files-believed": 22,
+    "mended-files-believed": 52,
 }

@@ -65,8 +65,8 @@ def decode_queue_lock(body: bytes) -> QueueLock:
     """
     value = JsonObject.parse("queue lock", body, MAX_QUEUE_LOCK_BYTES)
     return QueueLock(
-        value.text("consumerGroup"),
-        value.text("clientId"),
+        value.name("consumerGroup"),
+        value.name("clientId"),
         [MessageQueue.from_json(queue) for queue in value.objects("mqSet", MAX_LOCKED_QUEUES)],
         value.boolean("onlyThisBroker"),
     )

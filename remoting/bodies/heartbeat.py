@@ -23,6 +23,11 @@ MAX_HEARTBEAT_BYTES: Final = 512 * 1024
 # members of each.
 MAX_HEARTBEAT_GROUPS: Final = 1000
 
+# What Python takes for a consumer, for a subscription and for a tag or a hash, besides their texts.
+_MEMBER_BYTES: Final = 1024
+_SUBSCRIPTION_BYTES: Final = 512
+_ITEM_BYTES: Final = 64
+
 # The most subscriptions of all its groups.
 MAX_HEARTBEAT_SUBSCRIPTIONS: Final = 10_000
 
@@ -101,6 +106,12 @@ class SubscriptionData:
             "topic": self.topic,
         }
 
+    @property
+    def size(self) -> int:
+        """Bytes that it takes while it is kept, roughly."""
+        texts = len(self.topic) + len(self.expression) + sum(map(len, self.tags))
+        return _SUBSCRIPTION_BYTES + texts + _ITEM_BYTES * (len(self.tags) + len(self.codes))
+
     @classmethod
     def from_json(cls, value: JsonObject) -> "SubscriptionData":
         """Read it; an absent expression means all messages.
@@ -109,9 +120,9 @@ class SubscriptionData:
             BodyMalformed: the topic is missing or a member is of a wrong type.
         """
         return cls(
-            value.text("topic"),
+            value.name("topic"),
             value.text("subString", "*"),
-            value.text("expressionType", "TAG") or "TAG",
+            value.name("expressionType", "TAG") or "TAG",
             value.integer("subVersion", 0),
             value.texts("tagsSet"),
             [code for code in value.array("codeSet") if isinstance(code, int)],
@@ -138,6 +149,11 @@ class ConsumerData:
     consume_from_where: ConsumeFromWhere = ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET
     subscriptions: list[SubscriptionData] = field(default_factory=list)
     unit_mode: bool = False
+
+    @property
+    def size(self) -> int:
+        """Bytes that it takes while it is kept, roughly."""
+        return _MEMBER_BYTES + sum([one.size for one in self.subscriptions])
 
 
 @dataclass(slots=True)
@@ -202,8 +218,8 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
             _NAME, f"{subscriptions} subscriptions, at most {MAX_HEARTBEAT_SUBSCRIPTIONS} are read"
         )
     return Heartbeat(
-        value.text("clientID"),
-        [producer.text("groupName") for producer in producers],
+        value.name("clientID"),
+        [producer.name("groupName") for producer in producers],
         [_consumer(consumer) for consumer in consumers],
         value.integer("heartbeatFingerprint", 0),
         value.boolean("withoutSub"),
@@ -213,7 +229,7 @@ def decode_heartbeat(body: bytes) -> Heartbeat:
 def _consumer(value: JsonObject) -> ConsumerData:
     text = value.text
     return ConsumerData(
-        text("groupName"),
+        value.name("groupName"),
         _CONSUME_TYPES.get(text("consumeType", ""), ConsumeType.CONSUME_PASSIVELY),
         _MESSAGE_MODELS.get(text("messageModel", ""), MessageModel.CLUSTERING),
         _CONSUME_FROM_WHERE.get(

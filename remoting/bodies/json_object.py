@@ -3,6 +3,16 @@
 from typing import TypeVar
 
 from remoting.wire.errors import BodyMalformed
+from remoting.wire.field_values import (
+    INT32_MAX,
+    INT32_MIN,
+    INT64_MAX,
+    INT64_MIN,
+    MAX_NAME_CHARACTERS,
+    is_name,
+    read_boolean,
+    read_int64,
+)
 from remoting.wire.loose_json import SMALL, JsonSize, JsonValue, parse_json
 
 Default = TypeVar("Default")
@@ -60,6 +70,16 @@ class JsonObject:
             return str(value)
         raise BodyMalformed(self.body_name, f"{name} is not text")
 
+    def name(self, name: str, default: str | None = None) -> str:
+        """A text that names a topic, a group or a client: short and printable."""
+        text = self.text(name, default)
+        if not is_name(text):
+            raise BodyMalformed(
+                self.body_name,
+                f"{name} is no name of up to {MAX_NAME_CHARACTERS} printable characters",
+            )
+        return text
+
     def optional_text(self, name: str) -> str | None:
         """A text, or None when it is absent."""
         return None if self.members.get(name) is None else self.text(name)
@@ -71,14 +91,17 @@ class JsonObject:
             if default is None:
                 raise BodyMalformed(self.body_name, f"{name} is missing")
             return default
-        if isinstance(value, str) and len(value) <= 20:
-            try:
-                value = int(value)
-            except ValueError:
-                value = None
-        if isinstance(value, int) and -(1 << 63) <= value < 1 << 63:
-            return int(value)
+        number = read_int64(value) if isinstance(value, str) else value
+        if isinstance(number, int) and INT64_MIN <= number <= INT64_MAX:
+            return int(number)
         raise BodyMalformed(self.body_name, f"{name} is not a 64-bit number")
+
+    def int32(self, name: str, default: int | None = None) -> int:
+        """As `integer`, of 32 bits."""
+        number = self.integer(name, default)
+        if not INT32_MIN <= number <= INT32_MAX:
+            raise BodyMalformed(self.body_name, f"{name} is not a 32-bit number")
+        return number
 
     def number(self, name: str) -> float:
         """A number, whole or not.
@@ -97,7 +120,7 @@ class JsonObject:
         if value is None:
             return default
         if isinstance(value, str):
-            return value == "1" or value.lower() == "true"
+            return read_boolean(value)
         return bool(value)
 
     def object(self, name: str) -> "JsonObject":

@@ -26,7 +26,7 @@ class MessageQueue:
         Raises:
             BodyMalformed: a member is missing or of a wrong type.
         """
-        return cls(value.text("topic"), value.text("brokerName"), value.integer("queueId"))
+        return cls(value.text("topic"), value.text("brokerName"), value.int32("queueId"))
 
 
 def queue_keyed_json(pairs: Iterable[tuple[MessageQueue, object]]) -> str:

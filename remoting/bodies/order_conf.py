@@ -8,6 +8,7 @@ routes. Source: RocketMQ's MQClientInstance.topicRouteData2TopicPublishInfo.
 from typing import Final
 
 from remoting.wire.errors import BodyMalformed
+from remoting.wire.field_values import read_natural
 
 # Of all brokers together: producers make a list of them. RocketMQ has no limit.
 MAX_ORDER_QUEUES: Final = 16_384
@@ -26,14 +27,14 @@ def read_order_conf(text: str) -> dict[str, int]:
     for part in text.rstrip(";").split(";"):
         name, _, number = part.partition(":")
         is_name = name.isprintable() and 0 < len(name.strip()) <= MAX_BROKER_NAME_CHARACTERS
-        is_number = number.isascii() and number.isdigit() and len(number) <= len("16384")
-        if not is_name or not is_number or int(number) < 1 or name in counts:
+        count = read_natural(number)
+        if not is_name or not count or name in counts:
             raise BodyMalformed(
                 "order configuration",
                 f"{part!r:.60} is no broker name with its number of queues, or a second one of "
                 "the name: write broker:4;broker:4",
             )
-        counts[name] = int(number)
+        counts[name] = count
         queues += counts[name]
         if queues > MAX_ORDER_QUEUES:
             raise BodyMalformed("order configuration", f"more than {MAX_ORDER_QUEUES} queues")

@@ -87,15 +87,15 @@ def decode_batch_ack(body: bytes) -> list[AckedPop]:
             raise BodyMalformed(_NAME, f"more than {MAX_ACKS} messages")
         pops.append(
             AckedPop(
-                ack.text("c"),
-                ack.text("t"),
-                ack.integer("q"),
+                ack.name("c"),
+                ack.name("t"),
+                ack.int32("q"),
                 ack.integer("pt"),
                 offsets,
                 ack.text("r", "0"),
                 ack.integer("so"),
                 ack.integer("it", 0),
-                ack.integer("rq", 0),
+                ack.int32("rq", 0),
             )
         )
     return pops

@@ -9,14 +9,13 @@ from typing import Final
 
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.topic_config import (
-    INT64_MAX,
-    INT64_MIN,
     MAX_TABLE_TOPICS,
     DataVersion,
     TopicConfig,
     read_topic_config_table,
 )
 from remoting.wire.errors import BodyMalformed
+from remoting.wire.field_values import read_int64
 from remoting.wire.loose_json import LARGE, SMALL, compact_json, parse_json
 
 _NAME: Final = "register broker"
@@ -141,10 +140,7 @@ def _topic_of_line(line: str) -> TopicConfig:
     attributes: dict[str, str] = {}
     if len(parts) == 6 and parts[5].strip():
         attributes = JsonObject.parse(_NAME, parts[5].encode()).named_texts()
-    try:
-        read, write, permission = map(int, parts[1:4])
-    except ValueError:
-        raise BodyMalformed(_NAME, f"topic {line!r:.60} has no numbers") from None
-    if min(read, write, permission) < INT64_MIN or max(read, write, permission) > INT64_MAX:
-        raise BodyMalformed(_NAME, f"topic {line!r:.60} has a number over 64 bits")
+    read, write, permission = map(read_int64, parts[1:4])
+    if read is None or write is None or permission is None:
+        raise BodyMalformed(_NAME, f"topic {line!r:.60} has no numbers of 64 bits")
     return TopicConfig(parts[0], read, write, permission, parts[4], attributes=attributes)

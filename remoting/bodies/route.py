@@ -11,6 +11,7 @@ from typing import Final
 
 from remoting.bodies.json_object import JsonObject
 from remoting.wire.errors import BodyMalformed
+from remoting.wire.field_values import read_natural
 from remoting.wire.loose_json import LARGE, JsonValue, compact_json
 
 # The broker id of the master of a broker name; every other id is a slave's.
@@ -101,9 +102,10 @@ class BrokerData:
         """
         addresses: dict[int, str] = {}
         for key, address in value.object("brokerAddrs").named_texts().items():
-            if not key.isdecimal() or len(key) > 19:
+            broker_id = read_natural(key)
+            if broker_id is None:
                 raise BodyMalformed(value.body_name, f"broker id {key!r:.40} is not a number")
-            addresses[int(key)] = address
+            addresses[broker_id] = address
         direct = value.optional_text("directAddr")
         return cls(value.text("cluster", ""), value.text("brokerName"), addresses, direct)
 

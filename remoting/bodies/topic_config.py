@@ -8,15 +8,12 @@ from typing import Final
 
 from remoting.bodies.json_object import JsonObject
 from remoting.wire.errors import BodyMalformed
+from remoting.wire.field_values import INT64_MAX, INT64_MIN
 from remoting.wire.loose_json import JsonValue
 
 # The most topics of one table. Our brokers have at most 20 000; a name server takes about a quarter
 # of a second to read this many.
 MAX_TABLE_TOPICS: Final = 50_000
-
-# Every number of a topic is one that Java can hold.
-INT64_MIN: Final = -(1 << 63)
-INT64_MAX: Final = (1 << 63) - 1
 
 # Bits of a permission.
 PERMISSION_INHERIT: Final = 1

@@ -9,11 +9,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from remoting.wire.field_values import read_int64
+
 FIELD_SEPARATOR: Final = "\x01"
 RECORD_SEPARATOR: Final = "\x02"
-
-# Milliseconds of a cost or a time, and counts: a 64-bit number, with its sign.
-_MAX_DIGITS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,12 +127,6 @@ def _read(parts: list[str]) -> TraceRecord | None:
     return TraceRecord(kind=parts[0], details=details, **taken)  # type: ignore[arg-type]
 
 
-def _number(text: str) -> int | None:
-    digits = text.removeprefix("-")
-    is_number = digits.isascii() and digits.isdigit() and len(text) <= _MAX_DIGITS
-    return int(text) if is_number else None
-
-
 def _truth(text: str) -> bool | None:
     return {"true": True, "false": False}.get(text)
 
@@ -143,7 +136,7 @@ _CONVERSIONS: Final[Mapping[str, Callable[[str], object]]] = {
     "group": str,
     "topic": str,
     "request": str,
-    "at_ms": _number,
-    "cost_ms": _number,
+    "at_ms": read_int64,
+    "cost_ms": read_int64,
     "succeeded": _truth,
 }

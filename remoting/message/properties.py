@@ -6,10 +6,11 @@ touches only the pieces it names. Text is UTF-8; bytes that are not survive both
 Source: RocketMQ's MessageDecoder and its clients' habits.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Final
 
 from remoting.message.errors import MessageMalformed
+from remoting.wire.field_values import read_natural
 
 NAME_VALUE_SEPARATOR: Final = "\x01"
 PROPERTY_SEPARATOR: Final = "\x02"
@@ -98,15 +99,88 @@ def decode_some(raw: bytes, names: Mapping[bytes, str]) -> dict[str, str]:
 
 def found_value(raw: bytes, name: bytes) -> str | None:
     """The value of one name in a run, as `decode_properties` has it; None when it is not there."""
-    wanted = name + b"\x01"
-    end = len(raw)
-    while (at := raw.rfind(wanted, 0, end)) > 0 and raw[at - 1] != _SEPARATOR_BYTE:
-        end = at + len(wanted) - 1  # the end of another name, or a part of a value
+    at = last_pair(raw, name + b"\x01")
     if at < 0:
         return None
-    begin = at + len(wanted)
+    begin = at + len(name) + 1
     end = raw.find(b"\x02", begin)
     return raw[begin : end if end >= 0 else None].decode("utf-8", "surrogateescape")
+
+
+def name_mark(name: str) -> bytes:
+    """How a pair of this name begins: what `has_pair`, `has_value` and `last_pair` look for."""
+    return properties_bytes(name + NAME_VALUE_SEPARATOR)
+
+
+def last_pair(raw: bytes, mark: bytes, begin: int = 0, end: int | None = None) -> int:
+    """Where the last pair of a name begins in a run; -1 when there is none.
+
+    Args:
+        raw: bytes with a run.
+        mark: see `name_mark`.
+        begin: where the run begins in `raw`.
+        end: where it ends; None for the end of `raw`.
+    """
+    at = raw.rfind(mark, begin, end)
+    while at > begin and raw[at - 1] != _SEPARATOR_BYTE:
+        # The end of another name, or a part of a value.
+        at = raw.rfind(mark, begin, at + len(mark) - 1)
+    return at
+
+
+def first_pair(raw: bytes, mark: bytes, begin: int = 0, end: int | None = None) -> int:
+    """As `last_pair`, of the first pair: where the fold of a record looks for its tag."""
+    at = raw.find(mark, begin, end)
+    while at > begin and raw[at - 1] != _SEPARATOR_BYTE:
+        at = raw.find(mark, at + 1, end)
+    return at
+
+
+def has_pair(raw: bytes, mark: bytes) -> bool:
+    """Whether a run has a pair of this name; see `name_mark`."""
+    at = raw.find(mark)
+    return at >= 0 and (not at or raw[at - 1] == _SEPARATOR_BYTE or last_pair(raw, mark) >= 0)
+
+
+def with_last_pair_alone(raw: bytes, mark: bytes) -> bytes:
+    """The run without all pairs of a name but the last one, which is the one that counts."""
+    if raw.count(mark) < 2:
+        return raw
+    last = last_pair(raw, mark)
+    if first_pair(raw, mark) == last:
+        return raw  # the others are ends of other names, or parts of values
+    kept = [piece for piece in raw[:last].split(b"\x02") if not piece.startswith(mark)]
+    return b"\x02".join(kept) + raw[last:]
+
+
+def mended_runs(
+    runs: Sequence[bytes], needed: bytes, alone: bytes, mend: Callable[[bytes], bytes]
+) -> list[bytes]:
+    """Each run as it is if it has the one pair and does not have the other twice, or else what
+    `mend` makes of it. `mend` may be asked in vain. In one pass, as each message comes by here.
+    """
+    return [
+        run
+        if (at := run.find(needed)) >= 0
+        and (not at or run[at - 1] == _SEPARATOR_BYTE)
+        and run.count(alone) < 2
+        else mend(run)
+        for run in runs
+    ]
+
+
+def shown_value(value: str) -> str:
+    """A value that a header can hold: bytes in it that are no UTF-8 are U+FFFD."""
+    try:
+        raw = value.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:  # a half of a surrogate pair that no bytes have given
+        raw = value.encode("utf-8", "surrogatepass")
+    return raw.decode("utf-8", "replace")
+
+
+def kept_queue_id(pairs: Mapping[str, str]) -> int:
+    """The queue that a message goes to later, as the broker that keeps it noted it down."""
+    return read_natural(pairs.get(REAL_QUEUE_ID, "")) or 0
 
 
 def decode_properties(raw: bytes | str) -> dict[str, str]:

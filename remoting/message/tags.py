@@ -4,6 +4,7 @@ from functools import lru_cache
 from typing import Final
 
 from remoting.message.java_hash import java_hash
+from remoting.message.properties import shown_value
 
 # Distinct tags are few; the bound only keeps a client with a tag a message from filling memory.
 _REMEMBERED_TAGS: Final = 4096
@@ -13,9 +14,14 @@ _REMEMBERED_CHARACTERS: Final = 128
 def tags_code(tags: str) -> int:
     """The hash of the TAGS property: Java's `String.hashCode`, a signed 32-bit number.
 
-    No tag (an empty text) is 0. RocketMQ stores it widened to 64 bits.
+    No tag (an empty text) is 0. RocketMQ stores it widened to 64 bits. Bytes that are no UTF-8
+    count as Java reads them, as U+FFFD.
     """
-    return _remembered(tags) if len(tags) <= _REMEMBERED_CHARACTERS else java_hash(tags)
+    return _remembered(tags) if len(tags) <= _REMEMBERED_CHARACTERS else _hash(tags)
 
 
-_remembered = lru_cache(maxsize=_REMEMBERED_TAGS)(java_hash)
+def _hash(tags: str) -> int:
+    return java_hash(tags if tags.isascii() else shown_value(tags))
+
+
+_remembered = lru_cache(maxsize=_REMEMBERED_TAGS)(_hash)

@@ -3,6 +3,7 @@
 from typing import Final, NamedTuple
 
 from remoting.net.errors import AddressMalformed
+from remoting.wire.field_values import read_natural
 
 # The longest name that the domain name system has.
 _MAX_HOST_CHARACTERS: Final = 253
@@ -33,14 +34,12 @@ def parse_address(text: str) -> Address:
         host = host[1:-1]
     elif ":" in host:
         raise AddressMalformed(text)
-    if not colon or len(port) > 5 or not (port.isascii() and port.isdecimal()):
+    number = read_natural(port)
+    if not colon or number is None or not 1 <= number <= 65535:
         raise AddressMalformed(text)
     if not 1 <= len(host) <= _MAX_HOST_CHARACTERS or not _NO_HOST.isdisjoint(host):
         raise AddressMalformed(text)
     if not host.isprintable():
-        raise AddressMalformed(text)
-    number = int(port)
-    if not 1 <= number <= 65535:
         raise AddressMalformed(text)
     return Address(host, number)
 

@@ -9,6 +9,7 @@ from remoting.net.bounded_log import about_client
 from remoting.wire.codes import ResponseCode, request_name
 from remoting.wire.command import Command
 from remoting.wire.errors import FrameError, RemotingError
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -98,6 +99,6 @@ def log_failure(peer: Address, command: Command, error: Exception) -> None:
     name = request_name(command.code)
     if isinstance(error, RemotingError) and not isinstance(error, FrameError):
         about = about_client(peer.host)
-        _log.warning("request %s of %s refused: %s", name, peer, error, extra=about)
+        _log.warning("request %s of %s refused: %s", name, peer, quoted(error, 300), extra=about)
     else:
         _log.error("request %s of %s failed", name, peer, exc_info=error)

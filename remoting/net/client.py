@@ -16,6 +16,7 @@ from remoting.net.errors import ConnectFailed, IdleTooLong, RequestTimedOut, Too
 from remoting.net.request_table import Settle
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -192,7 +193,7 @@ class RemotingClient:
             stream = await self._connect(address, parsed, connection)
             if stream is not None:
                 await connection.run(stream, self._receive)
-                _log.debug("connection with %s ended: %s", address, connection.close_error)
+                _log.debug("connection with %s ended: %s", address, quoted(connection.close_error))
         except Exception:
             _log.exception("the connection with %s failed; a new one is made when needed", address)
         finally:

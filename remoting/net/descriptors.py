@@ -5,6 +5,7 @@ import resource
 from typing import Final
 
 from remoting.net.errors import TooFewDescriptors
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -32,7 +33,7 @@ def raise_descriptor_limit() -> None:
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
     except (OSError, ValueError) as error:
-        _log.warning("the process may open %d files, and no more (%s)", soft, error)
+        _log.warning("the process may open %d files, and no more (%s)", soft, quoted(error))
 
 
 def connections_allowed(wanted: int | None, spare_descriptors: int) -> int:
@@ -57,7 +58,7 @@ def connections_allowed(wanted: int | None, spare_descriptors: int) -> int:
             "at most %d connections are taken%s: the process may open %d files and keeps %d for "
             "itself; raise the limit with ulimit -n",
             allowed,
-            "" if wanted is None else f" instead of {wanted}",
+            quoted("" if wanted is None else f" instead of {wanted}"),
             descriptors,
             spare_descriptors,
         )

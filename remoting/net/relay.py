@@ -25,8 +25,10 @@ from remoting.net.reset_on_death import end_in_order
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.errors import FrameError
+from remoting.wire.field_values import read_int64
 from remoting.wire.frame import decode_frame, encode_command
 from remoting.wire.frame_watch import FrameWatch
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -104,7 +106,7 @@ class Relays:
         try:
             await relay.run(find)
         except (OSError, trio.BrokenResourceError, trio.ClosedResourceError) as error:
-            _log.debug("a relay of %s ended: %s", peer, error)
+            _log.debug("a relay of %s ended: %s", peer, quoted(error))
         finally:
             self._relays.discard(relay)
             if not relay.leaves_unanswered:
@@ -218,7 +220,7 @@ class _Relay:
                 await server.send_all(hello + self._heartbeat() + self._questions())
                 return server
         except (OSError, trio.BrokenResourceError) as error:
-            _log.debug("%s could not be passed on to %s: %s", self._peer, target, error)
+            _log.debug("%s could not be passed on to %s: %s", self._peer, target, quoted(error))
         if server is not None:
             await trio.aclose_forcefully(server)
         return None
@@ -286,7 +288,10 @@ class _Relay:
                 return
             slim = command.without_content()
             if command.code in _PULLS:
-                slim.fields["queueOffset"] = command.fields.get("queueOffset", "0")
+                # A text of any length would be kept as long as the client does not read. What is no
+                # number is refused by the server.
+                offset = read_int64(command.fields.get("queueOffset", ""))
+                slim.fields["queueOffset"] = str(offset or 0)
             elif command.code == RequestCode.QUERY_CONSUMER_OFFSET:
                 fields = command.fields
                 if sum(map(len, fields)) + sum(map(len, fields.values())) <= MAX_KEPT_CHARACTERS:

@@ -37,6 +37,7 @@ from remoting.net.proxy_header import (
 from remoting.net.reset_on_death import end_in_order, reset_on_death
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
+from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
@@ -331,7 +332,7 @@ class Server:
                     _log.warning(
                         "no connection can be accepted (%s): %d are open; raise the limit with "
                         "ulimit -n or close some",
-                        error.strerror,
+                        quoted(error.strerror),
                         len(self._connections),
                     )
                 await trio.sleep(ACCEPT_PAUSE_SECONDS)
@@ -385,7 +386,7 @@ class Server:
         try:
             peer = peer_address(stream.socket.getpeername())
         except OSError as error:
-            _log.debug("a client left before it was served: %s", error)
+            _log.debug("a client left before it was served: %s", quoted(error))
             await trio.aclose_forcefully(stream)
             return
         descriptors = 1 if gate is None else 2  # with the connection to where it is passed on
@@ -450,9 +451,9 @@ class Server:
                 return header.client or peer
         except ProxyHeaderMalformed as error:
             about = about_client(peer.host)
-            _log.warning("connection from %s closed: %s", peer, error, extra=about)
+            _log.warning("connection from %s closed: %s", peer, quoted(error), extra=about)
         except (OSError, trio.BrokenResourceError) as error:
-            _log.debug("%s left before it was served: %s", peer, error)
+            _log.debug("%s left before it was served: %s", peer, quoted(error))
         return None
 
     async def _serve_stream(self, stream: trio.SocketStream, peer: Address) -> None:
@@ -492,7 +493,7 @@ class Server:
                 await secured.do_handshake()
                 return secured
         except (OSError, trio.BrokenResourceError) as error:
-            _log.debug("a TLS handshake failed: %s", error.__cause__ or error)
+            _log.debug("a TLS handshake failed: %s", quoted(error.__cause__ or error))
         return None
 
     def _receive(self, connection: Connection, commands: Sequence[Command]) -> int:
@@ -531,7 +532,7 @@ def _log_close(connection: Connection) -> None:
     """One line for a connection we had to close; clients that leave are not worth one."""
     error: RemotingError | None = connection.close_error
     if isinstance(error, ConnectionClosed):
-        _log.debug("connection with %s closed: %s", connection.peer, error.reason)
+        _log.debug("connection with %s closed: %s", connection.peer, quoted(error.reason))
     else:
         about = about_client(connection.peer.host)
-        _log.warning("connection with %s closed: %s", connection.peer, error, extra=about)
+        _log.warning("connection with %s closed: %s", connection.peer, quoted(error), extra=about)

@@ -250,13 +250,21 @@ REPLY_LANGUAGE: Final = LanguageCode.JAVA
 # Requests say what we are; servers only show it to their operators.
 REQUEST_LANGUAGE: Final = LanguageCode.PYTHON
 
+# RocketMQ's longest has 7.
+_MAX_LANGUAGE_CHARACTERS: Final = 32
+
 LANGUAGE_BY_NAME: Final[dict[str, LanguageCode]] = {code.name: code for code in LanguageCode}
 LANGUAGE_BY_NUMBER: Final[dict[int, LanguageCode]] = {code.value: code for code in LanguageCode}
 
 
 def language_named(name: str) -> LanguageCode | str:
-    """The language of a JSON header; a name that is not known is returned as it came."""
-    return LANGUAGE_BY_NAME.get(name, name)
+    """The language of a JSON header; a name that is not known is returned as it came, if it is
+    short: it is kept with the client's other facts.
+    """
+    known = LANGUAGE_BY_NAME.get(name)
+    if known is not None:
+        return known
+    return name if len(name) <= _MAX_LANGUAGE_CHARACTERS else LanguageCode.OTHER
 
 
 def language_numbered(number: int) -> LanguageCode | int:

@@ -7,6 +7,7 @@ from typing import Final
 
 from remoting.wire.codes import PROTOCOL_VERSION, REPLY_LANGUAGE, REQUEST_LANGUAGE
 from remoting.wire.errors import FieldMissing
+from remoting.wire.field_values import INT32_MAX, INT32_MIN, is_name, read_boolean, read_int64
 
 # Bits of the header's flag.
 RESPONSE_FLAG: Final = 1
@@ -112,6 +113,17 @@ class Command:
             raise FieldMissing(name)
         return value
 
+    def name(self, name: str, default: str | None = None) -> str:
+        """The field `name` as the name of a topic, a group or a client: a short, printable text.
+
+        Raises:
+            FieldMissing: it is absent and there is no default, or it is no such text.
+        """
+        value = self.fields.get(name, default)
+        if value is None or not is_name(value):
+            raise FieldMissing(name, value)
+        return value
+
     def integer(self, name: str, default: int | None = None) -> int:
         """The field `name` as a signed 64-bit number; `default` when it is absent or empty.
 
@@ -126,21 +138,29 @@ class Command:
             if default is None:
                 raise FieldMissing(name)
             return default
-        try:
-            # 20 characters hold every 64-bit number with its sign; longer text is not parsed.
-            number = int(value) if len(value) <= 20 and "_" not in value else 1 << 63
-        except ValueError:
-            raise FieldMissing(name, value) from None
-        if not -(1 << 63) <= number < 1 << 63:
+        number = read_int64(value)
+        if number is None:
             raise FieldMissing(name, value)
+        return number
+
+    def int32(self, name: str, default: int | None = None) -> int:
+        """As `integer`, of 32 bits, as most of Java's fields are.
+
+        Raises:
+            FieldMissing: it is absent and there is no default, or it is not such a number.
+        """
+        known = _SMALL_NUMBERS.get(self.fields.get(name))
+        if known is not None:
+            return known
+        number = self.integer(name, default)
+        if not INT32_MIN <= number <= INT32_MAX:
+            raise FieldMissing(name, self.fields.get(name))
         return number
 
     def boolean(self, name: str, default: bool = False) -> bool:
         """The field `name` as a truth value: "true" in any case, or "1" as the C++ client sends."""
         value = self.fields.get(name)
-        if value is None:
-            return default
-        return value == "1" or value.lower() == "true"
+        return default if value is None else read_boolean(value)
 
 
 def server_request(

@@ -1,8 +1,11 @@
 from __future__ import annotations
 
 import base64
+import gc
 import os
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -25,12 +28,13 @@ from broker.log.state import BrokerState
 from broker.log.state_snapshot import captured, restored
 from broker.messages.state import MESSAGES
 from broker.retention.commands import KeepLogFrom
-from dledger import Entry
+from broker.topics.changes import TOPIC_CHANGES
+from dledger import DiskFailed, Entry
 from remoting.message.record import decode_records
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.delaying_broker import Delayed, delaying
-from tests.broker.one_broker import START_MS, Client, Clock, running_broker
+from tests.broker.one_broker import START_MS, Client, Clock, running_broker, until
 from tests.broker.test_broker_fold import Log, with_topic
 from tests.broker.test_broker_retention import Surroundings, looked, send
 
@@ -49,6 +53,34 @@ operations = st.lists(
     ),
     max_size=40,
 )
+
+
+def test_a_table_in_memory_is_closed_with_the_last_reference_to_its_state() -> None:
+    state: Any = empty_state()
+    connection = state[DELAYS].waiting._database
+    state.itself = state  # the collector alone finds it, and the connection with it
+    del state
+    gc.collect()
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        connection.execute("SELECT 1")
+
+
+def test_a_table_that_cannot_be_made_leaves_nothing_open_and_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[sqlite3.Connection] = []
+
+    def connect(table: WaitingTable) -> sqlite3.Connection:
+        made.append(sqlite3.connect(table._path))
+        made[0].execute("CREATE TABLE waiting (taken)")
+        return made[0]
+
+    monkeypatch.setattr(WaitingTable, "_connect", connect)
+    with pytest.raises(DiskFailed, match="already exists"):
+        WaitingTable(os.fspath(tmp_path))
+    assert list(tmp_path.iterdir()) == []
+    with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+        made[0].execute("SELECT 1")
 
 
 @given(script=operations, in_file=st.booleans())
@@ -221,7 +253,7 @@ async def test_a_message_of_a_level_comes_when_its_time_is_over_and_not_before(
         (f"__STARTDELIVERTIME\x01{START_MS + 8}\x02", 8),
         (f"TIMER_DELAY_MS\x01{MAX_DELAY_MS}\x02", MAX_DELAY_MS),
         ("DELAY\x012\x02TIMER_DELAY_SEC\x013\x02", 5000),  # a level counts before a time
-        ("DELAY\x010\x02TIMER_DELAY_SEC\x01 3 \x02", 3000),
+        ("DELAY\x010\x02TIMER_DELAY_SEC\x013\x02", 3000),
     ],
 )
 async def test_a_message_comes_at_the_time_that_it_asks_for(
@@ -338,6 +370,41 @@ async def test_a_message_is_not_delivered_to_a_topic_that_was_deleted_or_made_ag
         delays = one.broker.machine.state[DELAYS]
         assert (len(delays.waiting), delays.dropped) == (0, 2)
         assert (await one.client.pull("gone", 0)).code == ResponseCode.TOPIC_NOT_EXIST
+
+
+async def test_a_message_that_retention_moves_is_not_delivered_to_a_topic_made_again(
+    tmp_path: Path,
+) -> None:
+    async with delaying(tmp_path) as one:
+        await one.send(TIMED.format(10_000), body=b"old", topic="again")
+        await one.send(TIMED.format(10_000), body=b"kept", topic="kept")
+        assert (await one.client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="again")).code == 0
+        await one.client.send("again", b"new")
+        state = one.broker.machine.state
+        one.broker.parts[DELIVERIES].move_before(state.log_end)
+        one.at(1)
+        assert await one.bodies("again") == [b"new"]
+        one.at(60_000)
+        assert await one.bodies("again") == [b"new"]
+        assert await one.bodies("kept") == [b"kept"]
+        assert (state[DELAYS].delivered, state[DELAYS].dropped) == (1, 1)
+
+
+async def test_nothing_goes_to_a_topic_while_it_is_deleted(tmp_path: Path) -> None:
+    async with delaying(tmp_path) as one:
+        await one.send("DELAY\x011\x02", topic="again")
+        one.broker.parts[TOPIC_CHANGES].delete_topic("again", lambda _refusal: None)
+        one.at(1000)  # the deletion is on its way into the log
+        assert not one.broker.parts[DELIVERIES]._under_way
+
+        async def is_sent() -> bool:
+            return (await one.client.send("again", b"new")).code == 0
+
+        await until(is_sent)
+        one.broker.parts[DELIVERIES].begin_term()  # else it pauses
+        one.at(2000)
+        assert await one.bodies("again") == [b"new"]
+        assert one.broker.machine.state[DELAYS].dropped == 1
 
 
 async def test_a_batch_with_a_delayed_message_is_refused(tmp_path: Path) -> None:

@@ -107,17 +107,19 @@ actions = st.lists(
 def build(script: Sequence[tuple[str, str, int]]) -> Log:
     log = Log()
     ends: dict[tuple[str, int], int] = {}
+    begins: dict[str, int] = {}  # of topics that exist, or are made again
+    existing: set[str] = set()
     for at, (what, name, number) in enumerate(script):
         if what == "record":
-            offset = ends.get((name, number), 0)
+            offset = ends.get((name, number), begins.get(name, 0))
             log.append_record(name, number, offset, "T" * (at % 3))
             ends[name, number] = offset + 1
         elif what == "records":
             places = []
             for count in range(1 + number):
                 key = (name, count % 2)
-                places.append((*key, ends.get(key, 0)))
-                ends[key] = ends.get(key, 0) + 1
+                places.append((*key, ends.get(key, begins.get(name, 0))))
+                ends[key] = places[-1][2] + 1
             log.append_records(*places)
         elif what == "format":
             log.append(encode_log_command(RaiseFormat(RUNS_VERSION)))
@@ -127,8 +129,15 @@ def build(script: Sequence[tuple[str, str, int]]) -> Log:
             limit = (None, 5)[at % 2]
             put = PutTopic(TopicConfig(name, number, number), at, max_topics=limit)
             log.append(encode_log_command(put))
+            existing.add(name)
         elif what == "delete":
-            log.append(encode_log_command(DeleteTopic(name, at, with_locks=bool(at % 2))))
+            keeps_ends = at % 3 > 0
+            delete = DeleteTopic(name, at, bool(at % 2) or keeps_ends, keeps_ends)
+            log.append(encode_log_command(delete))
+            of_topic = [end for key, end in ends.items() if key[0] == name]
+            if name in existing:
+                existing.remove(name)
+                begins[name] = max([begins.get(name, 0), *of_topic]) if keeps_ends else 0
             ends = {key: end for key, end in ends.items() if key[0] != name}
         elif what == "offset":
             offset_of = CommittedOffset("g", name, 0, number)
@@ -147,15 +156,16 @@ def units_in(arrivals: Arrivals) -> list[bytes]:
     return [units[at : at + UNIT.size] for at in range(0, len(units), UNIT.size)]
 
 
-def queues_after(folds: Sequence[Folded]) -> dict[tuple[str, int], list[bytes]]:
-    """What the consume queues hold after these runs."""
-    queues: dict[tuple[str, int], list[bytes]] = {}
+def queues_after(folds: Sequence[Folded]) -> dict[tuple[str, int], dict[int, bytes]]:
+    """What the consume queues hold after these runs, by offset."""
+    queues: dict[tuple[str, int], dict[int, bytes]] = {}
     for folded in folds:
         for topic in folded.deleted_topics:
             queues = {key: units for key, units in queues.items() if key[0] != topic}
         for key, arrived in folded.arrivals.items():
-            assert arrived.first_offset == len(queues.get(key, []))
-            queues.setdefault(key, []).extend(units_in(arrived))
+            units = queues.setdefault(key, {})
+            assert arrived.first_offset == 1 + max(units, default=arrived.first_offset - 1)
+            units.update(enumerate(units_in(arrived), arrived.first_offset))
     return queues
 
 
@@ -178,7 +188,7 @@ def test_equal_logs_give_equal_states_however_they_are_cut_into_runs(
     assert [result for one in folds for result in one.results] == all_at_once.results
     assert queues_after(folds) == queues_after([all_at_once])
     for (topic, queue_id), units in queues_after(folds).items():
-        assert whole[MESSAGES].queue_end(topic, queue_id) == len(units)
+        assert whole[MESSAGES].queue_end(topic, queue_id) == 1 + max(units)
 
 
 def with_runs(log: Log) -> None:

@@ -17,6 +17,7 @@ from broker.locks.commands import LockQueues
 from broker.log.entry import (
     ATTACHED_VERSION,
     FORMAT_VERSION,
+    INCARNATIONS_VERSION,
     RUNS_VERSION,
     EntryKind,
     LogCommand,
@@ -24,6 +25,7 @@ from broker.log.entry import (
     kind_of,
 )
 from broker.offsets.commands import CommitOffsets, CommittedOffset
+from broker.resets.commands import EndReset
 from broker.retention.commands import KeepLogFrom
 from broker.topics.commands import DeleteTopic, PutTopic
 from remoting.bodies.topic_config import TopicConfig
@@ -48,6 +50,7 @@ commands: st.SearchStrategy[LogCommand] = st.one_of(
         st.none() | numbers,
     ),
     st.builds(DeleteTopic, names, numbers, st.booleans()),
+    st.builds(DeleteTopic, names, numbers, st.just(True), st.just(True)),
     st.builds(
         PutGroup,
         st.builds(ConsumerGroup, names, st.booleans()),
@@ -58,11 +61,14 @@ commands: st.SearchStrategy[LogCommand] = st.one_of(
     st.builds(CommitOffsets, st.lists(offsets, max_size=5), st.none() | numbers),
     st.builds(CommitOffsets, st.lists(offsets, max_size=5), numbers, numbers),
     st.builds(KeepLogFrom, numbers, numbers, numbers),
+    st.builds(EndReset, names, names, numbers, numbers, st.none() | numbers),
     st.builds(Delay, numbers),
     st.builds(Deliver, numbers),
     st.builds(MoveDelayed, numbers),
     st.builds(DropDelayed, numbers),
-    st.sampled_from([RaiseFormat(ATTACHED_VERSION), RaiseFormat(RUNS_VERSION)]),
+    st.sampled_from(
+        [RaiseFormat(one) for one in (ATTACHED_VERSION, RUNS_VERSION, INCARNATIONS_VERSION)]
+    ),
     st.builds(
         LockQueues,
         names,
@@ -155,8 +161,14 @@ def test_a_time_counts_as_no_member_of_the_first_format_version() -> None:
 @given(commands)
 def test_a_command_is_written_in_the_first_version_that_holds_it(command: LogCommand) -> None:
     match command:
+        case EndReset(at_ms=int()):
+            version = 6
+        case EndReset():
+            version = 4
         case PutTopic(max_topics=int()) | PutGroup(max_groups=int()):
             version = 3
+        case DeleteTopic(keeps_ends=True):
+            version = 6
         case DeleteTopic(with_locks=True) | DeleteGroup(with_locks=True):
             version = 3
         case CommitOffsets(as_of=int()):

@@ -71,7 +71,7 @@ async def test_the_newest_messages_of_a_time_are_found(tmp_path: Path) -> None:
             await send(client, b"%d" % number, "k")
         at_50 = START_MS + 50 * 700
         assert await found(client, "k", maxNum=2) == [b"99", b"98"]
-        assert len(await found(client, "k", maxNum=1 << 40)) == 64
+        assert len(await found(client, "k", maxNum=(1 << 31) - 1)) == 64
         begin, end = at_50 - 700, at_50 + 699
         both = await found(client, "k", beginTimestamp=begin, endTimestamp=end)
         assert both == [b"50", b"49"]

@@ -10,6 +10,7 @@ from dledger_mq import (
     Client,
     ClientClosed,
     GroupInUse,
+    InvalidClientId,
     InvalidNameServers,
     Message,
     OpenedTwice,
@@ -18,6 +19,8 @@ from dledger_mq import (
     PushConsumer,
     ReceivedMessage,
 )
+from dledger_mq.this_process import new_identity
+from remoting.message.message_id import unique_message_key
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
 
 # Nothing listens there; nothing is sent to it before the first question.
@@ -150,3 +153,27 @@ def test_a_shared_client_and_name_servers_are_refused_together() -> None:
 async def test_one_text_may_hold_several_name_servers() -> None:
     async with Client(" 127.0.0.1:1;[::1]:2;") as client:
         assert client.routes.nameservers == ("127.0.0.1:1", "[::1]:2")
+
+
+def test_clients_of_one_address_and_process_id_have_ids_and_messages_of_their_own() -> None:
+    # As in two containers: nothing but chance tells them apart.
+    one, two = (new_identity(NOWHERE) for _ in range(2))
+    assert (one.host, one.process_id) == (two.host, two.process_id)
+    assert one.client_id != two.client_id
+    ids = {
+        unique_message_key(each.host, each.process_id, each.instance, 1_700_000_000_000, 1)
+        for each in (one, two)
+    }
+    assert len(ids) == 2
+
+
+async def test_a_client_has_the_id_that_it_is_given() -> None:
+    async with Client([NOWHERE], client_id="billing-7") as client:
+        assert client.client_id == "billing-7"
+
+
+@pytest.mark.parametrize("client_id", ["", "a\nb", "x" * 256])
+def test_an_id_that_brokers_could_not_do_with_is_refused(client_id: str) -> None:
+    with pytest.raises(InvalidClientId, match="1 to 255 printable characters") as caught:
+        Client([NOWHERE], client_id=client_id)
+    assert "\n" not in str(caught.value)

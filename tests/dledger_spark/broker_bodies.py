@@ -21,8 +21,8 @@ class BrokerBodies:
     def put_topic(self, topic: str) -> None:
         self.bodies.append(encode_log_command(PutTopic(TopicConfig(topic), 1)))
 
-    def delete_topic(self, topic: str) -> None:
-        self.bodies.append(encode_log_command(DeleteTopic(topic, 1)))
+    def delete_topic(self, topic: str, *, keeps_ends: bool = False) -> None:
+        self.bodies.append(encode_log_command(DeleteTopic(topic, 1, keeps_ends, keeps_ends)))
         for key in [key for key in self._ends if key[0] == topic]:
             del self._ends[key]
 

@@ -109,7 +109,7 @@ class ScriptedLog:
         """A record of the next message of a queue, `before` others of the entry and `at` bytes."""
         self._sent += 1
         pairs = {"UNIQ_KEY": f"k{self._sent}", **properties}
-        end = self.state[MESSAGES].queue_ends.get(topic, {}).get(queue, 0)
+        end = self.state[MESSAGES].queue_end(topic, queue)
         return encode_record(
             MessageRecord(
                 topic,
@@ -168,7 +168,8 @@ class ScriptedLog:
                 command = ResetOffsets(group, topic, offsets_of, self._now_ms, self._pos)
                 self._append(encode_log_command(command))
             case "end reset":
-                self._append(encode_log_command(EndReset(group, topic, queue, step.pick)))
+                at_ms = self._now_ms if step.number % 2 else None
+                self._append(encode_log_command(EndReset(group, topic, queue, step.pick, at_ms)))
             case "pop":
                 self._pop(step, group, topic, queue)
             case "acknowledge" | "hide" | "bury":
@@ -184,13 +185,15 @@ class ScriptedLog:
                     )
                 )
             case "redrive":
-                end = self.state[MESSAGES].queue_ends.get(DEAD, {}).get(0, 0)
+                end = self.state[MESSAGES].queue_end(DEAD, 0)
                 # No leader proposes to deliver a dead letter once more that was before.
                 if end and not self.state[REDRIVEN].has(DEAD, 0, step.pick % end):
                     letter = Redrive(DEAD, 0, step.pick % end, self._pos, 0)
                     self._with(self._record(topic, queue), letter)
             case "delete":
-                self._append(encode_log_command(DeleteTopic(topic, self._now_ms)))
+                keeps_ends = step.number % 2 > 0
+                delete = DeleteTopic(topic, self._now_ms, keeps_ends, keeps_ends)
+                self._append(encode_log_command(delete))
             case "put":
                 put = PutTopic(TopicConfig(topic), self._now_ms, max_topics=100)
                 self._append(encode_log_command(put))

@@ -129,7 +129,7 @@ class IncidentLog:
         more: Mapping[str, str],
         reconsume_times: int = 0,
     ) -> bytes:
-        offset = self._state[MESSAGES].queue_ends.get(topic, {}).get(queue, 0)
+        offset = self._state[MESSAGES].queue_end(topic, queue)
         properties = {"UNIQ_KEY": f"{topic}-{queue}-{offset}", "KEYS": keys, **more}
         return encode_record(
             MessageRecord(

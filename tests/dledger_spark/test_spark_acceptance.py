@@ -54,6 +54,8 @@ COMMANDS = [
     encode_log_command(PutTopic(TopicConfig("B"), 1, max_topics=5)),
     encode_log_command(PutTopic(TopicConfig("A"), 1, max_topics=4)),
     encode_log_command(DeleteTopic("A", 9, with_locks=True)),
+    encode_log_command(DeleteTopic("A", 9, with_locks=True, keeps_ends=True)),
+    encode_log_command(DeleteTopic("B", 9, with_locks=True, keeps_ends=True)),
     encode_log_command(PutTopic(TopicConfig("A"), 1)),
     encode_log_command(PutTopic(TopicConfig("B"), 1, only_if_absent=True)),
     framed(msgpack.packb([2, "A", 9])),
@@ -104,7 +106,7 @@ records = st.tuples(
 right = st.tuples(st.sampled_from("AB"), st.sampled_from((0, 1)), *[st.just(0)] * 4)
 runs = st.lists(right | right | right | records, min_size=2, max_size=5)
 scripts = st.lists(
-    st.sampled_from(COMMANDS[:11]) | st.sampled_from(COMMANDS) | records | runs, max_size=60
+    st.sampled_from(COMMANDS[:13]) | st.sampled_from(COMMANDS) | records | runs, max_size=60
 )
 Step = tuple[str, int, int, int, int, int]
 Script = Sequence[bytes | Step | list[Step]]
@@ -116,7 +118,7 @@ def body_of(steps: Sequence[Step], state: BrokerState, pos: int) -> bytes:
     before: Counter[tuple[str, int]] = Counter()
     for topic, queue_id, off, misplaced, flag, cut in steps:
         key = (topic, queue_id)
-        end = state[MESSAGES].queue_ends.get(topic, {}).get(queue_id, 0)
+        end = state[MESSAGES].queue_end(topic, queue_id)
         record = encode_record(
             MessageRecord(
                 topic,
@@ -227,6 +229,34 @@ def test_a_log_whose_beginning_is_not_read_says_nothing_of_a_topic_until_it_is_d
     folder = write_log(deleted_on_the_way().bodies)
     assert messages(folder, first=2) == [2, 3, 4, 5, 10, 11, 12, 13, 14]
     assert messages(folder, first=9) == [9, 10, 11, 12, 13, 14]
+
+
+def test_a_topic_made_again_goes_on_where_it_ended_in_whole_logs_and_in_others(
+    write_log: LogWriter,
+) -> None:
+    bodies = BrokerBodies()
+    bodies.put_topic("A")
+    for _ in range(2):
+        bodies.message(MessageRecord("A", b"old"))
+    bodies.delete_topic("A", keeps_ends=True)
+    bodies.put_topic("A")
+    bodies.record(MessageRecord("A", b"late", queue_offset=1))  # 5
+    for offset in range(2, 4):
+        bodies.record(MessageRecord("A", b"new", queue_offset=offset))
+    bodies.delete_topic("A", keeps_ends=True)
+    bodies.put_topic("A")
+    bodies.record(MessageRecord("A", b"new", queue_id=1, queue_offset=4))  # 10
+    folder = write_log(bodies.bodies)
+    assert messages(folder) == [1, 2, 6, 7, 10]
+    # Where the topic began before the log, nothing says where it ended.
+    assert messages(folder, first=2) == [2, 5, 6, 7, 10]
+
+    put = encode_log_command(PutTopic(TopicConfig("A"), 1))
+    delete = encode_log_command(DeleteTopic("A", 1, with_locks=True, keeps_ends=True))
+    message, late = ("A", 0, 0, 0, 0, 0), ("A", 0, -1, 0, 0, 0)
+    entries, _state = entries_of([put, message, message, delete, put, late, message, delete])
+    for cut in range(len(entries)):
+        assert accepted(entries, [cut]) == [1, 2, 6]
 
 
 def test_records_that_share_an_entry_count_where_the_log_begins_later_as_well(

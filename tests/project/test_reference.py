@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -114,6 +115,31 @@ def test_each_setting_of_a_node_is_explained() -> None:
 def test_a_name_that_no_page_has_is_found() -> None:
     pages = ".. autoclass:: dledger.Node\n"
     assert missing(["dledger.Node", "dledger.open_node"], pages) == ["dledger.open_node"]
+
+
+class Bare:
+    pass
+
+
+class Heir(DLedgerError):
+    __doc__ = DLedgerError.__doc__
+
+
+class Generated(NamedTuple):
+    one: int
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"),
+    [
+        ("Bare", "no docstring"),
+        ("Heir", "only its parent's docstring"),
+        ("Generated", "only Python's docstring"),
+    ],
+)
+def test_a_name_without_words_of_its_own_is_found(name: str, wrong: str) -> None:
+    path = f"{__name__}.{name}"
+    assert wrong_words(path) == f"{path} has {wrong}"
 
 
 class Settings:

@@ -103,6 +103,7 @@ select
     greatest(coalesce(r.queue_end, 0) - p.offset, 0) as lag_messages,
     case
         when coalesce(r.queue_end, 0) <= p.offset then 0
+        when m.store_time is null then null
         else greatest(
             least(
                 unix_millis(k.minute) + 60000,

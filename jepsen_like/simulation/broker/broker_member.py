@@ -264,17 +264,17 @@ class BrokerMember:
         queues, kept = self.broker.queues, self._kept_position()
         if key in queues.damaged:
             return
-        end = self.broker.state[MESSAGES].queue_end(*key)
+        messages = self.broker.state[MESSAGES]
+        born, end = messages.begins.get(key[0], 0), messages.queue_end(*key)
         if queues.end(*key) != end:
             self._fail(key, f"ends at {queues.end(*key)}, should end at {end}")
-        units = self._reference.units(*key, self._applied)[: end * UNIT_BYTES]
-        begin = next(
-            (at for at in range(end) if UNIT.unpack_from(units, at * UNIT_BYTES)[0] >= kept), end
-        )
+        units = self._reference.units(*key, self._applied)[: (end - born) * UNIT_BYTES]
+        places = [unit[0] for unit in UNIT.iter_unpack(units)]
+        begin = next((at for at, place in enumerate(places, born) if place >= kept), end)
         if queues.begin(*key, kept) != begin:
             self._fail(key, f"begins at {queues.begin(*key, kept)}, should begin at {begin}")
         first = max(begin, end - 1) if last_only else begin
-        wanted = units[first * UNIT_BYTES :]
+        wanted = units[(first - born) * UNIT_BYTES :]
         if queues.read(*key, first, end) != wanted:
             self._fail(key, f"has other messages at {first} to {end}")
         if not last_only:

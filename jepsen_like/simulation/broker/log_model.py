@@ -26,6 +26,7 @@ COMMAND_MARK = b"DLB"
 WITH_TIME = 2  # the first version of offsets with their time
 GUARDED = 3  # the first version with limits, positions of offsets, and deletions of locks
 WITH_RUNS = 5  # the first format with several records in an entry
+INCARNATIONS = 6  # the first version of deletions that keep where queues ended
 LOCK_MS = 60_000
 TAGS = b"TAGS\x01"
 
@@ -138,6 +139,9 @@ class LogModel:
     Attributes:
         topics: configurations by name.
         created_at: where the entry begins that created a topic; of version 3 and later.
+        begins: by topic: the first offset of its queues, if that is not 0.
+        ended_topics: by the name of a deleted topic: where the longest of its queues ended, if it
+            had any messages. The broker forgets the oldest of very many.
         ends: by queue: the offset of its next message.
         offsets: by group, topic and queue id.
         resets: the same, of groups that were moved: nothing else that they commit counts.
@@ -177,6 +181,8 @@ class LogModel:
         self._offset_taken = offset_taken
         self.topics = dict(first_topics)
         self.created_at: dict[str, int] = {}
+        self.begins: dict[str, int] = {}
+        self.ended_topics: dict[str, int] = {}
         self.ends: dict[QueueKey, int] = {}
         self.offsets: dict[tuple[str, str, int], int] = {}
         self.resets: dict[tuple[str, str, int], int] = {}
@@ -259,7 +265,7 @@ class LogModel:
         ends: dict[QueueKey, int] = {}
         for record in records:
             key = (record.topic, record.queue_id)
-            end = ends.get(key, self.ends.get(key, 0))
+            end = ends.get(key, self.ends.get(key, self.begins.get(record.topic, 0)))
             if record.topic not in self.topics or record.offset != end:
                 return False
             if record.position != body_pos + record.begin:
@@ -405,7 +411,9 @@ class LogModel:
             case (1, [config, _, only_if_absent, *limit]):
                 self._put_topic(entry, config, only_if_absent, limit)
             case (2, [topic, _]):
-                self._delete_topic(topic, with_locks=version >= GUARDED)
+                self._delete_topic(
+                    topic, with_locks=version >= GUARDED, keeps_ends=version >= INCARNATIONS
+                )
             case (3, [config, only_if_absent, *limit]):
                 self._put_group(config, only_if_absent, limit)
             case (4, [group, with_offsets]):
@@ -440,6 +448,9 @@ class LogModel:
                         self.halves[position] = asked
             case (21, [group, topic, offsets, _, as_of]):
                 self._reset(group, topic, offsets, as_of)
+            case (22, [group, topic, queue_id, offset, *_]):
+                if self.resets.get((group, topic, queue_id)) == offset:
+                    del self.resets[group, topic, queue_id]
             case (23, [group, topic, queue_id, *rest]):
                 self._pop((group, topic, queue_id), *rest)
             case (24, [messages]):
@@ -548,13 +559,19 @@ class LogModel:
         if limit and len(self.topics) >= limit[0]:
             return
         self.topics[topic] = config
+        if topic in self.ended_topics:
+            self.begins[topic] = self.ended_topics.pop(topic)
         self._births.setdefault(topic, []).append(entry.index)
         if limit:
             self.created_at[topic] = entry.pos
 
-    def _delete_topic(self, topic: str, *, with_locks: bool) -> None:
+    def _delete_topic(self, topic: str, *, with_locks: bool, keeps_ends: bool) -> None:
         if self.topics.pop(topic, None) is None:
             return
+        of_topic = [end for key, end in self.ends.items() if key[0] == topic]
+        last = max([self.begins.pop(topic, 0), *of_topic])
+        if keeps_ends and last:
+            self.ended_topics[topic] = last
         self.created_at.pop(topic, None)
         self.ends = {key: end for key, end in self.ends.items() if key[0] != topic}
         self.offsets = {key: at for key, at in self.offsets.items() if key[1] != topic}

@@ -72,7 +72,10 @@ class RawEntries:
     def _older_topic(self, now_ms: int) -> bytes:
         topic = self._chance.choice(self._topics)
         if self._chance.happens(0.3):
-            return encode_log_command(DeleteTopic(topic, now_ms))
+            # The forms of all versions.
+            keeps_ends = now_ms % 3 == 0
+            with_locks = keeps_ends or now_ms % 3 == 1
+            return encode_log_command(DeleteTopic(topic, now_ms, with_locks, keeps_ends))
         queues = 1 + self._chance.randrange(MOST_QUEUES)
         config = TopicConfig(topic, queues, queues)
         return encode_log_command(PutTopic(config, now_ms, self._chance.happens(0.5)))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 
-from broker.dead_letters.state import REDRIVEN
+from broker.dead_letters.state import REDRIVEN, Redriven
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import WaitingTable
 from broker.features import REGISTRY
@@ -114,6 +114,7 @@ class Reference:
         state, model = self.state, self.model
         messages, locks, place = state[MESSAGES], state[LOCKS], state[LEADER_PLACE]
         topics, offsets, redriven = state[TOPICS], state[OFFSETS], state[REDRIVEN]
+        letters = _letters(redriven)
         return [
             (
                 "topics",
@@ -121,6 +122,8 @@ class Reference:
                 model.topics,
             ),
             ("births of topics", topics.created_at, model.created_at),
+            ("first offsets of topics", messages.begins, model.begins),
+            ("last offsets of deleted topics", messages.ended.ends, model.ended_topics),
             (
                 "ends of queues",
                 {
@@ -175,16 +178,19 @@ class Reference:
             ("settings", state[CHANGED_SETTINGS].values, model.settings),
             (
                 "dead letters that were delivered once more",
-                (
-                    redriven.redriven_letters,
-                    {key: _numbers(runs.begins, runs.ends) for key, runs in redriven.runs.items()},
-                ),
-                (
-                    model.redriven,
-                    {key: model.taken_letters(*key) for key in redriven.runs},
-                ),
+                (redriven.redriven_letters, letters),
+                (model.redriven, {key: model.taken_letters(*key) for key in letters}),
             ),
         ]
+
+
+def _letters(redriven: Redriven) -> dict[tuple[str, int], set[int]]:
+    """The dead letters that were delivered once more, by topic and queue."""
+    return {
+        (topic, queue_id): _numbers(runs.begins, runs.ends)
+        for topic, queues in redriven.runs.items()
+        for queue_id, runs in queues.items()
+    }
 
 
 def _numbers(begins: Iterable[int], ends: Iterable[int]) -> set[int]:

@@ -20,6 +20,7 @@ from jepsen_like.mutants.showing import BROKERS_SHOW_AT, HOSTS_SHOW_AT, MEMBERS_
 from jepsen_like.simulation.campaign import Broken, SeedResult
 from jepsen_like.simulation.seeded_bug import SeededBug
 from jepsen_like.simulation.tiers import TIERS
+from tests.jepsen_like.planted import EVERY_TIME
 
 
 def mutants(*arguments: str) -> Result:
@@ -40,6 +41,7 @@ def test_there_are_mistakes_in_every_area_with_names_of_their_own() -> None:
     known = all_mutants()
     assert len({mutant.name for mutant in known}) == len(known) >= 70
     assert {mutant.area for mutant in known} == set(AREAS)
+    assert {mutant.name for mutant in known} >= EVERY_TIME
     assert set(MEMBERS_SHOW_AT) <= set(TIERS["members"].bugs)
     assert set(HOSTS_SHOW_AT) <= set(TIERS["hosts"].bugs)
     assert set(BROKERS_SHOW_AT) <= set(TIERS["brokers"].bugs)

@@ -1,0 +1,28 @@
+"""Text of others in a line of a log, or in a remark: short, on one line, and as it reads."""
+
+from typing import Final
+
+# A client's text in a line: enough to find it by.
+MAX_QUOTED_CHARACTERS: Final = 120
+
+
+def quoted(text: object, most_characters: int = MAX_QUOTED_CHARACTERS) -> str:
+    r"""A text that others chose, such as a client's name or an error with what a client sent.
+
+    What begins a line, moves a cursor or turns the direction of writing stands as its escape (`\n`,
+    `\x1b`, `\u202e`), so that nobody writes lines of a log but this program.
+
+    Args:
+        text: the text, or what is made one.
+        most_characters: what is behind so many is left out, and counted.
+    """
+    whole = str(text)
+    shown = whole[:most_characters]
+    if not shown.isprintable():
+        shown = "".join([one if one.isprintable() else _escaped(one) for one in shown])
+    left_out = len(whole) - most_characters
+    return shown if left_out <= 0 else f"{shown}... ({left_out} characters more)"
+
+
+def _escaped(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
