@@ -11,6 +11,7 @@ from bench.checking import checking
 from bench.costs.command import request_costs
 from bench.failover import failover
 from bench.footprint import footprint
+from bench.log_costs.command import log_costs
 from bench.spark.command import spark
 from bench.throughput import throughput
 
@@ -42,6 +43,7 @@ main.add_command(checking)
 main.add_command(failover)
 main.add_command(footprint)
 main.add_command(request_costs)
+main.add_command(log_costs)
 main.add_command(spark)
 
 if __name__ == "__main__":

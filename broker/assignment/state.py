@@ -46,8 +46,7 @@ def _group_deleted(modes: Modes, deletion: Deletion) -> None:
 
 
 def _captured(modes: Modes) -> Iterator[object]:
-    rows: list[list[object]] = [[*key, *mode] for key, mode in modes.modes.items()]
-    return iter(rows)
+    return ([*key, *mode] for key, mode in modes.modes.captured())
 
 
 def _take(modes: Modes, rows: list[Any]) -> None:

@@ -30,12 +30,14 @@ class Redriven:
 
 
 def _captured(redriven: Redriven) -> Iterator[object]:
-    return iter(
-        [
-            [topic, queue_id, list(chain(*zip(runs.begins, runs.ends, strict=True)))]
-            for topic, queues in redriven.runs.items()
-            for queue_id, runs in queues.items()
-        ]
+    copied = [
+        (topic, queue_id, runs.begins.copy(), runs.ends.copy())
+        for topic, queues in redriven.runs.items()
+        for queue_id, runs in queues.items()
+    ]
+    return (
+        [topic, queue_id, list(chain(*zip(begins, ends, strict=True)))]
+        for topic, queue_id, begins, ends in copied
     )
 
 

@@ -45,8 +45,7 @@ def _group_deleted(filters: Filters, deletion: Deletion) -> None:
 
 
 def _captured(filters: Filters) -> Iterator[object]:
-    tables = list(filters.tables.items())
-    return ([*key, *one] for key, one in tables)
+    return ([*key, *one] for key, one in filters.tables.captured())
 
 
 def _take(filters: Filters, rows: list[Any]) -> None:

@@ -32,7 +32,12 @@ def _take(groups: Groups, rows: list[Any]) -> None:
 
 
 def _captured_forbidden(groups: Groups) -> Iterator[object]:
-    return iter([list(pair) for pair in sorted(groups.forbidden)])
+    pairs = groups.forbidden.captured()
+
+    def rows() -> Iterator[object]:
+        yield from sorted([group, topic] for (group, topic), _none in pairs)
+
+    return rows()
 
 
 def _take_forbidden(groups: Groups, rows: list[Any]) -> None:

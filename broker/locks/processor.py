@@ -47,10 +47,10 @@ class LockProcessor:
         """
         asked, locks = decode_queue_lock(command.body), self._locks
         _check_lock(asked)
-        free = self._limits.max_locks - len(locks.owners)
+        free = locks.room(self._limits.max_locks)
         wanted: list[tuple[str, int]] = []
         for queue in asked.queues:
-            if (asked.group, queue.topic, queue.queue_id) not in locks.owners:
+            if locks.owner(asked.group, queue.topic, queue.queue_id) is None:
                 free -= 1
                 if free < 0:
                     continue

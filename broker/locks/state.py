@@ -6,6 +6,7 @@ leader. Time is that of `dledger.sessions.session_clock`: it runs while the grou
 leader, and stands still while it has none.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple, TypeAlias
@@ -15,6 +16,9 @@ from broker.log.state import Deletion, Rows, StatePart
 
 # RocketMQ's; clients ask again every 20 s, and take a lock of their own for lost after 30 s.
 LOCK_MS: Final = 60_000
+
+# Locks that are let go of with each change: more than most add, in some milliseconds.
+_SWEPT_LOCKS: Final = 512
 
 # A group, a topic, and the id of a queue.
 LockKey: TypeAlias = tuple[str, str, int]
@@ -27,19 +31,45 @@ class LockOwner(NamedTuple):
     locked_ms: int
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class QueueLocks:
     """The holder of each locked queue. Only the fold changes it.
 
+    What had expired at `swept_ms` is not there any more. It is let go of later, some locks with
+    each change: a hundred thousand may expire at once.
+
     Attributes:
-        owners: by queue.
         time_ms: the time of the newest change; it never goes back.
         swept_ms: when locks that had expired were last removed.
     """
 
-    owners: Belongings[LockKey, LockOwner] = field(default_factory=Belongings)
     time_ms: int = 0
     swept_ms: int = 0
+    _held: Belongings[LockKey, LockOwner] = field(default_factory=Belongings)
+    _oldest_first: OrderedDict[LockKey, None] = field(default_factory=OrderedDict)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, QueueLocks) and (
+            (self.time_ms, self.swept_ms, self.owners)
+            == (other.time_ms, other.swept_ms, other.owners)
+        )
+
+    __hash__ = None  # type: ignore[assignment]
+
+    @property
+    def owners(self) -> dict[LockKey, LockOwner]:
+        """The holders by queue."""
+        return {key: owner for key, owner in self._held.items() if not self._is_swept(owner)}
+
+    def owner(self, group: str, topic: str, queue_id: int) -> LockOwner | None:
+        """The client that was the last one to lock a queue."""
+        owner = self._held.get((group, topic, queue_id))
+        return None if owner is None or self._is_swept(owner) else owner
+
+    def room(self, most: int) -> int:
+        """How many queues may be locked besides, if there may be so many locks."""
+        self._sweep()
+        return self._held.room(most)
 
     def lock(
         self, group: str, client_id: str, queues: Iterable[tuple[str, int]], time_ms: int
@@ -48,9 +78,9 @@ class QueueLocks:
         self._advance(time_ms)
         for topic, queue_id in queues:
             key = (group, topic, queue_id)
-            owner = self.owners.get(key)
+            owner = self._held.get(key)
             if owner is None or owner.client_id == client_id or self._has_expired(owner):
-                self.owners[key] = LockOwner(client_id, self.time_ms)
+                self.put(key, LockOwner(client_id, self.time_ms))
 
     def unlock(
         self, group: str, client_id: str, queues: Iterable[tuple[str, int]], time_ms: int
@@ -59,16 +89,38 @@ class QueueLocks:
         self._advance(time_ms)
         for topic, queue_id in queues:
             if self.is_owner(group, client_id, topic, queue_id):
-                del self.owners[group, topic, queue_id]
+                del self._held[group, topic, queue_id]
+                self._oldest_first.pop((group, topic, queue_id), None)
+
+    def put(self, key: LockKey, owner: LockOwner) -> None:
+        """A queue has this holder now."""
+        self._held[key] = owner
+        self._oldest_first[key] = None
+        self._oldest_first.move_to_end(key)
+
+    def drop_topic(self, topic: str) -> None:
+        """Free the queues of a topic that was deleted."""
+        self._held.drop_topic(topic)
+
+    def drop_group(self, group: str) -> None:
+        """Free the queues of a group that was deleted."""
+        self._held.drop_group(group)
 
     def is_owner(self, group: str, client_id: str, topic: str, queue_id: int) -> bool:
         """Whether the client was the last one to lock the queue."""
-        owner = self.owners.get((group, topic, queue_id))
+        owner = self.owner(group, topic, queue_id)
         return owner is not None and owner.client_id == client_id
 
     def holds_any(self, group: str) -> bool:
         """Whether a client of the group holds a queue: the group consumes in order."""
-        return any(not self._has_expired(self.owners[key]) for key in self.owners.of_group(group))
+        return any(
+            not self._has_expired(self._held[key]) for key in self._held.each_of_group(group)
+        )
+
+    def captured(self) -> Iterator[tuple[LockKey, LockOwner]]:
+        """All holders as they are now, whatever is changed while they are taken."""
+        swept_ms, rows = self.swept_ms, self._held.captured()
+        return ((key, owner) for key, owner in rows if swept_ms - owner.locked_ms <= LOCK_MS)
 
     def _has_expired(self, owner: LockOwner) -> bool:
         return self.time_ms - owner.locked_ms > LOCK_MS
@@ -78,18 +130,31 @@ class QueueLocks:
         self.time_ms = max(self.time_ms, time_ms)
         if self.time_ms - self.swept_ms > LOCK_MS:
             self.swept_ms = self.time_ms
-            for key in [key for key, owner in self.owners.items() if self._has_expired(owner)]:
-                del self.owners[key]
+        self._sweep()
+
+    def _is_swept(self, owner: LockOwner) -> bool:
+        return self.swept_ms - owner.locked_ms > LOCK_MS
+
+    def _sweep(self) -> None:
+        """Let go of some of what is not there any more."""
+        for _ in range(min(_SWEPT_LOCKS, len(self._oldest_first))):
+            key = next(iter(self._oldest_first))
+            owner = self._held.get(key)
+            if owner is not None:
+                if not self._is_swept(owner):
+                    return
+                del self._held[key]
+            del self._oldest_first[key]
 
 
 def _topic_deleted(locks: QueueLocks, deletion: Deletion) -> None:
     if deletion.with_locks:
-        locks.owners.drop_topic(deletion.name)
+        locks.drop_topic(deletion.name)
 
 
 def _group_deleted(locks: QueueLocks, deletion: Deletion) -> None:
     if deletion.with_locks:
-        locks.owners.drop_group(deletion.name)
+        locks.drop_group(deletion.name)
 
 
 def _captured_clock(locks: QueueLocks) -> Iterator[object]:
@@ -101,13 +166,12 @@ def _take_clock(locks: QueueLocks, rows: list[Any]) -> None:
 
 
 def _captured(locks: QueueLocks) -> Iterator[object]:
-    owners = list(locks.owners.items())
-    return ([*key, *owner] for key, owner in owners)
+    return ([*key, *owner] for key, owner in locks.captured())
 
 
 def _take(locks: QueueLocks, rows: list[Any]) -> None:
     for group, topic, queue_id, client_id, locked_ms in rows:
-        locks.owners[group, topic, queue_id] = LockOwner(client_id, locked_ms)
+        locks.put((group, topic, queue_id), LockOwner(client_id, locked_ms))
 
 
 LOCKS: Final = StatePart(

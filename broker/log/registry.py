@@ -90,6 +90,10 @@ class Registry:
                 add_once(self.numbers, name, part, "snapshot numbers called")
         self.parts = tuple(by_name.values())
 
+    def commands(self) -> Iterable[CommandType[Any]]:
+        """All kinds of commands."""
+        return self._types.values()
+
     def decode(self, body: bytes) -> LogCommand:
         """Read a command.
 

@@ -5,7 +5,6 @@ some hundred rows a chunk. Capturing copies dictionaries; packing comes later, i
 """
 
 from collections.abc import Iterable, Iterator
-from itertools import islice
 from typing import Final
 
 import msgpack
@@ -17,8 +16,10 @@ from broker.log.state import BrokerState
 # The name of this format. Another one is not read: see docs/broker.md.
 STATE_FORMAT: Final = "broker/1"
 
-# With the longest names and 1024 queues a row is about 20 KiB, so a chunk stays below 16 MiB.
+# What is packed at once, with the interpreter's lock held: a millisecond. A row of a table may have
+# a thousand queues, or ten thousand messages that are out.
 ROWS_PER_CHUNK: Final = 500
+VALUES_PER_CHUNK: Final = 10_000
 
 _NUMBERS: Final = "numbers"
 _OWN_NUMBERS: Final = ("log_end", "refused_entries")
@@ -79,6 +80,24 @@ def _take_number(state: BrokerState, name: str, value: int) -> None:
 
 
 def _in_chunks(what: str, rows: Iterator[object]) -> Iterator[bytes]:
-    while some := list(islice(rows, ROWS_PER_CHUNK)):
-        packed: bytes = msgpack.packb([what, some], use_bin_type=True)
-        yield packed
+    some: list[object] = []
+    values = 0
+    for row in rows:
+        some.append(row)
+        values += _values_in(row)
+        if len(some) == ROWS_PER_CHUNK or values >= VALUES_PER_CHUNK:
+            yield _packed(what, some)
+            some, values = [], 0
+    if some:
+        yield _packed(what, some)
+
+
+def _values_in(row: object) -> int:
+    """How many values the collections in a row have."""
+    members = row if isinstance(row, list | tuple) else ()
+    return sum(len(one) for one in members if isinstance(one, dict | list))
+
+
+def _packed(what: str, rows: list[object]) -> bytes:
+    packed: bytes = msgpack.packb([what, rows], use_bin_type=True)
+    return packed

@@ -19,8 +19,8 @@ from broker.serving.parts import Parts, Shared
 from broker.serving.work_in_steps import WorkInSteps
 from broker.topics.state import TOPICS
 
-# Offsets in one entry; at about 60 bytes each this is far below the largest entry.
-MAX_OFFSETS_PER_ENTRY = 4096
+# Offsets in one entry: if all are of pairs that had none, folding it takes ten milliseconds.
+MAX_OFFSETS_PER_ENTRY = 512
 
 
 @dataclass(slots=True)

@@ -38,10 +38,12 @@ class Offsets:
 
     def end_reset(self, group: str, topic: str, queue_id: int) -> None:
         """The group reads where it was moved."""
-        table = self.resets.get((group, topic), {})
+        table = self.resets.changing((group, topic))
+        if table is None:
+            return
         table.pop(queue_id, None)
         if not table:
-            self.resets.pop((group, topic), None)
+            del self.resets[group, topic]
 
 
 def _topic_deleted(offsets: Offsets, deletion: Deletion) -> None:
@@ -58,8 +60,7 @@ def _group_deleted(offsets: Offsets, deletion: Deletion) -> None:
 
 
 def _captured(offsets: Offsets) -> Iterator[object]:
-    rows: list[list[object]] = [[*key, table.copy()] for key, table in offsets.tables.items()]
-    return iter(rows)
+    return ([*key, table] for key, table in offsets.tables.captured())
 
 
 def _take(offsets: Offsets, rows: list[Any]) -> None:
@@ -67,8 +68,7 @@ def _take(offsets: Offsets, rows: list[Any]) -> None:
 
 
 def _captured_resets(offsets: Offsets) -> Iterator[object]:
-    rows: list[list[object]] = [[*key, table.copy()] for key, table in offsets.resets.items()]
-    return iter(rows)
+    return ([*key, table] for key, table in offsets.resets.captured())
 
 
 def _take_resets(offsets: Offsets, rows: list[Any]) -> None:
@@ -76,7 +76,7 @@ def _take_resets(offsets: Offsets, rows: list[Any]) -> None:
 
 
 def _captured_began(offsets: Offsets) -> Iterator[object]:
-    return iter([[*key, began_ms] for key, began_ms in offsets.began.items()])
+    return ([*key, began_ms] for key, began_ms in offsets.began.captured())
 
 
 def _take_began(offsets: Offsets, rows: list[Any]) -> None:

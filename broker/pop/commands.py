@@ -135,7 +135,7 @@ def _pop(state: BrokerState, _folded: Folded, command: Pop, _entry: Entry) -> En
     pops, key = state[POPS], command.key
     if not state[TOPICS].existed(command.topic, command.as_of):
         return EntryRefused(f"a pop of topic {command.topic}, which was deleted")
-    queue = pops.queues.get(key)
+    queue = pops.queues.changing(key)
     if command.begins:
         pops.drop(key)
         state[OFFSETS].end_reset(*key)

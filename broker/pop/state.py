@@ -55,6 +55,9 @@ class PopQueue:
     flights: dict[int, Flight] = field(default_factory=dict)
     attempt_id: str = ""
 
+    def __copy__(self) -> "PopQueue":
+        return PopQueue(self.next_offset, self.flights.copy(), self.attempt_id)
+
     @property
     def done_offset(self) -> int:
         """All messages before it are acknowledged."""
@@ -111,9 +114,11 @@ class Pops:
         return None if queue is None else queue.flights.get(offset)
 
     def _given(self, key: QueueKey, offset: int, popped_ms: int) -> PopQueue | None:
-        """The queue of a message, if it is out and was given last at `popped_ms`."""
+        """The queue of a message, to be changed, if it was given last at `popped_ms` and is out."""
         flight = self.flight(key, offset)
-        return self.queues[key] if flight is not None and flight.popped_ms == popped_ms else None
+        if flight is None or flight.popped_ms != popped_ms:
+            return None
+        return self.queues.changing(key)
 
     def _end(self, queue: PopQueue, offset: int) -> None:
         """A message is done, and with it those behind that waited for it."""
@@ -132,26 +137,25 @@ class Pops:
 
 
 def _topic_deleted(pops: Pops, deletion: Deletion) -> None:
-    _left(pops, pops.queues.of_topic(deletion.name))
+    _left(pops, pops.queues.values_of_topic(deletion.name))
     pops.queues.drop_topic(deletion.name)
 
 
 def _group_deleted(pops: Pops, deletion: Deletion) -> None:
-    _left(pops, pops.queues.of_group(deletion.name))
+    _left(pops, pops.queues.values_of_group(deletion.name))
     pops.queues.drop_group(deletion.name)
 
 
-def _left(pops: Pops, keys: list[QueueKey]) -> None:
+def _left(pops: Pops, queues: list[PopQueue]) -> None:
     """Queues go, with what is out of them."""
-    pops.flying -= sum(len(pops.queues[key].flights) for key in keys)
+    pops.flying -= sum([len(queue.flights) for queue in queues])
 
 
 def _captured(pops: Pops) -> Iterator[object]:
-    rows: list[list[object]] = [
-        [*key, queue.next_offset, queue.attempt_id, queue.flights.copy()]
-        for key, queue in pops.queues.items()
-    ]
-    return iter(rows)
+    return (
+        [*key, queue.next_offset, queue.attempt_id, queue.flights]
+        for key, queue in pops.queues.captured()
+    )
 
 
 def _flight(

@@ -56,7 +56,8 @@ def _take(topics: Topics, rows: list[Any]) -> None:
 
 
 def _captured_created(topics: Topics) -> Iterator[object]:
-    return iter([list(row) for row in topics.created_at.items()])
+    created = topics.created_at.copy()
+    return (list(row) for row in created.items())
 
 
 def _take_created(topics: Topics, rows: list[Any]) -> None:

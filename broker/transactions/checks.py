@@ -7,8 +7,10 @@ that they will not come back.
 """
 
 import logging
-from collections.abc import Callable
-from operator import itemgetter
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from heapq import heappop
+from itertools import islice
 from typing import Final
 
 from broker.errors import NeverStored, RequestRefused
@@ -44,8 +46,11 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
-# How often it is looked which transactions are due: 50 000 take some milliseconds.
+# How often it is looked which transactions are due.
 LOOK_SECONDS: Final = 1.0
+
+# Transactions that one look judges: a millisecond. All may be due, and have no producer to ask.
+_LOOKED_AT: Final = 512
 
 # What one look asks, gives up or moves: read and encoded in some milliseconds of the event loop.
 _PASS_MESSAGES: Final = 64
@@ -99,12 +104,16 @@ class Checks:
         self._asked: set[int] = set()  # whose question is on its way into the log, in this term
         # Those that a defect of this program or of their record keeps here: the others go on.
         self._set_aside: set[int] = set()
+        # Taken from the heap, and not known to be over.
+        self._due: OrderedDict[tuple[int, int], None] = OrderedDict()
 
     def begin_term(self) -> None:
         """This member leads a new term: what was under way is applied or gone."""
         self._asked = set()
         self._set_aside = set()
         self._next_look = 0.0
+        self._due.clear()
+        self._transactions.find_due()
 
     def move_before(self, position: int) -> None:
         """Let what waits before a position of the log wait behind its end, so that it can go."""
@@ -129,27 +138,54 @@ class Checks:
     def _check(self) -> bool:
         """Ask about or give up what is due, the oldest first; whether there may be more."""
         now_ms = self._wall_clock_ms()
-        policy, asked = self._policy(), self._asked
-        due: list[tuple[int, int, Half]] = []
-        for position, half in self._transactions.halves.items():
-            if half.due_ms > now_ms or position in asked or self._is_busy(position):
-                continue
-            if self._is_hopeless(half, now_ms) or self._producers.members(half.group):
-                due.append((half.due_ms, position, half))
-        due.sort(key=itemgetter(0, 1))
+        hopeless: list[tuple[int, Half]] = []
         questions: list[int] = []
         size = 0
-        for _due_ms, position, half in due[:_PASS_MESSAGES]:
+        is_more = len(self._due) > _LOOKED_AT
+        for count, (position, half) in enumerate(self._looked_at(now_ms)):
             size += half.size
-            if size > _PASS_BYTES and size > half.size:
+            if count == _PASS_MESSAGES or (size > _PASS_BYTES and size > half.size):
+                is_more = True
                 break
             if self._is_hopeless(half, now_ms):
-                self._call(self._give_up, position, half)
+                hopeless.append((position, half))
             else:
                 questions.append(position)
+        for position, half in hopeless:
+            self._call(self._give_up, position, half)
         if questions:
-            self._ask(questions, now_ms + round(policy.every_seconds * 1000))
-        return len(due) > _PASS_MESSAGES
+            self._ask(questions, now_ms + round(self._policy().every_seconds * 1000))
+        return is_more
+
+    def _looked_at(self, now_ms: int) -> Iterator[tuple[int, Half]]:
+        """What is due and can be asked about or given up, of some transactions.
+
+        Those that were due before come first, and after them what has become due. What stays due
+        is looked at again when all others were.
+        """
+        transactions, due = self._transactions, self._due
+        for _ in range(min(_LOOKED_AT, len(due))):
+            due_ms, position = first = next(iter(due))
+            if not transactions.is_due_at(position, due_ms):
+                del due[first]
+            else:
+                if self._can_act(position, now_ms):
+                    yield position, transactions.halves[position]
+                due.move_to_end(first)
+        for _ in range(_LOOKED_AT):
+            if not transactions.by_due or transactions.by_due[0][0] > now_ms:
+                break
+            due_ms, position = first = heappop(transactions.by_due)
+            if first not in due and transactions.is_due_at(position, due_ms):
+                due[first] = None
+                if self._can_act(position, now_ms):
+                    yield position, transactions.halves[position]
+
+    def _can_act(self, position: int, now_ms: int) -> bool:
+        if position in self._asked or self._is_busy(position):
+            return False
+        half = self._transactions.halves[position]
+        return self._is_hopeless(half, now_ms) or bool(self._producers.members(half.group))
 
     def _is_busy(self, position: int) -> bool:
         """Whether a transaction is being ended or moved, or is set aside."""
@@ -239,11 +275,10 @@ class Checks:
         before = self._move_before
         if not before:
             return False
-        waiting = [
-            (position, half)
-            for position, half in self._transactions.halves.items()
-            if half.at < before and position not in self._set_aside
-        ]
+        halves = self._transactions.halves.items()
+        aside = self._set_aside
+        some = ((at, half) for at, half in halves if half.at < before and at not in aside)
+        waiting = list(islice(some, _PASS_MESSAGES + 1))
         if not waiting:
             self._move_before = 0
             return False

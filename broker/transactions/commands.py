@@ -145,7 +145,7 @@ def _prepare(
     facts = read_record_facts(entry.body)
     if facts is None:
         return EntryRefused("a half message that cannot be read")
-    state[TRANSACTIONS].halves[entry.body_pos] = Half(
+    half = Half(
         command.group,
         entry.body_pos,
         facts.size,
@@ -153,6 +153,7 @@ def _prepare(
         facts.store_timestamp_ms,
         command.due_ms,
     )
+    state[TRANSACTIONS].put(entry.body_pos, half)
     return None
 
 
@@ -198,11 +199,12 @@ def _give_up(
 def _check(
     state: BrokerState, _folded: Folded, command: Checked, _entry: Entry
 ) -> EntryRefused | None:
-    halves = state[TRANSACTIONS].halves
+    transactions = state[TRANSACTIONS]
     for position in command.positions:
-        half = halves.get(position)
+        half = transactions.halves.get(position)
         if half is not None:  # else it has ended meanwhile
-            halves[position] = half._replace(due_ms=command.due_ms, checks=half.checks + 1)
+            again = half._replace(due_ms=command.due_ms, checks=half.checks + 1)
+            transactions.put(position, again)
     return None
 
 

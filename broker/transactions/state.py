@@ -4,6 +4,7 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import IntEnum
+from heapq import heapify, heappush
 from typing import Any, Final, NamedTuple
 
 from broker.log.state import Rows, StatePart
@@ -11,6 +12,11 @@ from broker.log.state import Rows, StatePart
 # The ends that are remembered, so that a producer may ask for one again whose answer was lost.
 # Some seconds of the highest rate; a snapshot has them all.
 MAX_ENDS: Final = 10_000
+
+
+# What the heap of times may have besides: it is cleared of what does not hold any more when it has
+# as much again as there are open transactions, so a change costs little on average.
+_SPARE_DUE: Final = 1024
 
 
 class Half(NamedTuple):
@@ -57,6 +63,9 @@ class Transactions:
         committed: how many were committed.
         rolled_back: how many were rolled back.
         given_up: of how many nobody said in time how they end.
+        by_due: a heap of (when its producers are asked, position), one for each open transaction
+            and time. What does not hold any more is still in it; a leader takes from it what is
+            due. It tells nothing that the others do not, so it is in no snapshot.
     """
 
     halves: dict[int, Half] = field(default_factory=dict)
@@ -65,6 +74,24 @@ class Transactions:
     committed: int = 0
     rolled_back: int = 0
     given_up: int = 0
+    by_due: list[tuple[int, int]] = field(default_factory=list, compare=False)
+
+    def put(self, position: int, half: Half) -> None:
+        """A transaction is open, or is asked about at another time."""
+        self.halves[position] = half
+        heappush(self.by_due, (half.due_ms, position))
+        if len(self.by_due) > 2 * len(self.halves) + _SPARE_DUE:
+            self.find_due()
+
+    def find_due(self) -> None:
+        """Have `by_due` hold all, and nothing else."""
+        self.by_due = [(half.due_ms, position) for position, half in self.halves.items()]
+        heapify(self.by_due)
+
+    def is_due_at(self, position: int, due_ms: int) -> bool:
+        """Whether a transaction is open, and to be asked about at this time."""
+        half = self.halves.get(position)
+        return half is not None and half.due_ms == due_ms
 
     def end(self, position: int, end: End) -> Half | None:
         """End a transaction; None when it is not open."""
@@ -84,7 +111,7 @@ class Transactions:
 
 
 def _captured_resumed(transactions: Transactions) -> Iterator[object]:
-    return iter(list(transactions.resumed))
+    return iter(transactions.resumed.copy())
 
 
 def _take_resumed(transactions: Transactions, rows: list[Any]) -> None:
@@ -96,17 +123,17 @@ def _needed_from(transactions: Transactions) -> int | None:
 
 
 def _captured_halves(transactions: Transactions) -> Iterator[object]:
-    halves = list(transactions.halves.items())
-    return ([position, *half] for position, half in halves)
+    halves = transactions.halves.copy()
+    return ([position, *half] for position, half in halves.items())
 
 
 def _take_halves(transactions: Transactions, rows: list[Any]) -> None:
     for position, group, *numbers in rows:
-        transactions.halves[int(position)] = Half(str(group), *map(int, numbers))
+        transactions.put(int(position), Half(str(group), *map(int, numbers)))
 
 
 def _captured_ends(transactions: Transactions) -> Iterator[object]:
-    ends = list(transactions.ends.items())
+    ends = list(transactions.ends.items())  # an OrderedDict takes longer to copy
     return ([position, int(end)] for position, end in ends)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from typing import Final, Protocol
 
 from dledger.core.replica import Replica
 from dledger.entry import Magic
@@ -16,6 +17,13 @@ from dledger.state_machine import StateMachine
 from dledger.waits.pending_appends import PendingAppends
 
 NORMAL = int(Magic.NORMAL)  # looking up a member of an enum takes longer than comparing it
+
+# What the machine is given at once, and how long more of it follows without a pause. What an entry
+# costs grows with its bytes at most, so the loop is held for some ten milliseconds by the dearest;
+# smaller parts would cost machines that do something once for each of them.
+PART_ENTRIES: Final = 128
+PART_BYTES: Final = 128 * 1024
+TURN_SECONDS: Final = 0.005
 
 
 class Entries(Protocol):
@@ -37,7 +45,8 @@ class Applier:
         awaited: the snapshot that the machine waits for, if any; nothing is applied until then.
         applied: called after each run of entries.
         wake: has `apply_some` called again soon.
-        run_entries: how many are applied at once, at most.
+        clock: seconds on the monotonic clock.
+        run_entries: how many are applied by one call, at most.
         pass_over: entries that the machine is not given.
 
     Attributes:
@@ -55,6 +64,7 @@ class Applier:
         awaited: AwaitedSnapshot,
         applied: Callable[[], None],
         wake: Callable[[], None],
+        clock: Callable[[], float],
         run_entries: int = MAX_RUN_ENTRIES,
         pass_over: Collection[int] = (),
     ) -> None:
@@ -67,6 +77,7 @@ class Applier:
         self._awaited = awaited
         self._applied = applied
         self._wake = wake
+        self._clock = clock
         self._run_entries = run_entries
 
     def begin(self) -> None:
@@ -83,7 +94,9 @@ class Applier:
                 self._wake()
 
     def apply_some(self) -> bool:
-        """Apply one run of entries; return whether there was one. Raises MachineFailed."""
+        """Apply one run of entries, or as much of it as a turn takes; return whether there was
+        one. Raises MachineFailed.
+        """
         replica = self._replica
         first = max(replica.state.applied, replica.view.before_begin) + 1
         last = min(replica.appliable, first + self._run_entries - 1)
@@ -92,15 +105,24 @@ class Applier:
         if self._pass_over:
             last = self._cut(first, last)
         run = self._entries.take(first, last)
-        try:
-            results = self._apply(run)
-        except MachineTooOld as error:
-            self.stopped = error
+        begin, until = 0, self._clock() + TURN_SECONDS
+        while begin < len(run):
+            end = _part_end(run, begin)
+            part = run.part(begin, end)
+            try:
+                results = self._apply(part)
+            except MachineTooOld as error:
+                self.stopped = error
+                self._applied()
+                return False
+            replica.applied_to(part.last)
+            self._pending.applied(part, results)
             self._applied()
-            return False
-        replica.applied_to(run.last)
-        self._pending.applied(run, results)
-        self._applied()
+            # What waited for these entries may have had further ones applied already.
+            is_next = replica.state.applied == part.last and self._awaited.snapshot is None
+            if not is_next or self._clock() >= until:
+                break
+            begin = end
         return True
 
     def _cut(self, first: int, last: int) -> int:
@@ -117,3 +139,10 @@ class Applier:
         if run.magic != NORMAL or run.first in self._pass_over:
             return [None] * len(run)
         return applied(self._machine.apply, run, run.first, run.last)
+
+
+def _part_end(run: EntryRun, begin: int) -> int:
+    """Where the part of a run ends that begins at a place: it has one entry at least."""
+    positions = run.positions
+    most = min(len(run), begin + PART_ENTRIES)
+    return bisect_left(positions, positions[begin] + PART_BYTES, begin + 1, most)

@@ -166,6 +166,7 @@ class Member:
             self.snapshots.awaited,
             self._applied,
             around.wake_applier,
+            around.clock,
             settings.run_entries,
             settings.pass_over,
         )

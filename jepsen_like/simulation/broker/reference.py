@@ -11,7 +11,8 @@ from broker.delay.state import DELAYS
 from broker.delay.waiting_table import WaitingTable
 from broker.features import REGISTRY
 from broker.groups.state import GROUPS
-from broker.locks.state import LOCKS
+from broker.locks.state import LOCKS, QueueLocks
+from broker.log.belongings import Belongings
 from broker.log.fold import fold
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
@@ -39,14 +40,16 @@ def digest(state: BrokerState) -> bytes:
 
 def _canonical(value: object) -> object:
     """The same value, with the order of tables taken out."""
-    if isinstance(value, dict):
+    if isinstance(value, dict | Belongings):
         return sorted((repr(key), _canonical(each)) for key, each in value.items())
     if isinstance(value, list | tuple):
         return [_canonical(each) for each in value]
     if isinstance(value, WaitingTable):
         return [tuple(one) for one in value.captured()]
+    if isinstance(value, QueueLocks):  # it keeps for a while what is not there any more
+        return [value.time_ms, value.swept_ms, _canonical(value.owners)]
     if is_dataclass(value):
-        return [_canonical(getattr(value, one.name)) for one in fields(value)]
+        return [_canonical(getattr(value, one.name)) for one in fields(value) if one.compare]
     return value
 
 

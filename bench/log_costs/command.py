@@ -1,0 +1,65 @@
+"""`python -m bench log-costs`: the table of what commands of the broker's log cost."""
+
+from __future__ import annotations
+
+import gc
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from bench.log_costs.dearest import dearest
+from bench.log_costs.full_log import FullLog, Sizes
+
+_TIMES = 8
+
+
+@click.command("log-costs")
+@click.option("--only", default="", help="Only entries with this in their name.")
+def log_costs(only: str) -> None:
+    """Measure how long one entry of each kind holds the event loop of a member.
+
+    The state is filled to the limits of a broker, which takes a minute. Counted is the time that
+    the thread had of a processor: the longest and the median of eight entries.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        full = FullLog(Path(folder), Sizes())
+        full.fill()
+        gc.collect()
+        gc.freeze()
+        gc.disable()  # a collection is no entry's cost
+        try:
+            _measure(full, only)
+        finally:
+            gc.enable()
+            gc.unfreeze()
+            full.machine.close()
+
+
+def _measure(full: FullLog, only: str) -> None:
+    def snapshot() -> object:
+        return full.machine.snapshot()
+
+    # Deletions come last, because the others need what they take away.
+    cases = sorted(dearest(), key=lambda case: case[0].startswith("Delete"))
+    if only in "a snapshot begins":
+        _print("a snapshot begins", [_ms(snapshot) for _ in range(_TIMES)])
+    for name, make in cases:
+        if only in name:
+            took: list[float] = []
+            for number in range(_TIMES):
+                entry = make(full, number)
+                took.append(_ms(lambda entry=entry: full.machine.apply([entry])))  # type: ignore[misc]
+            _print(name, took)
+
+
+def _ms(call: Callable[[], object]) -> float:
+    began = time.thread_time()
+    call()
+    return 1000 * (time.thread_time() - began)
+
+
+def _print(name: str, took: list[float]) -> None:
+    click.echo(f"{name:60} {max(took):8.2f} {sorted(took)[len(took) // 2]:8.2f} ms")
