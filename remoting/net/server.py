@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Final, Protocol, TypeAlias
 
 import trio
@@ -369,15 +370,18 @@ class Server:
             # A process that was stopped must first send what its peers would have taken.
             was_stopped = now - before > _STOPPED_SECONDS
             before = now
-            for connection in list(self._connections):
-                connection.expire(now)
-                silent = now - connection.last_activity
-                if silent >= self._limits.idle_seconds:
-                    connection.close(IdleTooLong(str(connection.peer), silent))
-                unread = connection.unread_seconds(now)
-                if unread >= self._limits.unread_seconds and not was_stopped:
-                    unsent = connection.unsent_bytes
-                    connection.close(PeerDoesNotRead(str(connection.peer), unsent, unread))
+            look = partial(self._look_at, now=now, was_stopped=was_stopped)
+            self.client_work.each("looking at connections", list(self._connections), look)
+
+    def _look_at(self, connection: Connection, now: float, was_stopped: bool) -> None:
+        connection.expire(now)
+        silent = now - connection.last_activity
+        if silent >= self._limits.idle_seconds:
+            connection.close(IdleTooLong(str(connection.peer), silent))
+        unread = connection.unread_seconds(now)
+        if unread >= self._limits.unread_seconds and not was_stopped:
+            unsent = connection.unsent_bytes
+            connection.close(PeerDoesNotRead(str(connection.peer), unsent, unread))
 
     async def _take_stream(
         self, stream: trio.SocketStream, gate: Gate | None, trusts_proxy: TrustsProxy | None
