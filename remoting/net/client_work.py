@@ -70,16 +70,20 @@ class ClientWork:
         self._resources.callback(os.close, self._bell)
         self._poll.register(self._bell, select.EPOLLIN)
         self._is_waiting = False
+        self._is_closed = False
         self._tasks_in_slice = 0
 
     def close(self) -> None:
-        """Release the descriptors. What still stands in line is dropped."""
+        """Release the descriptors. What stands in line is dropped, and so is what comes later."""
+        self._is_closed, self._is_waiting = True, False
         self._line.clear()
         self._ready.clear()
         self._resources.close()
 
     def add(self, work: Work) -> None:
         """Put `work` in line; the caller sees to it that it stands there once."""
+        if self._is_closed:
+            return
         self._line.append(work)
         if self._is_waiting:
             self._is_waiting = False
@@ -120,6 +124,8 @@ class ClientWork:
 
     def watch(self, descriptor: int, ready: Callable[[], None]) -> None:
         """Call `ready` in each slice in which a descriptor is readable, until `unwatch`."""
+        if self._is_closed:
+            return
         self._ready[descriptor] = ready
         self._poll.register(descriptor, select.EPOLLIN)
 

@@ -142,6 +142,19 @@ async def test_a_task_that_is_cancelled_leaves_the_line(work: ClientWork) -> Non
     await work.turn()
 
 
+async def test_what_comes_after_its_end_is_dropped_and_touches_no_descriptor() -> None:
+    work = ClientWork()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(work.run)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.cancel_scope.cancel()
+    taken: list[int] = []
+    work.later("too late", (taken.append(number) for number in range(3)))
+    work.watch(0, lambda: None)
+    work.unwatch(0)
+    assert taken == []
+
+
 async def connected(
     nursery: trio.Nursery,
     work: ClientWork | None,
