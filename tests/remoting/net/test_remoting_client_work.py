@@ -149,7 +149,7 @@ async def test_what_comes_after_its_end_is_dropped_and_touches_no_descriptor() -
         await trio.testing.wait_all_tasks_blocked()
         nursery.cancel_scope.cancel()
     taken: list[int] = []
-    work.later("too late", (taken.append(number) for number in range(3)))
+    work.later("too late", map(taken.append, range(3)))
     work.watch(0, lambda: None)
     work.unwatch(0)
     assert taken == []
