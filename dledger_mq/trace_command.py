@@ -59,7 +59,9 @@ def _row(step: TraceRecord, as_json: bool) -> dict[str, object]:
 
 
 def _time(at_ms: int) -> str:
-    """A time for people, or "-" when it is none that a calendar has."""
+    """A time for people, or "-" when the client did not say one that a calendar has."""
+    if not at_ms:
+        return "-"
     try:
         return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
     except (ValueError, OverflowError, OSError):

@@ -76,6 +76,9 @@ class ClientWork:
     def close(self) -> None:
         """Release the descriptors. What stands in line is dropped, and so is what comes later."""
         self._is_closed, self._is_waiting = True, False
+        for work in self._line:
+            if isinstance(work, _WaitingTask):
+                work.work(0)
         self._line.clear()
         self._ready.clear()
         self._resources.close()
@@ -118,6 +121,9 @@ class ClientWork:
 
     async def turn(self) -> None:
         """Wait for a turn; what the calling task does until it next waits is its turn."""
+        if self._is_closed:
+            await trio.lowlevel.checkpoint()
+            return
         waiting = _WaitingTask(self)
         self.add(waiting)
         await waiting.wait()

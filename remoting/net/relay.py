@@ -260,7 +260,7 @@ class _Relay:
                     break
             if self._asking.cancelled_caught:
                 return
-            await self._turn()
+            await self._turn_with_data()
             self._note_requests(data)
             try:
                 if not data:
@@ -311,13 +311,18 @@ class _Relay:
             if not data:
                 return
             self._was_answered = True
-            await self._turn()
+            await self._turn_with_data()
             for command in self._answers.pass_by(data):
                 if command.is_response:
                     self._waiting.pop(command.opaque, None)
             if not await self._told(data):
                 return
             self._progress = trio.current_time()
+
+    async def _turn_with_data(self) -> None:
+        """Wait for a turn. What was read must be noted, also if the server is left meanwhile."""
+        with trio.CancelScope(shield=True):
+            await self._turn()
 
     async def _received(self, source: trio.SocketStream, max_bytes: int) -> bytes:
         """What one side sends next; empty at its end, or when both were silent for too long."""

@@ -173,7 +173,7 @@ def units_of(queues: Path) -> list[tuple[Path, int]]:
     """The units in all files: the file, and where in it."""
     return [
         (path, at)
-        for path in sorted(queues.glob("*/*/*"))
+        for path in sorted(queues.glob("[!.]*/*/*"))
         for at in range(0, path.stat().st_size, UNIT_BYTES)
     ]
 
@@ -282,7 +282,7 @@ def test_queues_without_a_valid_mark_are_not_used() -> None:
 def test_what_is_left_over_behind_the_end_of_a_queue_is_passed_over() -> None:
     log = busy_log(1, 40, SENDS)
     with small_stretches(8), written(log, len(log.entries)) as folder:
-        for last in (folder.parent / "consumequeue").glob("*/*"):
+        for last in (folder.parent / "consumequeue").glob("[!.]*/*"):
             path = max(last.iterdir())
             path.write_bytes(path.read_bytes() + path.read_bytes()[-UNIT_BYTES:] * 2)
         assert sum(len(one.entries) for one in told(folder)) == len(log.entries)

@@ -44,6 +44,7 @@ REQUESTS: dict[RequestCode, tuple[dict[str, str], bytes]] = {
         | {
             "haServerAddr": "10.0.0.1:10912",
             "directAddr": "10.0.0.1:10921",
+            "groupProof": "",
             "bodyCrc32": "0",
             "compressed": "false",
             "completeTopics": "true",

@@ -27,8 +27,9 @@ from tests.broker.one_broker import running_broker
 # Four times as much of everything. Slices of lists are shorter than the smaller state.
 FEW, MANY = 150, 600
 
-# What a request may read of the log besides what it answers with: the properties of 64 messages.
-MAX_READ_BYTES = 3 * 1024 * 1024
+# What a request may read of the log besides what it answers with: the properties of 64 messages,
+# once to find them and once more before they are answered.
+MAX_READ_BYTES = 6 * 1024 * 1024
 
 # What may grow: a dictionary that is copied, and what is waited for meanwhile.
 FEW_INSTRUCTIONS = 1_000

@@ -42,6 +42,9 @@ class HoldingNode:
     """Takes appends, and ends them when told to."""
 
     sessions = None
+    config = dledger.NodeConfig(
+        group="g", node_id="n0", peers={"n0": "127.0.0.1:1"}, data_dir=Path("unused")
+    )
 
     def __init__(self) -> None:
         self.held: list[tuple[Sequence[Body], Done]] = []

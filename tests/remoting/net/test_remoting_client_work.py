@@ -142,6 +142,23 @@ async def test_a_task_that_is_cancelled_leaves_the_line(work: ClientWork) -> Non
     await work.turn()
 
 
+async def test_tasks_that_wait_for_a_turn_go_on_when_turns_end() -> None:
+    work, went = ClientWork(), list[int]()
+
+    async def go(number: int) -> None:
+        with trio.CancelScope(shield=True):
+            await work.turn()
+        went.append(number)
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(go, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        assert went == []
+        work.close()
+        nursery.start_soon(go, 2)
+    assert sorted(went) == [1, 2]
+
+
 async def test_what_comes_after_its_end_is_dropped_and_touches_no_descriptor() -> None:
     work = ClientWork()
     async with trio.open_nursery() as nursery:
