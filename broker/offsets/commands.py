@@ -90,7 +90,7 @@ def _commit(
             continue  # the topic was deleted meanwhile, and perhaps created again
         if has_resets and offsets.reset(name, topic, queue_id) not in (None, offset):
             continue  # from before the group was moved
-        table = tables.get((name, topic))
+        table = tables.changing((name, topic))
         if table is None:
             table = tables[name, topic] = {}
         table[queue_id] = offset
