@@ -53,7 +53,7 @@ async def test_each_hostile_request_is_answered_and_the_name_server_lives(
     # What is read is attacked.
     assert read.fields - set(fields) == set()
     assert read.members - names_in(body) == set()
-    # The others go on: a broker registers and a client finds it. The attacks may have been the first
+    # The others go on: a broker registers and a client finds it. An attack may have been the first
     # to prove that a group has this one's name, so it has another.
     registration = register_command(("T", "U"))
     registration.fields |= {"brokerName": "other", "brokerAddr": "10.0.0.7:10911"}
