@@ -104,7 +104,8 @@ def _number(option: str, default: float, explanation: str) -> Callable[[F], F]:
 @click.option(
     "--relays-from",
     default="",
-    help="Networks from which members pass clients on, as 10.0.0.0/8; the addresses in --peers.",
+    help="Networks of members that pass clients on, and of other relays, as 10.0.0.0/8: PROXY "
+    "headers from there are believed. The addresses in --peers with --listen-group, else none.",
 )
 @click.option(
     "--listen-peers",
