@@ -115,6 +115,7 @@ class Copies:
 
     Attributes:
         stood_in: how many copies this member could not store, and stored something in their place.
+        untold: how many it stored nothing for, and ended what waited for them.
         shortened: how many went without some properties.
         refused: how many were refused. Most are stored later.
     """
@@ -135,6 +136,7 @@ class Copies:
         self._own_topics = own_topics
         self._address = store_address
         self.stood_in = 0
+        self.untold = 0
         self.shortened = 0
         self.refused = 0
 
@@ -257,6 +259,7 @@ class Copies:
         if stand_in.alone is None:
             done(refused)
         else:
+            self.untold += 1
             submit_commands(self._log, [stand_in.alone], done)
 
     def _id_at(self, position: int) -> str:

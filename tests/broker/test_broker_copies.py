@@ -574,6 +574,7 @@ def test_what_can_never_be_copied_is_told_once_and_holds_nothing_up(
                 wear(there)
                 told = len(there.messages(UNDELIVERED_TOPIC))
                 assert told == (hinder is spoil), (name, hinder)
+                assert there.parts[COPIES].untold == (hinder is of_nothing), (name, hinder)
                 assert there.machine.state.needed_from() is None, (name, hinder)
                 lines = [one for one in caplog.records if "not delivered" in one.message]
                 assert len(lines) == 1, (name, hinder)

@@ -21,7 +21,6 @@ from broker.traffic.put_times import PutTimes
 from broker.traffic.traffic import Counted, Traffic
 from remoting.bodies.table import decode_table
 from remoting.wire.codes import RequestCode, ResponseCode
-from remoting.wire.loose_json import parse_json
 from tests.broker.one_broker import START_MS, Client, Clock, served
 
 
@@ -44,7 +43,7 @@ async def test_messages_are_counted_by_topic_and_group(tmp_path: Path) -> None:
         await client.pull("T", 0, group="g")
         assert (await stats(client, "TOPIC_PUT_NUMS", "T"))["statsMinute"]["sum"] == 5
         told = await client.ask(RequestCode.GET_TOPIC_STATS_INFO, topic="T")
-        assert parse_json("topic stats", told.body)["topicPutTps"] > 0
+        assert float(told.body.rpartition(b'"topicPutTps":')[2].strip(b"}")) > 0
         size = (await stats(client, "TOPIC_PUT_SIZE", "T"))["statsDay"]
         assert size["sum"] > 5000
         assert size["avgpt"] == size["sum"] / 5
