@@ -21,7 +21,9 @@ from broker.formats.commands import RaiseFormat
 from broker.limits import MAX_MESSAGE_BYTES
 from broker.log.entry import LARGE_ENTRIES_VERSION, encode_log_command
 from broker.messages.fitted_properties import LEFT_OUT, fitted
+from broker.messages.record_facts import read_record_facts, read_without_body
 from broker.pop.commands import PoppedMessage
+from broker.query.keys import keys_of
 from broker.sends import copies
 from broker.sends.copies import COPIES, UNDELIVERED_REASON, UNDELIVERED_TO, Copy
 from broker.sends.entry_room import COPY_BYTES, MAX_ATTACHED_BYTES
@@ -38,7 +40,12 @@ from remoting.message.properties import (
     decode_properties,
     encode_properties,
 )
-from remoting.message.record import MAX_TOPIC_BYTES, MessageRecord, decode_record
+from remoting.message.record import (
+    MAX_TOPIC_BYTES,
+    MessageRecord,
+    decode_record,
+    encode_record,
+)
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.broker_in_memory import BrokerInMemory, broker_in_memory
@@ -542,6 +549,25 @@ def wait_until_due(there: BrokerInMemory) -> None:
 
 def wait_for_days(there: BrokerInMemory) -> None:
     there.at(100 * 3600)
+
+
+@given(
+    body_bytes=st.sampled_from([0, 50, 9000]),
+    changes=st.lists(
+        st.tuples(st.integers(-90, 130), st.sampled_from([0, 1, 2, 127, 128, 255])), max_size=4
+    ),
+)
+def test_the_index_of_keys_takes_records_that_cannot_be_read(
+    body_bytes: int, changes: list[tuple[int, int]]
+) -> None:
+    run = encode_properties({"KEYS": "a b", "UNIQ_KEY": KEY, "TAGS": "tag"})
+    content = bytearray(encode_record(MessageRecord("T", b"b" * body_bytes, run)))
+    for at, value in changes:
+        content[at % len(content)] = value
+    record = read_without_body(lambda at, size: bytes(content[at : at + size]), 0, len(content))
+    if record is not None:
+        assert len(keys_of(record)) <= 256
+    read_record_facts(bytes(content))
 
 
 # What a broker does on its own with a message that waits: a message, and what makes it due.
