@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import broker
@@ -557,6 +557,9 @@ def wait_for_days(there: BrokerInMemory) -> None:
         st.tuples(st.integers(-90, 130), st.sampled_from([0, 1, 2, 127, 128, 255])), max_size=4
     ),
 )
+@example(50, [(84, 1)])  # the body is said to be longer than the record
+@example(50, [(84, 255)])
+@example(50, [(138, 255)])  # so is the topic
 def test_the_index_of_keys_takes_records_that_cannot_be_read(
     body_bytes: int, changes: list[tuple[int, int]]
 ) -> None:
