@@ -47,7 +47,8 @@ class Redriven:
         passed_over: were not asked for.
         without_topic: do not say which topic they were sent to, or it is gone; they stay.
         left: have not been looked at yet.
-        never_stored: no entry of the broker's log can hold any more; they stay.
+        never_stored: no entry of the broker's log can hold any more, or they cannot be read; they
+            stay.
     """
 
     redriven: int = 0

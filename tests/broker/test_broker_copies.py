@@ -626,6 +626,22 @@ def test_a_delayed_message_that_is_due_while_its_topic_is_deleted_waits_no_longe
         assert there.machine.state.needed_from() is None
 
 
+def test_a_dead_letter_that_cannot_be_read_stays_and_those_behind_it_are_delivered_again() -> None:
+    with broker_in_memory() as there:
+        for number in range(3):
+            assert send(there, Sent(b"%d" % number * 200, {"UNIQ_KEY": KEY})).code == 0
+        give_up(there)
+        dead = there.messages(DEAD)
+        at = dead[1].physical_offset
+        at = there.log.content.index(dead[1].body, at) + len(dead[1].body)
+        there.log.content[at] = 255
+        fields: dict[str, Any] = {"consumerGroup": GROUP, "target": "GROUP", "queueId": 0}
+        reply = there.ask(RequestCode.REDRIVE_DEAD_LETTERS, **fields)
+        told = [reply.fields[name] for name in ("redriven", "neverStored", "nextOffset")]
+        assert (reply.code, told) == (0, ["2", "1", "3"])
+        assert [one.body[:1] for one in there.messages(RETRY)] == [b"0", b"2"]
+
+
 def give_up(there: BrokerInMemory) -> None:
     for record in there.messages(TOPIC):
         send_back(there, record, -1)
