@@ -43,9 +43,9 @@ _LENGTH_BYTES = 4
 # How connections of other protocols begin. Read as a frame's length each means over 300 MB.
 _TLS = b"\x16\x03"
 _OTHERS = {
-    **dict.fromkeys((b"GET ", b"POST", b"PUT ", b"HEAD", b"HTTP"), "HTTP: metrics have a port"),
-    b"PRI ": "HTTP/2: a client of RocketMQ 5 finds no server here",
-    b"SSH-": "SSH: look at the port",
+    **dict.fromkeys((b"GET ", b"POST", b"PUT ", b"HEAD", b"HTTP"), "HTTP"),
+    b"PRI ": "HTTP/2",
+    b"SSH-": "SSH",
 }
 # A frame of RocketMQ's has lengths of 4 bytes each, and then mostly JSON.
 _ROCKETMQ_AT, _ROCKETMQ = 8, b'{"'
@@ -138,7 +138,9 @@ def _what_else(begins: bytes, length: int, max_bytes: int) -> str:
             "give certificates to every member of the group, or to none"
         )
     if (other := _OTHERS.get(begins[:4])) is not None:
-        return f"the other side speaks {other}, at the port of the log"
+        return (
+            f"the other side speaks {other}, and this is the port of the log: look at its address"
+        )
     return f"a frame of {length} bytes; the limit is {max_bytes}: is this a dledger peer?"
 
 
