@@ -33,6 +33,7 @@ from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
 from remoting.net.log_lines import LogLines
 from remoting.wire.errors import RemotingError
+from remoting.wire.quoted import quoted
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -241,20 +242,20 @@ def _address_or_none(setting: str, text: str | None) -> Address | None:
 def _warn_of_second_port(config: BrokerConfig) -> None:
     """Warn if clients with a VIP channel will not find this broker. All others do, so it starts."""
     if (advice := second_port.advice(config)) is not None:
-        _log.warning("%s", advice)
+        _log.warning("%s", quoted(advice, 400))
         return
-    at = Address(config.listen.host, max(0, config.listen.port + second_port.SECOND_PORT))
+    address = Address(config.listen.host, max(0, config.listen.port + second_port.SECOND_PORT))
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(at)
+            probe.bind(address)
         except OSError as error:
             if error.errno == errno.EADDRINUSE:
                 _log.warning(
                     "another program listens on %s, where clients with a VIP channel, such as "
                     "RocketMQ's dashboard, look for this broker, and fail: give --listen another "
                     "port",
-                    at,
+                    address,
                 )
 
 
