@@ -40,6 +40,9 @@ _PASS_BYTES: Final = 1024 * 1024
 _FETCHED_MESSAGES: Final = 256
 _UNDER_WAY_MESSAGES: Final = 512
 
+# Waiting for the end of their topic at once: each fetch passes over them.
+_DEFERRED_MESSAGES: Final = 4096
+
 # Between two looks when nothing says earlier that something is due; a clock that is set forward
 # delays a delivery by no more.
 _MAX_PAUSE_SECONDS: Final = 1.0
@@ -90,6 +93,9 @@ class Deliveries:
         self._clock = clock
         self._fetched: deque[Waiting] = deque()  # due, the oldest first
         self._under_way: set[int] = set()  # positions; a new set for each term
+        # Those that wait for the end of their topic, and when to look at them again.
+        self._deferred: set[int] = set()
+        self._deferred_until = 0.0
         self._move_before = 0  # what waits at smaller positions has to move
         self._not_before = 0.0  # on the monotonic clock
         self._asleep_until_ms = 0
@@ -98,6 +104,7 @@ class Deliveries:
     def begin_term(self) -> None:
         """This member leads a new term: what was under way is applied or gone."""
         self._under_way = set()
+        self._deferred.clear()
         self._fetched.clear()
         self._not_before = 0.0
         self.on_sooner()
@@ -127,6 +134,8 @@ class Deliveries:
         self._asleep_until_ms = 0
         if not self._is_leading():
             return _MAX_PAUSE_SECONDS
+        if self._deferred and self._clock() >= self._deferred_until:
+            self._deferred.clear()
         pause = self._not_before - self._clock()
         if pause > 0:
             return pause
@@ -158,17 +167,24 @@ class Deliveries:
             self._fetched += self._delays.waiting.due(
                 self._wall_clock_ms(),
                 self._log.begin_position,
-                len(self._under_way) + _FETCHED_MESSAGES,
+                self._busy + _FETCHED_MESSAGES,
             )
         messages = size = 0
         while self._fetched and self._has_room(messages, size):
             due = self._fetched.popleft()
-            is_under_way = due.position in self._under_way
-            if not is_under_way and due.position in self._delays.waiting:
+            if not self._is_busy(due.position) and due.position in self._delays.waiting:
                 self._call(self._propose, due)
                 messages += 1
                 size += due.size
         return messages > 0
+
+    @property
+    def _busy(self) -> int:
+        return len(self._under_way) + len(self._deferred)
+
+    def _is_busy(self, position: int) -> bool:
+        """Whether a message is on its way, or waits for the end of its topic."""
+        return position in self._under_way or position in self._deferred
 
     def _call(self, step: Callable[[Waiting], None], row: Waiting) -> None:
         """Take a step with one message."""
@@ -181,6 +197,7 @@ class Deliveries:
             messages < _PASS_MESSAGES
             and size < _PASS_BYTES
             and len(self._under_way) < _UNDER_WAY_MESSAGES
+            and len(self._deferred) < _DEFERRED_MESSAGES
             and self._not_before <= self._clock()
         )
 
@@ -196,13 +213,20 @@ class Deliveries:
         self._store(topic, queue_id, record, due, Deliver(due.position))
 
     def _read(self, row: Waiting) -> MessageRecord | None:
-        """A message that waits; None when its topic was deleted, so that it waits no longer.
+        """A message that waits; None when its topic was deleted, so that it waits no longer, or is
+        being deleted, which need not hold up the others.
 
         A message that is moved stands behind the topic that was made meanwhile, and would be
         taken for one of it. So this is asked before a move, as before a delivery.
         """
         record, _end = decode_record(self._log.read_bytes(row.position, row.size))
         topic = record.property_map()[REAL_TOPIC]
+        if self._changes.is_deleting(topic):
+            if not self._deferred:
+                self._deferred_until = self._clock() + _RETRY_SECONDS
+            self._under_way.discard(row.position)
+            self._deferred.add(row.position)
+            return None
         if self._changes.is_same(topic, row.position):
             return record
         _log.info("a delayed message of topic %s is dropped: the topic was deleted", quoted(topic))
@@ -215,9 +239,7 @@ class Deliveries:
         """Propose to move some; whether there may be more."""
         if not self._move_before:
             return False
-        rows = self._delays.waiting.before(
-            self._move_before, len(self._under_way) + _FETCHED_MESSAGES
-        )
+        rows = self._delays.waiting.before(self._move_before, self._busy + _FETCHED_MESSAGES)
         if not rows:
             self._move_before = 0
             return False
@@ -225,7 +247,7 @@ class Deliveries:
         for row in rows:
             if not self._has_room(messages, size):
                 break
-            if row.position in self._under_way or row.position < self._log.begin_position:
+            if self._is_busy(row.position) or row.position < self._log.begin_position:
                 continue
             self._call(self._move, row)
             messages += 1

@@ -98,9 +98,9 @@ def message(body_bytes: int, properties_bytes: int, **more: str) -> Sent:
     return Sent(b"b" * body_bytes, pairs)
 
 
-def send(there: BrokerInMemory, sent: Sent) -> Command:
+def send(there: BrokerInMemory, sent: Sent, topic: str = TOPIC) -> Command:
     fields: dict[str, Any] = {
-        **{"a": GROUP, "b": TOPIC, "c": "TBW102", "d": 1, "e": 0, "f": 0, "g": START_MS, "h": 0},
+        **{"a": GROUP, "b": topic, "c": "TBW102", "d": 1, "e": 0, "f": 0, "g": START_MS, "h": 0},
         **{"i": encode_properties(sent.properties).decode(), "j": 0, "k": "false"},
     }
     return there.ask(RequestCode.SEND_MESSAGE_V2, sent.body, **fields)
@@ -615,13 +615,18 @@ def test_what_can_never_be_copied_is_told_once_and_holds_nothing_up(
                 assert caplog.text.count("not delivered") == 1, (name, hinder)
 
 
-def test_a_delayed_message_that_is_due_while_its_topic_is_deleted_waits_no_longer() -> None:
+def test_a_delayed_message_whose_topic_is_being_deleted_holds_up_no_other_and_waits_no_longer() -> (
+    None
+):
     with broker_in_memory() as there:
-        assert send(there, message(10, 0, TIMER_DELAY_SEC="1")).code == 0
+        for topic in (TOPIC, "other"):
+            sent = message(10, 0, TIMER_DELAY_SEC="1")
+            assert send(there, sent, topic).code == 0
         there.parts[TOPIC_CHANGES].delete_topic(TOPIC, lambda _refusal: None)
         there.now_ms += 2_000
         there.parts[DELIVERIES].deliver()
         there.log.settle()
+        only(there, "other", sent)
         there.at(4)
         assert there.machine.state.needed_from() is None
 
