@@ -7,10 +7,12 @@ import sys
 from dledger.commands.exit_codes import ExitCode, exit_code_of, single_errors
 from dledger.commands.group_commands import commands
 from dledger.errors import DLedgerError
+from dledger.shown_output import escape_what_cannot_be_shown
 
 
 def main() -> None:
     """Run the command; an error of ours, or of a file, is one line and an exit code."""
+    escape_what_cannot_be_shown()
     try:
         commands()
     except OSError as error:

@@ -5,6 +5,7 @@ import sys
 
 import click
 
+from dledger.shown_output import escape_what_cannot_be_shown
 from dledger_mq.consume_command import consume
 from dledger_mq.find_command import find
 from dledger_mq.group_commands import group_commands
@@ -26,6 +27,7 @@ _PASS_ON = {"ignore_unknown_options": True, "help_option_names": []}
 @click.version_option(package_name="dledger")
 def main() -> None:
     """Run brokers that speak RocketMQ's protocol; send and consume messages."""
+    escape_what_cannot_be_shown()
 
 
 @main.command("nameserver", context_settings=_PASS_ON)

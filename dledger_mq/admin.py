@@ -339,7 +339,7 @@ class Admin:
 
         Raises:
             InvalidMessage: more than 1000 ids.
-            RouteNotFound: the group has no dead letters.
+            NoDeadLetters: the group never had any, or there is no such group.
             RequestRefused, NoMaster: a broker says no, or is none of ours (3).
         """
         redrives = Redrives(

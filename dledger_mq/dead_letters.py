@@ -9,7 +9,13 @@ import trio
 from dledger_mq import requests
 from dledger_mq.calls import call_master
 from dledger_mq.client import Client
-from dledger_mq.errors import InvalidMessage, RequestRefused
+from dledger_mq.errors import (
+    InvalidMessage,
+    NoBrokerLeads,
+    NoDeadLetters,
+    RequestRefused,
+    RouteNotFound,
+)
 from dledger_mq.pauses import pause_seconds
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import ResponseCode
@@ -41,7 +47,8 @@ class Redriven:
         passed_over: were not asked for.
         without_topic: do not say which topic they were sent to, or it is gone; they stay.
         left: have not been looked at yet.
-        never_stored: no entry of the broker's log can hold any more; they stay.
+        never_stored: no entry of the broker's log can hold any more, or they cannot be read; they
+            stay.
     """
 
     redriven: int = 0
@@ -87,8 +94,13 @@ class Redrives:
         self._dry_run = dry_run
 
     async def run(self, most: int | None, on_progress: Callable[[Redriven], None]) -> Redriven:
-        """Go through them; `on_progress` is called after each batch."""
-        route = await self._client.routes.refresh(DEAD_LETTER_TOPIC_PREFIX + self._group)
+        """Go through them; `on_progress` is called after each batch. Raises NoDeadLetters."""
+        try:
+            route = await self._client.routes.refresh(DEAD_LETTER_TOPIC_PREFIX + self._group)
+        except NoBrokerLeads:
+            raise
+        except RouteNotFound as error:  # the topic is made by the first dead letter
+            raise NoDeadLetters(self._group, error.topic, error.nameservers) from None
         # What dies while this runs is left for the next time: it might never end.
         ends = {queue: await self._end(queue) for queue in route.read_queues}
         total = Redriven(left=sum(ends.values()))

@@ -166,6 +166,19 @@ class RouteNotFound(MessagingError):
         )
 
 
+class NoDeadLetters(RouteNotFound):
+    """A consumer group never had a dead letter, or does not exist.
+
+    Attributes:
+        group: the group.
+    """
+
+    def __init__(self, group: str, topic: str, nameservers: tuple[str, ...]) -> None:
+        super().__init__(topic, nameservers)
+        self.group = group
+        self.args = (f"group {group!r:.140} has no dead letters: see that its name is right",)
+
+
 class NoBrokerLeads(RouteNotFound):
     """No name server knows the topic, because no group of brokers has a leader to tell of it.
 

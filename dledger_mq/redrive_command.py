@@ -72,7 +72,9 @@ def redrive(
         f"{total.without_topic} have no topic to go to"
     )
     if total.never_stored:
-        click.echo(f"{total.never_stored} are too large for the log as it is now: they stay")
+        click.echo(
+            f"{total.never_stored} are too large for the log now, or cannot be read: they stay"
+        )
 
 
 def _milliseconds(time: datetime) -> int:

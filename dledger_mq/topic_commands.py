@@ -1,13 +1,14 @@
 """`dledger-mq topic ...`: make, list, remove and look at topics."""
 
 import json
+import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 
 from dledger_mq.admin import DEFAULT_QUEUES, MESSAGE_TYPES, Admin, QueueProgress
-from dledger_mq.command_line import nameserver_option, run, say
+from dledger_mq.command_line import FAILED, nameserver_option, run, say
 from dledger_mq.rows import print_rows
 
 
@@ -62,11 +63,17 @@ def list_topics(nameservers: Sequence[str]) -> None:
 def delete(topic: str, nameservers: Sequence[str]) -> None:
     """Remove TOPIC and its messages."""
 
-    async def task() -> None:
+    async def task() -> bool:
         async with Admin(nameservers=nameservers) as admin:
+            was_there = topic in await admin.topics()
             await admin.delete_topic(topic)
+            return was_there
 
-    run(task)
+    if not run(task):
+        click.echo(
+            f"dledger-mq: no topic {topic!r} was there: see that its name is right", err=True
+        )
+        sys.exit(FAILED)
     click.echo(f"topic {topic} is removed")
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from dledger.shown_output import escape_what_cannot_be_shown
 from dledger_spark.log_options import given_logs, log_options
 from dledger_spark.report_command import report
 from dledger_spark.rows import json_line, print_rows
@@ -269,6 +270,7 @@ dledger_spark.add_command(report)
 def main() -> NoReturn:
     """Run the command; SIGTERM cleans up like Ctrl-C does."""
     signal.signal(signal.SIGTERM, _end)
+    escape_what_cannot_be_shown()
     dledger_spark(prog_name="dledger-spark")
     sys.exit(0)
 

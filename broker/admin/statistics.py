@@ -68,7 +68,7 @@ class Statistics:
         self._address = address
 
     def topic_stats(self, _origin: Origin, command: Command) -> Steps:
-        """The first and last offset of each queue of a topic (202)."""
+        """The first and last offset of each queue of a topic, and how much it gets (202)."""
         config = self._topics.found(command.name("topic"))
         count = max(config.read_queue_count, config.write_queue_count)
         rows: list[str] = []
@@ -84,7 +84,9 @@ class Statistics:
             rows.append(queue_keyed_row((queue, offsets)))
             if queue_id % _QUEUES_A_STEP == 0:
                 yield
-        return command.reply(body=f'{{"offsetTable":{{{",".join(rows)}}}}}'.encode())
+        per_second = round(self._traffic.put_per_second(config.topic), 2)
+        body = f'{{"offsetTable":{{{",".join(rows)}}},"topicPutTps":{per_second}}}'
+        return command.reply(body=body.encode())
 
     def consume_stats(self, _origin: Origin, command: Command) -> Steps:
         """How far a group is behind, queue by queue (208): in all its topics, or in those named.

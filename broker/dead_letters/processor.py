@@ -19,6 +19,7 @@ from broker.store.message_reader import MessageReader
 from broker.topics.names import created_for_group, dead_letter_topic, retry_topic
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_WRITE, TopicConfig
+from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import message_id
 from remoting.message.properties import (
     DEAD_LETTER_ORIGIN_MESSAGE_ID,
@@ -33,7 +34,7 @@ from remoting.message.properties import (
     UNIQUE_KEY,
     edit_properties,
 )
-from remoting.message.record import MessageRecord, decode_records
+from remoting.message.record import MessageRecord, decode_record
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
@@ -75,6 +76,7 @@ class _Outcome:
         passed_over: how many were not asked for.
         without_topic: how many do not say which topic they were sent to, or it is gone.
         never_stored: how many no entry of the log can hold any more; they stay where they are.
+        unreadable: how many records cannot be read; they stay, too.
     """
 
     next_offset: int
@@ -84,6 +86,7 @@ class _Outcome:
     passed_over: int = 0
     without_topic: int = 0
     never_stored: int = 0
+    unreadable: int = 0
 
     def fields(self) -> dict[str, str]:
         """As they stand in the reply."""
@@ -92,7 +95,7 @@ class _Outcome:
             "taken": str(self.taken),
             "passedOver": str(self.passed_over),
             "withoutTopic": str(self.without_topic),
-            "neverStored": str(self.never_stored),
+            "neverStored": str(self.never_stored + self.unreadable),
             "nextOffset": str(self.next_offset),
             "endOffset": str(self.end),
         }
@@ -174,10 +177,18 @@ class RedriveProcessor:
         offset = max(request.offset, begin)
         found = self._reader.read(topic, queue_id, offset, _LOOKED_AT)
         outcome = _Outcome(offset, found.end)
-        for record in decode_records(found.messages):
+        units = self._reader.units(topic, queue_id, offset, found.message_count)
+        end = 0
+        for _place, size, _code in units:
             if len(outcome.chosen) >= request.most:
                 break
-            outcome.next_offset = record.queue_offset + 1
+            outcome.next_offset += 1
+            begins, end = end, end + size
+            try:
+                record, _end = decode_record(found.messages[begins:end])
+            except MessageMalformed:
+                outcome.unreadable += 1
+                continue
             pairs = record.property_map()
             if not request.begin_ms <= record.store_timestamp <= request.end_ms or (
                 request.ids and request.ids.isdisjoint(_ids(record, pairs))

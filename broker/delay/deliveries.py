@@ -13,9 +13,8 @@ from broker.delay.commands import Deliver, DropDelayed, MoveDelayed
 from broker.delay.due import DELAY_NAMES
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting
-from broker.errors import NeverStored, RequestRefused
+from broker.errors import RequestRefused
 from broker.log.entry import LogCommand
-from broker.log.one_by_one import call
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
@@ -31,6 +30,8 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
+_WHAT: Final = "a delayed message"
+
 # Read and encoded in one go: a few milliseconds of the event loop.
 _PASS_MESSAGES: Final = 64
 _PASS_BYTES: Final = 1024 * 1024
@@ -38,6 +39,9 @@ _PASS_BYTES: Final = 1024 * 1024
 # Taken from the table at once, and on their way into the log at once.
 _FETCHED_MESSAGES: Final = 256
 _UNDER_WAY_MESSAGES: Final = 512
+
+# Waiting for the end of their topic at once: each fetch passes over them.
+_DEFERRED_MESSAGES: Final = 4096
 
 # Between two looks when nothing says earlier that something is due; a clock that is set forward
 # delays a delivery by no more.
@@ -89,8 +93,9 @@ class Deliveries:
         self._clock = clock
         self._fetched: deque[Waiting] = deque()  # due, the oldest first
         self._under_way: set[int] = set()  # positions; a new set for each term
-        # Those that a defect of this program or of their record keeps here: the others go on.
-        self._set_aside: set[int] = set()
+        # Those that wait for the end of their topic, and when to look at them again.
+        self._deferred: set[int] = set()
+        self._deferred_until = 0.0
         self._move_before = 0  # what waits at smaller positions has to move
         self._not_before = 0.0  # on the monotonic clock
         self._asleep_until_ms = 0
@@ -99,7 +104,7 @@ class Deliveries:
     def begin_term(self) -> None:
         """This member leads a new term: what was under way is applied or gone."""
         self._under_way = set()
-        self._set_aside = set()
+        self._deferred.clear()
         self._fetched.clear()
         self._not_before = 0.0
         self.on_sooner()
@@ -129,6 +134,8 @@ class Deliveries:
         self._asleep_until_ms = 0
         if not self._is_leading():
             return _MAX_PAUSE_SECONDS
+        if self._deferred and self._clock() >= self._deferred_until:
+            self._deferred.clear()
         pause = self._not_before - self._clock()
         if pause > 0:
             return pause
@@ -160,7 +167,7 @@ class Deliveries:
             self._fetched += self._delays.waiting.due(
                 self._wall_clock_ms(),
                 self._log.begin_position,
-                len(self._under_way) + len(self._set_aside) + _FETCHED_MESSAGES,
+                self._busy + _FETCHED_MESSAGES,
             )
         messages = size = 0
         while self._fetched and self._has_room(messages, size):
@@ -171,14 +178,18 @@ class Deliveries:
                 size += due.size
         return messages > 0
 
-    def _is_busy(self, position: int) -> bool:
-        """Whether a message is on its way, or set aside."""
-        return position in self._under_way or position in self._set_aside
+    @property
+    def _busy(self) -> int:
+        return len(self._under_way) + len(self._deferred)
 
-    def _call(self, step: Callable[[Waiting], None], waiting: Waiting) -> None:
-        """Take a step with one message. If it fails, the message is set aside for this term."""
-        if not call(f"a step with the delayed message at {waiting.position}", step, waiting):
-            self._set_aside.add(waiting.position)
+    def _is_busy(self, position: int) -> bool:
+        """Whether a message is on its way, or waits for the end of its topic."""
+        return position in self._under_way or position in self._deferred
+
+    def _call(self, step: Callable[[Waiting], None], row: Waiting) -> None:
+        """Take a step with one message."""
+        done = self._began(row.position)
+        self._copies.attempt(_WHAT, row.position, _stand_in(row), done, lambda: step(row))
 
     def _has_room(self, messages: int, size: int) -> bool:
         """Whether one pass takes more; not once one of its messages was refused."""
@@ -186,6 +197,7 @@ class Deliveries:
             messages < _PASS_MESSAGES
             and size < _PASS_BYTES
             and len(self._under_way) < _UNDER_WAY_MESSAGES
+            and len(self._deferred) < _DEFERRED_MESSAGES
             and self._not_before <= self._clock()
         )
 
@@ -201,13 +213,20 @@ class Deliveries:
         self._store(topic, queue_id, record, due, Deliver(due.position))
 
     def _read(self, row: Waiting) -> MessageRecord | None:
-        """A message that waits; None when its topic was deleted, so that it waits no longer.
+        """A message that waits; None when its topic was deleted, so that it waits no longer, or is
+        being deleted, which need not hold up the others.
 
         A message that is moved stands behind the topic that was made meanwhile, and would be
         taken for one of it. So this is asked before a move, as before a delivery.
         """
         record, _end = decode_record(self._log.read_bytes(row.position, row.size))
         topic = record.property_map()[REAL_TOPIC]
+        if self._changes.is_deleting(topic):
+            if not self._deferred:
+                self._deferred_until = self._clock() + _RETRY_SECONDS
+            self._under_way.discard(row.position)
+            self._deferred.add(row.position)
+            return None
         if self._changes.is_same(topic, row.position):
             return record
         _log.info("a delayed message of topic %s is dropped: the topic was deleted", quoted(topic))
@@ -220,9 +239,7 @@ class Deliveries:
         """Propose to move some; whether there may be more."""
         if not self._move_before:
             return False
-        rows = self._delays.waiting.before(
-            self._move_before, len(self._under_way) + len(self._set_aside) + _FETCHED_MESSAGES
-        )
+        rows = self._delays.waiting.before(self._move_before, self._busy + _FETCHED_MESSAGES)
         if not rows:
             self._move_before = 0
             return False
@@ -247,8 +264,8 @@ class Deliveries:
     def _store(
         self, topic: str, queue_id: int, record: MessageRecord, row: Waiting, command: LogCommand
     ) -> None:
-        done, stand_in = self._began(row.position), StandIn(Deliver(row.position))
-        copy = Copy("a delayed message", topic, queue_id, record, done, stand_in)
+        done = self._began(row.position)
+        copy = Copy(_WHAT, topic, queue_id, record, done, _stand_in(row))
         copy.attach = lambda _record: command
         self._copies.store(copy)
 
@@ -261,9 +278,7 @@ class Deliveries:
             under_way.discard(position)
             if under_way is not self._under_way:
                 return  # of an earlier term
-            if isinstance(refusal, NeverStored):
-                self._set_aside.add(position)  # not even something in its place
-            elif refusal is not None:
+            if refusal is not None:
                 self._failed(refusal)
             elif len(under_way) == _UNDER_WAY_MESSAGES // 2:
                 self.on_sooner()
@@ -276,6 +291,10 @@ class Deliveries:
         self._fetched.clear()
         self._not_before = self._clock() + _RETRY_SECONDS
         self.on_sooner()
+
+
+def _stand_in(row: Waiting) -> StandIn:
+    return StandIn(Deliver(row.position), DropDelayed(row.position))
 
 
 def _made(parts: Parts) -> Deliveries:

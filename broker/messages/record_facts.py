@@ -124,8 +124,10 @@ def read_without_body(
 
 
 def properties_run(record: bytes) -> bytes:
-    """The run of properties of a stored record."""
+    """The run of properties of a stored record; none if its lengths contradict one another."""
     at = BODY_AT + body_length(record)
+    if not BODY_AT <= at < len(record):
+        return b""
     return record[at + 3 + record[at] : record_size(record)]
 
 

@@ -39,6 +39,7 @@ def _service(parts: Parts) -> Service:
             "dledgerCopiesRefused": str(copies.refused),
             "dledgerCopiesShortened": str(copies.shortened),
             "dledgerCopiesStoodIn": str(copies.stood_in),
+            "dledgerCopiesUntold": str(copies.untold),
             "dledgerUndelivered": str(copies.undelivered),
             "sendThreadPoolQueueSize": str(sends.waiting_messages),
         }

@@ -190,6 +190,11 @@ class Traffic:
         counter = self.counter(Counted.GROUP_GET_NUMS, f"{topic}@{group}")
         return counter.minute(self.second).per_second if counter is not None else 0.0
 
+    def put_per_second(self, topic: str) -> float:
+        """How many messages are stored in a topic, over the last minute."""
+        counter = self.counter(Counted.TOPIC_PUT_NUMS, topic)
+        return counter.minute(self.second).per_second if counter is not None else 0.0
+
     @property
     def second(self) -> int:
         """Now, for counters."""

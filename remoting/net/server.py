@@ -37,7 +37,7 @@ from remoting.net.proxy_header import (
 )
 from remoting.net.reset_on_death import end_in_order, reset_on_death
 from remoting.wire.command import Command
-from remoting.wire.errors import RemotingError
+from remoting.wire.errors import ProtocolDiffers, RemotingError
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
@@ -537,6 +537,9 @@ def _log_close(connection: Connection) -> None:
     error: RemotingError | None = connection.close_error
     if isinstance(error, ConnectionClosed):
         _log.debug("connection with %s closed: %s", connection.peer, quoted(error.reason))
-    else:
-        about = about_client(connection.peer.host)
-        _log.warning("connection with %s closed: %s", connection.peer, quoted(error), extra=about)
+        return
+    whose = connection.peer.host
+    if isinstance(error, ProtocolDiffers):
+        whose += f" by {error.protocol}"  # each protocol has a line of its own
+    about = about_client(whose)
+    _log.warning("connection with %s closed: %s", connection.peer, quoted(error), extra=about)

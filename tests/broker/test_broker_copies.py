@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import broker
@@ -21,12 +21,17 @@ from broker.formats.commands import RaiseFormat
 from broker.limits import MAX_MESSAGE_BYTES
 from broker.log.entry import LARGE_ENTRIES_VERSION, encode_log_command
 from broker.messages.fitted_properties import LEFT_OUT, fitted
+from broker.messages.record_facts import read_record_facts, read_without_body
 from broker.pop.commands import PoppedMessage
+from broker.query.keys import keys_of
 from broker.sends import copies
 from broker.sends.copies import COPIES, UNDELIVERED_REASON, UNDELIVERED_TO, Copy
 from broker.sends.entry_room import COPY_BYTES, MAX_ATTACHED_BYTES
 from broker.serving.service import Service
+from broker.settings.commands import ChangeSettings
+from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.names import GIVEN_UP_TOPIC, MAX_GROUP_CHARACTERS, UNDELIVERED_TOPIC
+from broker.topics.state import TOPICS
 from dledger import LARGEST_BODY_BYTES, MAX_BODY_BYTES
 from remoting.bodies.heartbeat import Heartbeat, encode_heartbeat
 from remoting.message.message_id import parse_message_id
@@ -35,7 +40,12 @@ from remoting.message.properties import (
     decode_properties,
     encode_properties,
 )
-from remoting.message.record import MAX_TOPIC_BYTES, MessageRecord, decode_record
+from remoting.message.record import (
+    MAX_TOPIC_BYTES,
+    MessageRecord,
+    decode_record,
+    encode_record,
+)
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.broker_in_memory import BrokerInMemory, broker_in_memory
@@ -88,9 +98,9 @@ def message(body_bytes: int, properties_bytes: int, **more: str) -> Sent:
     return Sent(b"b" * body_bytes, pairs)
 
 
-def send(there: BrokerInMemory, sent: Sent) -> Command:
+def send(there: BrokerInMemory, sent: Sent, topic: str = TOPIC) -> Command:
     fields: dict[str, Any] = {
-        **{"a": GROUP, "b": TOPIC, "c": "TBW102", "d": 1, "e": 0, "f": 0, "g": START_MS, "h": 0},
+        **{"a": GROUP, "b": topic, "c": "TBW102", "d": 1, "e": 0, "f": 0, "g": START_MS, "h": 0},
         **{"i": encode_properties(sent.properties).decode(), "j": 0, "k": "false"},
     }
     return there.ask(RequestCode.SEND_MESSAGE_V2, sent.body, **fields)
@@ -152,20 +162,29 @@ def dead(there: BrokerInMemory, sent: Sent) -> None:
         send_back(there, there.messages(topic)[before], -1)
 
 
-def worn_out(there: BrokerInMemory, sent: Sent, is_ordered: bool = False) -> None:
-    pop: dict[str, Any] = {
+def pop_fields(is_ordered: bool = False) -> dict[str, Any]:
+    return {
         **{"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "maxMsgNums": 1},
         **{"invisibleTime": 1000, "pollTime": 0, "bornTime": 0, "initMode": 0},
         "order": str(is_ordered).lower(),
     }
-    only(there, TOPIC, sent)
+
+
+def wear(there: BrokerInMemory, is_ordered: bool = False) -> None:
+    """Pop until the message has failed too often."""
     for times in range(30):
-        there.ask(RequestCode.POP_MESSAGE, **pop)
+        there.ask(RequestCode.POP_MESSAGE, **pop_fields(is_ordered))
         there.at(2 * times)
+
+
+def worn_out(there: BrokerInMemory, sent: Sent, is_ordered: bool = False) -> None:
+    only(there, TOPIC, sent)
+    wear(there, is_ordered)
     only(there, DEAD, sent)
     good = message(1, 1)
     assert send(there, good).code == 0
-    assert there.ask(RequestCode.POP_MESSAGE, **pop).code == 0, "the queue goes on"
+    reply = there.ask(RequestCode.POP_MESSAGE, **pop_fields(is_ordered))
+    assert reply.code == 0, "the queue goes on"
 
 
 def worn_out_in_order(there: BrokerInMemory, sent: Sent) -> None:
@@ -457,17 +476,10 @@ def test_a_popped_message_that_cannot_be_buried_does_not_hold_its_queue_up() -> 
             assert send(there, message(5_000, 0)).code == 0
             good = message(10, 0)
             too_small(there)
-            pop: dict[str, Any] = {
-                **{"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "maxMsgNums": 1},
-                **{"invisibleTime": 1000, "pollTime": 0, "bornTime": 0},
-                "order": str(is_ordered).lower(),
-            }
-            for times in range(30):
-                there.ask(RequestCode.POP_MESSAGE, **pop)
-                there.at(2 * times)
+            wear(there, is_ordered)
             assert len(there.messages(UNDELIVERED_TOPIC)) == 1
             assert send(there, good).code == 0
-            assert there.ask(RequestCode.POP_MESSAGE, **pop).code == 0
+            assert there.ask(RequestCode.POP_MESSAGE, **pop_fields(is_ordered)).code == 0
 
 
 def test_a_message_that_is_sent_back_and_cannot_be_stored_is_told_and_not_sent_back_again() -> None:
@@ -513,18 +525,151 @@ def test_a_dead_letter_that_cannot_be_stored_again_stays_and_the_others_go() -> 
         assert [len(one.body) for one in there.messages(RETRY)] == [10]
 
 
-def test_a_message_that_cannot_be_read_is_set_aside_and_those_behind_it_go_on(
+# --- what cannot be read, and what no topic is made for -------------------------------------------
+
+
+def spoil(there: BrokerInMemory, sent: Sent) -> None:
+    """Make the records of a message unreadable, as if by a defect."""
+    at = there.log.content.index(sent.body) + len(sent.body)
+    there.log.content[at] = 255  # the length of the topic's name
+
+
+def begin_another_term(there: BrokerInMemory) -> None:
+    there.log.term += 1
+    there.requests.follow_role()
+
+
+def wear_in_order(there: BrokerInMemory) -> None:
+    wear(there, is_ordered=True)
+
+
+def wait_until_due(there: BrokerInMemory) -> None:
+    there.at(5000)
+
+
+def wait_for_days(there: BrokerInMemory) -> None:
+    there.at(100 * 3600)
+
+
+@given(
+    body_bytes=st.sampled_from([0, 50, 9000]),
+    changes=st.lists(
+        st.tuples(st.integers(-90, 130), st.sampled_from([0, 1, 2, 127, 128, 255])), max_size=4
+    ),
+)
+@example(50, [(84, 1)])  # the body is said to be longer than the record
+@example(50, [(84, 255)])
+@example(50, [(138, 255)])  # so is the topic
+def test_the_index_of_keys_takes_records_that_cannot_be_read(
+    body_bytes: int, changes: list[tuple[int, int]]
+) -> None:
+    run = encode_properties({"KEYS": "a b", "UNIQ_KEY": KEY, "TAGS": "tag"})
+    content = bytearray(encode_record(MessageRecord("T", b"b" * body_bytes, run)))
+    for at, value in changes:
+        content[at % len(content)] = value
+    record = read_without_body(lambda at, size: bytes(content[at : at + size]), 0, len(content))
+    if record is not None:
+        assert len(keys_of(record)) <= 256
+    read_record_facts(bytes(content))
+
+
+# What a broker does on its own with a message that waits: a message, and what makes it due.
+ON_ITS_OWN: Final[dict[str, tuple[dict[str, str], Callable[[BrokerInMemory], None]]]] = {
+    "deliver": ({"TIMER_DELAY_SEC": "1000"}, wait_until_due),
+    "deliver by level": ({"DELAY": "5"}, wait_until_due),
+    "move what is delayed": ({"TIMER_DELAY_SEC": "1000"}, BrokerInMemory.move_everything),
+    "move a half message": (HALF, BrokerInMemory.move_everything),
+    "give a half message up": (HALF, wait_for_days),
+    "bury": ({}, wear),
+    "bury in order": ({}, wear_in_order),
+}
+
+
+def of_nothing(there: BrokerInMemory, _sent: Sent) -> None:
+    """Let the log take nothing but short commands: not even a message in place of another."""
+    there.log.max_body_bytes = 550
+
+
+def test_what_can_never_be_copied_is_told_once_and_holds_nothing_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    for name, (more, wear) in ON_ITS_OWN.items():
+        for hinder in (spoil, of_nothing):
+            caplog.clear()
+            with broker_in_memory() as there:
+                sent = Sent(b"body" * 200, {"UNIQ_KEY": KEY, "TAGS": "tag", **more})
+                assert send(there, sent).code == 0
+                hinder(there, sent)
+                wear(there)
+                told = len(there.messages(UNDELIVERED_TOPIC))
+                assert told == (hinder is spoil), (name, hinder)
+                assert there.parts[COPIES].untold == (hinder is of_nothing), (name, hinder)
+                assert there.machine.state.needed_from() is None, (name, hinder)
+                lines = [one for one in caplog.records if "not delivered" in one.message]
+                assert len(lines) == 1, (name, hinder)
+
+                begin_another_term(there)
+                wear(there)
+                there.move_everything()
+                assert len(there.messages(UNDELIVERED_TOPIC)) == told, (name, hinder)
+                assert caplog.text.count("not delivered") == 1, (name, hinder)
+
+
+def test_a_delayed_message_whose_topic_is_being_deleted_holds_up_no_other_and_waits_no_longer() -> (
+    None
+):
     with broker_in_memory() as there:
-        bad, good = (message(size, 0, TIMER_DELAY_SEC=str(size)) for size in (1, 2))
-        assert (send(there, bad).code, send(there, good).code) == (0, 0)
-        at = there.log.content.find(b"REAL_TOPIC")
-        there.log.content[at : at + 4] = b"LOST"
-        there.at(10)
-        only(there, TOPIC, good)
-        assert "delayed message at" in caplog.text
-        assert there.parts[DELIVERIES].deliver() > 0
+        for topic in (TOPIC, "other"):
+            sent = message(10, 0, TIMER_DELAY_SEC="1")
+            assert send(there, sent, topic).code == 0
+        there.parts[TOPIC_CHANGES].delete_topic(TOPIC, lambda _refusal: None)
+        there.now_ms += 2_000
+        there.parts[DELIVERIES].deliver()
+        there.log.settle()
+        only(there, "other", sent)
+        there.at(4)
+        assert there.machine.state.needed_from() is None
+
+
+def test_a_dead_letter_that_cannot_be_read_stays_and_those_behind_it_are_delivered_again() -> None:
+    with broker_in_memory() as there:
+        for number in range(3):
+            assert send(there, Sent(b"%d" % number * 200, {"UNIQ_KEY": KEY})).code == 0
+        give_up(there)
+        dead = there.messages(DEAD)
+        at = dead[1].physical_offset
+        at = there.log.content.index(dead[1].body, at) + len(dead[1].body)
+        there.log.content[at] = 255
+        fields: dict[str, Any] = {"consumerGroup": GROUP, "target": "GROUP", "queueId": 0}
+        reply = there.ask(RequestCode.REDRIVE_DEAD_LETTERS, **fields)
+        told = [reply.fields[name] for name in ("redriven", "neverStored", "nextOffset")]
+        assert (reply.code, told) == (0, ["2", "1", "3"])
+        assert [one.body[:1] for one in there.messages(RETRY)] == [b"0", b"2"]
+
+
+def give_up(there: BrokerInMemory) -> None:
+    for record in there.messages(TOPIC):
+        send_back(there, record, -1)
+
+
+def test_a_dead_letter_for_which_no_topic_may_be_made_is_told_and_holds_nothing_up() -> None:
+    for name, bury in {"send back": give_up, "bury": wear, "bury in order": wear_in_order}.items():
+        with broker_in_memory() as there:
+            sent = message(10, 0)
+            assert send(there, sent).code == 0
+            # The group makes itself and its topic for retries before there is no more room.
+            there.ask(RequestCode.POP_MESSAGE, **pop_fields())
+            topics = len(there.machine.state[TOPICS].configs)
+            there.fold(ChangeSettings({"dledgerMaxTopics": str(topics)}, START_MS))
+            bury(there)
+            (told,) = there.messages(UNDELIVERED_TOPIC)
+            pairs = told.property_map()
+            assert pairs["UNIQ_KEY"] == KEY, name
+            assert pairs[UNDELIVERED_TO] == DEAD, name
+            assert "delete one first" in pairs[UNDELIVERED_REASON], name
+            begin_another_term(there)
+            there.at(200)
+            assert len(there.messages(UNDELIVERED_TOPIC)) == 1, name
 
 
 def test_a_failure_of_one_service_does_not_stop_the_tick_of_the_others(

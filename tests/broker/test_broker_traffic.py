@@ -42,6 +42,8 @@ async def test_messages_are_counted_by_topic_and_group(tmp_path: Path) -> None:
             await client.send("T", b"x" * 1000)
         await client.pull("T", 0, group="g")
         assert (await stats(client, "TOPIC_PUT_NUMS", "T"))["statsMinute"]["sum"] == 5
+        told = await client.ask(RequestCode.GET_TOPIC_STATS_INFO, topic="T")
+        assert float(told.body.rpartition(b'"topicPutTps":')[2].strip(b"}")) > 0
         size = (await stats(client, "TOPIC_PUT_SIZE", "T"))["statsDay"]
         assert size["sum"] > 5000
         assert size["avgpt"] == size["sum"] / 5

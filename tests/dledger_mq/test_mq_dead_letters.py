@@ -11,6 +11,7 @@ from dledger_mq import (
     ConsumeFrom,
     InvalidMessage,
     Message,
+    NoDeadLetters,
     Producer,
     PushConsumer,
     PushOptions,
@@ -96,11 +97,23 @@ async def test_what_cannot_be_is_told_in_a_line(tmp_path: Path) -> None:
     async with real_group(tmp_path) as group:
         with pytest.raises(RouteNotFound):
             await group.admin.redrive("nobody")
+        with pytest.raises(NoDeadLetters, match="group 'nobody' has no dead letters"):
+            await group.admin.redrive("nobody")
         with pytest.raises(InvalidMessage, match="at most 1000"):
             await group.admin.redrive("billing", ids=["x"] * 1001)
         ended = await group.command("redrive", "nobody")
         assert ended.exit_code == 1
         assert len(ended.stderr.splitlines()) == 1
+        assert "create" not in ended.stderr
+
+
+async def test_a_topic_is_said_to_be_removed_only_if_it_was_there(tmp_path: Path) -> None:
+    async with real_group(tmp_path) as group:
+        await group.admin.create_topic("Orders", queues=1)
+        for topic, code in (("Orders", 0), ("Orders", 1), ("NoSuch", 1)):
+            ended = await group.command("topic", "delete", topic)
+            assert (ended.exit_code, ended.stdout != "") == (code, code == 0), ended.output
+            assert code == 0 or f"no topic '{topic}' was there" in ended.stderr
 
 
 async def test_a_batch_of_unknown_outcome_is_sent_again(

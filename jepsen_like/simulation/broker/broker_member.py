@@ -202,8 +202,9 @@ class BrokerMember:
         if self._checks % CHECKS_A_WHOLE_LOOK == 0:
             self.look_at_all()
         elif self._is_caught_up:
+            ends = self.broker.state[MESSAGES].queue_ends
             for topic, queue_id in sorted(self._reference.touched(self._checked + 1, applied)):
-                if topic in self.broker.state[MESSAGES].queue_ends:
+                if queue_id in ends.get(topic, ()):  # else its topic was deleted since
                     self._look_at((topic, queue_id), last_only=True)
             self._checked = applied
 

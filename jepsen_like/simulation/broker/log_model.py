@@ -6,6 +6,7 @@ tells what any member should have at any entry.
 
 from __future__ import annotations
 
+import re
 import struct
 from bisect import bisect_right
 from collections import Counter
@@ -46,8 +47,13 @@ WAITING_ROOMS = {
     GIVE_UP: ("TRANS_CHECK_MAX_TIME_TOPIC",),
 }
 
+# A message there stands in for a copy that cannot be stored, such as a dead letter for whose topic
+# there are too many others. It names the place of the original.
+UNDELIVERED = "rmq_sys_undelivered"
+ORIGINAL = b"DLQ_ORIGIN_MESSAGE_ID\x01"
+
 # Topics of messages that failed: each is a copy of one that is in another queue.
-COPIES = ("%RETRY%", "%DLQ%")
+COPIES = ("%RETRY%", "%DLQ%", UNDELIVERED)
 
 QueueKey = tuple[str, int]  # topic, queue id
 # A topic, the entry that created it, and a queue id: a queue that is not mixed with another one.
@@ -160,7 +166,8 @@ class LogModel:
         dropped: the numbers of those that will never be delivered.
         halves: by the first position of their messages: the transactions that are open.
         pops: by group, topic and queue id: what is out.
-        copies: by number: how often a message came to a retry or dead-letter topic.
+        copies: by number: how often a message came to a retry or dead-letter topic, or another one
+            stands in for it there.
         ended: the numbers of the messages of all others: the kind of command that ended them.
         given_up: the positions of the messages of transactions that were given up.
         resumed: those of them whose transactions were opened once more.
@@ -212,6 +219,7 @@ class LogModel:
         self._taken_letters: dict[QueueKey, set[int]] = {}
         self._births: dict[str, list[int]] = {topic: [-1] for topic in first_topics}
         self._units: dict[IncarnationKey, bytearray] = {}
+        self._numbers: dict[int, int] = {}  # of messages, by the positions of their records
 
     def units(self, topic: str, queue_id: int, index: int) -> bytes:
         """The units of a queue of a topic as it exists at an entry; later messages included."""
@@ -247,11 +255,18 @@ class LogModel:
     # --- messages -------------------------------------------------------------------------------
 
     def _record(self, entry: Entry) -> None:
-        records = _records_of(entry)
+        records = [self._meant(record) for record in _records_of(entry)]
         if len(records) > 1:
             self._records(entry, records)
         elif self._fits(records, entry.body_pos):
             self._one_record(entry, records[0])
+
+    def _meant(self, record: _Record) -> _Record:
+        """A record with the number of the message that it stands in for, if it does."""
+        if record.topic != UNDELIVERED:
+            return record
+        (original,) = re.findall(ORIGINAL + rb"[0-9A-F]{16}([0-9A-F]{16})\x02", record.properties)
+        return record._replace(number=self._numbers[int(original, 16)])
 
     def _records(self, entry: Entry, records: list[_Record]) -> None:
         """Several records in one entry: all of them are taken, or none."""
@@ -299,6 +314,7 @@ class LogModel:
         key = (topic, queue_id)
         self.ends[key] = record.offset + 1
         self.messages += 1
+        self._numbers[record.position] = number
         self.touched[-1].add(key)
         unit = UNIT.pack(record.position, record.end - record.begin, _tags_code(record.properties))
         born = self._births[topic][-1]

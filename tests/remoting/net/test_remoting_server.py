@@ -9,6 +9,7 @@ import trio
 import trio.testing
 
 from remoting.net.address import parse_address
+from remoting.net.bounded_log import BoundedLog
 from remoting.net.client import RemotingClient
 from remoting.net.connection import Connection
 from remoting.net.dispatch import DispatchTable
@@ -130,6 +131,25 @@ async def test_a_oneway_request_is_carried_out_and_not_answered(nursery: trio.Nu
     assert reply.opaque == 3
     assert len(handler.oneways) == 1
     await stream.aclose()
+
+
+async def test_each_protocol_that_is_no_remoting_is_named_once_a_minute_for_a_host(
+    nursery: trio.Nursery, caplog: pytest.LogCaptureFixture
+) -> None:
+    handler = Recorder()
+    server = await start(nursery, handler)
+    caplog.handler.addFilter(BoundedLog(trio.current_time))
+    try:
+        for spoken in (b"\x16\x03\x01\x02\x00\x01\x00\x01", b"PRI * HTTP/2.0\r\n") * 2:
+            stream = await raw_stream(server)
+            await stream.send_all(spoken)
+            assert await read_until_closed(stream) == b""
+            await stream.aclose()
+        await wait_for(lambda: len(handler.closed) == 4)
+        assert caplog.text.count("closed: the peer speaks TLS") == 1
+        assert caplog.text.count("closed: the peer speaks HTTP/2") == 1
+    finally:
+        caplog.handler.filters.clear()
 
 
 @pytest.mark.feature("F12")
