@@ -1,8 +1,10 @@
 """The command: `python -m broker --group broker-a --node n0 --peers ... --listen ... --dir ...`."""
 
+import errno
 import logging
 import os
 import signal
+import socket
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -13,6 +15,7 @@ from typing import Any, Final, TypeVar
 import click
 import trio
 
+from broker import second_port
 from broker.config import (
     DEFAULT_CLUSTER,
     BrokerConfig,
@@ -101,7 +104,8 @@ def _number(option: str, default: float, explanation: str) -> Callable[[F], F]:
 @click.option(
     "--relays-from",
     default="",
-    help="Networks from which members pass clients on, as 10.0.0.0/8; the addresses in --peers.",
+    help="Networks of members that pass clients on, and of other relays, as 10.0.0.0/8: PROXY "
+    "headers from there are believed. The addresses in --peers with --listen-group, else none.",
 )
 @click.option(
     "--listen-peers",
@@ -187,6 +191,7 @@ def _number(option: str, default: float, explanation: str) -> Callable[[F], F]:
 def broker(exit_with_stdin: bool, **options: Any) -> None:
     """Run one member of a group of brokers: a RocketMQ broker over a replicated log."""
     config = read_config(options)
+    _warn_of_second_port(config)
     collect_seldom()
     raise_descriptor_limit()
     trio.run(_run, config, exit_with_stdin)
@@ -231,6 +236,26 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
 
 def _address_or_none(setting: str, text: str | None) -> Address | None:
     return read_address(setting, text) if text else None
+
+
+def _warn_of_second_port(config: BrokerConfig) -> None:
+    """Warn if clients with a VIP channel will not find this broker. All others do, so it starts."""
+    if (advice := second_port.advice(config)) is not None:
+        _log.warning("%s", advice)
+        return
+    at = Address(config.listen.host, max(0, config.listen.port + second_port.SECOND_PORT))
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(at)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                _log.warning(
+                    "another program listens on %s, where clients with a VIP channel, such as "
+                    "RocketMQ's dashboard, look for this broker, and fail: give --listen another "
+                    "port",
+                    at,
+                )
 
 
 async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:

@@ -40,8 +40,9 @@ class BrokerConfig:
         listen_group: where clients connect that want the leader, whichever member that is; None:
             nowhere.
         shares_port: members on the same machine share the port of `listen_group`.
-        relays_from: the networks from which members pass clients on; the addresses in `peers` when
-            empty.
+        relays_from: the networks of members that pass clients on, and of other relays in front of
+            `listen`, whose PROXY headers are believed; when empty the addresses in `peers`, and
+            without `listen_group` none.
         advertise: how clients reach the group, an IPv4 address; `listen_group` or `listen` when
             None.
         listen_peers: where the other members connect; this member's address in `peers` when None.
@@ -147,10 +148,13 @@ class BrokerConfig:
         return Address(parse_address(self.peers[self.node_id]).host, self.listen.port)
 
     def trusts_proxy(self, host: str) -> bool:
-        """Whether a member may connect from this IP address on behalf of its clients."""
-        if self.listen_group is None:
+        """Whether one may connect from this IP address on behalf of clients: a member, or a relay.
+
+        RocketMQ 5 believes everybody.
+        """
+        if self.listen_group is None and not self.relays_from:
             return False
-        address = ipaddress.ip_address(host)
+        address = ipaddress.ip_address(host.partition("%")[0])
         return any(address in network for network in self.relays_from or self._peer_networks())
 
     def _peer_networks(self) -> tuple[Network, ...]:

@@ -91,7 +91,9 @@ class RequestRefused(BrokerError):
 
 
 class NeverStored(RequestRefused):
-    """No entry of the log can hold the message, so it is no use to try again."""
+    """No entry of the log can hold the message, or it cannot be read, or there are too many topics
+    for its own: it is no use to try again.
+    """
 
 
 class EntryPassedOver(RequestRefused):

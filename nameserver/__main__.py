@@ -1,13 +1,15 @@
 """Run a name server: ``python -m nameserver --listen 127.0.0.1:9876``."""
 
+import ipaddress
 import logging
 import os
 import signal
 import sys
 import time
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Awaitable, Callable
 from functools import partial
 from pathlib import Path
+from typing import TypeAlias
 
 import click
 import trio
@@ -25,6 +27,8 @@ from remoting.net.server import ServerLimits
 _log = logging.getLogger(__name__)
 
 _STDIN = 0
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # What keeps it from serving; told in one line.
 _PROBLEMS = (PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable)
@@ -51,12 +55,23 @@ _PROBLEMS = (PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable)
     help="Keep settings such as order configurations in this file; only in memory without it.",
 )
 @click.option(
+    "--changes-from",
+    "changes_from",
+    callback=lambda _context, _option, text: _networks(text),
+    help="Networks of brokers and operators, as 10.0.0.0/8,127.0.0.1; all others may only ask. "
+    "By default anybody may register a broker and change what is told.",
+)
+@click.option(
     "--exit-with-stdin",
     is_flag=True,
     help="End when standard input ends, as it does when the program that started this one dies.",
 )
 def main(
-    address: str, max_connections: int | None, settings_file: Path | None, exit_with_stdin: bool
+    address: str,
+    max_connections: int | None,
+    settings_file: Path | None,
+    changes_from: tuple[Network, ...] | None,
+    exit_with_stdin: bool,
 ) -> None:
     """Tell clients where topics are. Run as many as you like."""
     handler = logging.StreamHandler()
@@ -64,17 +79,38 @@ def main(
     handler.setFormatter(LogLines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
     raise_descriptor_limit()
+    serve = partial(
+        serve_nameserver,
+        limits=ServerLimits(max_connections=max_connections),
+        settings_file=settings_file,
+        may_change=partial(_is_of, changes_from),
+    )
     try:
-        trio.run(_serve, parse_address(address), max_connections, settings_file, exit_with_stdin)
+        trio.run(_serve, parse_address(address), serve, exit_with_stdin)
     except (AddressMalformed, *_PROBLEMS) as error:
         sys.exit(f"nameserver: {error}")
 
 
+def _networks(text: str | None) -> tuple[Network, ...] | None:
+    """Read "10.0.0.0/8,127.0.0.1"; None: all there are."""
+    if text is None:
+        return None
+    try:
+        return tuple(ipaddress.ip_network(part.strip()) for part in text.split(","))
+    except ValueError as error:
+        raise click.BadParameter(f"{error}: give networks, as 10.0.0.0/8,127.0.0.1") from None
+
+
+def _is_of(networks: tuple[Network, ...] | None, host: str) -> bool:
+    """Whether a host is in one of the networks."""
+    if networks is None:
+        return True
+    address = ipaddress.ip_address(host.partition("%")[0])
+    return any(address in network for network in networks)
+
+
 async def _serve(
-    address: Address,
-    max_connections: int | None,
-    settings_file: Path | None,
-    exit_with_stdin: bool,
+    address: Address, serve: Callable[..., Awaitable[None]], exit_with_stdin: bool
 ) -> None:
     """Serve until a signal, or the end of standard input."""
     with (
@@ -83,8 +119,6 @@ async def _serve(
         trio.open_signal_receiver(signal.SIGHUP) as hangups,
     ):
         problem: Exception | None = None
-        limits = ServerLimits(max_connections=max_connections)
-        serve = partial(serve_nameserver, limits=limits, settings_file=settings_file)
         async with trio.open_nursery() as nursery:
             try:
                 listening = await nursery.start(serve, address.host, address.port)

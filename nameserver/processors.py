@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
 from nameserver.errors import RegistrationRefused
@@ -107,20 +108,23 @@ class Processors:
     Args:
         routes: what brokers told.
         settings: what operators stored.
+        may_change: whether a host may register brokers and change what is told of them.
     """
 
-    def __init__(self, routes: RouteTable, settings: SettingTable) -> None:
+    def __init__(
+        self,
+        routes: RouteTable,
+        settings: SettingTable,
+        may_change: Callable[[str], bool] = lambda _host: True,
+    ) -> None:
         self._routes = routes
         self._settings = settings
+        self._may_change = may_change
         self._lists = _Lists(routes)
         self.table: DispatchTable[Asker] = DispatchTable()
         code = RequestCode
         for request_code, function in (
             (code.GET_ROUTEINFO_BY_TOPIC, self._route),
-            (code.REGISTER_BROKER, self._register),
-            (code.UNREGISTER_BROKER, self._unregister),
-            (code.QUERY_DATA_VERSION, self._data_version),
-            (code.BROKER_HEARTBEAT, self._heartbeat),
             (code.GET_BROKER_MEMBER_GROUP, self._member_group),
             (code.GET_BROKER_CLUSTER_INFO, self._cluster),
             (code.GET_ALL_TOPIC_LIST_FROM_NAMESERVER, self._topics),
@@ -129,18 +133,42 @@ class Processors:
             (code.GET_UNIT_TOPIC_LIST, self._unit_topics),
             (code.GET_HAS_UNIT_SUB_TOPIC_LIST, self._unit_topics),
             (code.GET_HAS_UNIT_SUB_UNUNIT_TOPIC_LIST, self._unit_topics),
+            (code.GET_KV_CONFIG, self._get_setting),
+            (code.GET_KVLIST_BY_NAMESPACE, self._settings_of),
+            (code.GET_NAMESRV_CONFIG, self._configuration),
+        ):
+            self.table.add(request_code, function)
+        for request_code, change in (
+            (code.REGISTER_BROKER, self._register),
+            (code.UNREGISTER_BROKER, self._unregister),
+            (code.QUERY_DATA_VERSION, self._data_version),
+            (code.BROKER_HEARTBEAT, self._heartbeat),
             (code.DELETE_TOPIC_IN_NAMESRV, self._delete_topic),
             (code.REGISTER_TOPIC_IN_NAMESRV, self._register_topic),
             (code.WIPE_WRITE_PERM_OF_BROKER, self._wipe_write),
             (code.ADD_WRITE_PERM_OF_BROKER, self._add_write),
             (code.PUT_KV_CONFIG, self._put_setting),
-            (code.GET_KV_CONFIG, self._get_setting),
             (code.DELETE_KV_CONFIG, self._delete_setting),
-            (code.GET_KVLIST_BY_NAMESPACE, self._settings_of),
-            (code.GET_NAMESRV_CONFIG, self._configuration),
             (code.UPDATE_NAMESRV_CONFIG, self._refuse_configuration),
         ):
-            self.table.add(request_code, function)
+            self.table.add(request_code, partial(self._change, change))
+
+    def _change(
+        self,
+        function: Callable[[Asker, Command], Command | Steps | None],
+        asker: Asker,
+        command: Command,
+    ) -> Command | Steps | None:
+        """Answer what changes routes or settings, or keeps a broker alive: to brokers and operators
+        alone, where it is said who they are.
+        """
+        if self._may_change(asker.host):
+            return function(asker, command)
+        return command.reply(
+            ResponseCode.NO_PERMISSION,
+            remark=f"{asker.host} may change nothing here: add it to the name server's "
+            "--changes-from",
+        )
 
     # Routes
 

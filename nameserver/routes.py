@@ -7,8 +7,9 @@ while it slept cannot take the name back; RocketMQ 5 uses it in the same way, Ro
 sends 0.
 
 Anybody could tell a higher version. So the members of a group of ours register with a proof that
-they alone share. While it holds the name, and a few seconds longer, registrations without it are
-refused.
+they alone share. It comes before brokers that have none: it takes its name and its address from
+them, whatever they told. While it holds the name, and a few seconds longer, registrations without
+the proof are refused.
 """
 
 from collections import deque
@@ -208,10 +209,12 @@ class RouteTable:
             TableFull: too many brokers or topics.
         """
         self._check_proof(identity.broker_name, proof, now)
-        self._check(identity, registration, speaker, ha_address, direct_address)
+        self._check(identity, registration, speaker, ha_address, direct_address, proof)
         yield from self._check_topics(identity.broker_name, registration.topics)
         self._check_proof(identity.broker_name, proof, now)
-        self._check(identity, registration, speaker, ha_address, direct_address)
+        self._check(identity, registration, speaker, ha_address, direct_address, proof)
+        if self._is_first_proof(identity.broker_name, proof):
+            self._drop_unproved(identity)
         self._changes += 1
         name = self._names.get(identity.broker_name)
         if name is None:
@@ -242,8 +245,20 @@ class RouteTable:
         held, until = self._proofs.get(broker_name, ("", now))
         if held and now < until and not compare_digest(held.encode(), proof.encode()):
             raise NameHeld(broker_name, until - now)
+        if held and now >= until:
+            del self._proofs[broker_name]
         if proof and not held and len(self._proofs) >= limits.MAX_BROKERS:
             raise TableFull("proofs of groups", limits.MAX_BROKERS)
+
+    def _is_first_proof(self, broker_name: str, proof: str) -> bool:
+        """Whether nobody holds the name by a proof, and this registration would."""
+        return bool(proof) and broker_name not in self._proofs
+
+    def _drop_unproved(self, identity: BrokerIdentity) -> None:
+        """Drop the brokers of a name that have no proof, before a group takes it."""
+        for live in list(self._live.values()):
+            if live.identity.broker_name == identity.broker_name:
+                self._remove(live, keep_name=identity.broker_name)
 
     def _check(
         self,
@@ -252,6 +267,7 @@ class RouteTable:
         speaker: Speaker,
         ha_address: str,
         direct_address: str,
+        proof: str,
     ) -> None:
         """Refuse what cannot be taken, before anything is changed."""
         _check_identity(identity)
@@ -269,9 +285,14 @@ class RouteTable:
             if len(self._live) >= limits.MAX_BROKERS:
                 raise TableFull("brokers", limits.MAX_BROKERS)
         elif self._is_held(live, identity.broker_name) or not (
-            _may_speak_for(speaker, live) or _follows(registration, direct_address, live)
+            _may_speak_for(speaker, live)
+            or _follows(registration, direct_address, live)
+            or (proof and live.identity.broker_name not in self._proofs)
         ):
             raise BrokerAlive(identity.address)
+        if self._is_first_proof(identity.broker_name, proof):
+            _check_state_version(registration.data_version.state_version, limits.MAX_STATE_VERSION)
+            return  # whatever others told of the name
         name = self._names.get(identity.broker_name)
         if (
             name is not None
@@ -305,10 +326,7 @@ class RouteTable:
                     identity.broker_name, identity.address, told, master.identity.address, known
                 )
             highest = min(highest, known + limits.MAX_STATE_VERSION_STEP)
-        if not 0 <= told <= highest:
-            raise RegistrationRefused(
-                f"state version {told} is not from 0 to {highest}: register with the present term"
-            )
+        _check_state_version(told, highest)
 
     def _check_topics(
         self, broker_name: str, topics: Mapping[str, TopicConfig]
@@ -655,6 +673,14 @@ def _follows(registration: BrokerRegistration, direct_address: str, live: LiveBr
         bool(direct_address and live.direct_address)
         and registration.data_version.state_version > live.data_version.state_version
     )
+
+
+def _check_state_version(told: int, highest: int) -> None:
+    """Refuse one that no election reaches."""
+    if not 0 <= told <= highest:
+        raise RegistrationRefused(
+            f"state version {told} is not from 0 to {highest}: register with the present term"
+        )
 
 
 def _check_identity(identity: BrokerIdentity) -> None:

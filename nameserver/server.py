@@ -1,7 +1,7 @@
 """The name server on trio."""
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import inf
 from pathlib import Path
 from typing import Final
@@ -38,6 +38,7 @@ async def serve_nameserver(
     limits: ServerLimits | None = None,
     tls: ServerTls | None = None,
     settings_file: Path | None = None,
+    may_change: Callable[[str], bool] = lambda _host: True,
 ) -> None:
     """Be a name server until cancelled. Start it by `nursery.start`, which returns the address.
 
@@ -48,6 +49,7 @@ async def serve_nameserver(
         limits: what is taken; the defaults when None.
         tls: how TLS is taken; only plain connections when None.
         settings_file: where settings (100-102) are kept; only in memory when None.
+        may_change: whether a host may register brokers and change what is told of them.
 
     Raises:
         SettingFileUnreadable: the file of settings cannot be used.
@@ -55,7 +57,7 @@ async def serve_nameserver(
     """
     routes = RouteTable()
     settings = _settings(settings_file)
-    handler = _Handler(routes, Processors(routes, settings))
+    handler = _Handler(routes, Processors(routes, settings, may_change))
     limits = (limits or ServerLimits()).within_descriptors()
     listeners = await listen(host, port)
     async with trio.open_nursery() as nursery:

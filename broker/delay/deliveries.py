@@ -13,9 +13,8 @@ from broker.delay.commands import Deliver, DropDelayed, MoveDelayed
 from broker.delay.due import DELAY_NAMES
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting
-from broker.errors import NeverStored, RequestRefused
+from broker.errors import RequestRefused
 from broker.log.entry import LogCommand
-from broker.log.one_by_one import call
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
@@ -30,6 +29,8 @@ from remoting.message.record import MessageRecord, decode_record
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
+
+_WHAT: Final = "a delayed message"
 
 # Read and encoded in one go: a few milliseconds of the event loop.
 _PASS_MESSAGES: Final = 64
@@ -89,8 +90,6 @@ class Deliveries:
         self._clock = clock
         self._fetched: deque[Waiting] = deque()  # due, the oldest first
         self._under_way: set[int] = set()  # positions; a new set for each term
-        # Those that a defect of this program or of their record keeps here: the others go on.
-        self._set_aside: set[int] = set()
         self._move_before = 0  # what waits at smaller positions has to move
         self._not_before = 0.0  # on the monotonic clock
         self._asleep_until_ms = 0
@@ -99,7 +98,6 @@ class Deliveries:
     def begin_term(self) -> None:
         """This member leads a new term: what was under way is applied or gone."""
         self._under_way = set()
-        self._set_aside = set()
         self._fetched.clear()
         self._not_before = 0.0
         self.on_sooner()
@@ -160,25 +158,22 @@ class Deliveries:
             self._fetched += self._delays.waiting.due(
                 self._wall_clock_ms(),
                 self._log.begin_position,
-                len(self._under_way) + len(self._set_aside) + _FETCHED_MESSAGES,
+                len(self._under_way) + _FETCHED_MESSAGES,
             )
         messages = size = 0
         while self._fetched and self._has_room(messages, size):
             due = self._fetched.popleft()
-            if not self._is_busy(due.position) and due.position in self._delays.waiting:
+            is_under_way = due.position in self._under_way
+            if not is_under_way and due.position in self._delays.waiting:
                 self._call(self._propose, due)
                 messages += 1
                 size += due.size
         return messages > 0
 
-    def _is_busy(self, position: int) -> bool:
-        """Whether a message is on its way, or set aside."""
-        return position in self._under_way or position in self._set_aside
-
-    def _call(self, step: Callable[[Waiting], None], waiting: Waiting) -> None:
-        """Take a step with one message. If it fails, the message is set aside for this term."""
-        if not call(f"a step with the delayed message at {waiting.position}", step, waiting):
-            self._set_aside.add(waiting.position)
+    def _call(self, step: Callable[[Waiting], None], row: Waiting) -> None:
+        """Take a step with one message."""
+        done = self._began(row.position)
+        self._copies.attempt(_WHAT, row.position, _stand_in(row), done, lambda: step(row))
 
     def _has_room(self, messages: int, size: int) -> bool:
         """Whether one pass takes more; not once one of its messages was refused."""
@@ -221,7 +216,7 @@ class Deliveries:
         if not self._move_before:
             return False
         rows = self._delays.waiting.before(
-            self._move_before, len(self._under_way) + len(self._set_aside) + _FETCHED_MESSAGES
+            self._move_before, len(self._under_way) + _FETCHED_MESSAGES
         )
         if not rows:
             self._move_before = 0
@@ -230,7 +225,7 @@ class Deliveries:
         for row in rows:
             if not self._has_room(messages, size):
                 break
-            if self._is_busy(row.position) or row.position < self._log.begin_position:
+            if row.position in self._under_way or row.position < self._log.begin_position:
                 continue
             self._call(self._move, row)
             messages += 1
@@ -247,8 +242,8 @@ class Deliveries:
     def _store(
         self, topic: str, queue_id: int, record: MessageRecord, row: Waiting, command: LogCommand
     ) -> None:
-        done, stand_in = self._began(row.position), StandIn(Deliver(row.position))
-        copy = Copy("a delayed message", topic, queue_id, record, done, stand_in)
+        done = self._began(row.position)
+        copy = Copy(_WHAT, topic, queue_id, record, done, _stand_in(row))
         copy.attach = lambda _record: command
         self._copies.store(copy)
 
@@ -261,9 +256,7 @@ class Deliveries:
             under_way.discard(position)
             if under_way is not self._under_way:
                 return  # of an earlier term
-            if isinstance(refusal, NeverStored):
-                self._set_aside.add(position)  # not even something in its place
-            elif refusal is not None:
+            if refusal is not None:
                 self._failed(refusal)
             elif len(under_way) == _UNDER_WAY_MESSAGES // 2:
                 self.on_sooner()
@@ -276,6 +269,10 @@ class Deliveries:
         self._fetched.clear()
         self._not_before = self._clock() + _RETRY_SECONDS
         self.on_sooner()
+
+
+def _stand_in(row: Waiting) -> StandIn:
+    return StandIn(Deliver(row.position), DropDelayed(row.position))
 
 
 def _made(parts: Parts) -> Deliveries:

@@ -6,8 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from broker.errors import NeverStored, RequestRefused
-from broker.log.one_by_one import call
+from broker.errors import RequestRefused
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
@@ -18,7 +17,7 @@ from broker.retention.full_disk import FullDisk
 from broker.retry.copies import dead_letter_properties
 from broker.sends.copies import Copies, Copy, StandIn
 from broker.sends.sends import Sends
-from broker.store.message_reader import Found, MessageReader
+from broker.store.message_reader import MessageReader
 from broker.topics.names import created_for_group, dead_letter_topic
 from broker.topics.state import TOPICS
 from remoting.message.properties import edit_properties
@@ -27,6 +26,8 @@ from remoting.wire.field_values import saturated_int32
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
+
+_WHAT: Final = "a dead letter of a group that pops"
 
 # Dead letters on their way; the others follow with the next pops. As many messages of 4 MiB as the
 # log takes at once.
@@ -61,24 +62,20 @@ class LostMessages:
         self._copies = copies
         self._disk = disk
         self._under_way: set[tuple[QueueKey, int]] = set()  # a new set for each term
-        # Those that a defect of this program or of their record keeps here: the others go on.
-        self._set_aside: set[tuple[QueueKey, int]] = set()
 
     def begin_term(self) -> None:
         """This member leads a new term: what was on its way is applied or gone."""
         self._under_way = set()
-        self._set_aside = set()
 
     def take(self, lost: list[Lost]) -> None:
         """Take some, and empty the list."""
         for one in lost:
             place = one.key, one.offset
-            if place in self._set_aside or place in self._under_way:
+            if place in self._under_way:
                 continue
             if len(self._under_way) >= MAX_UNDER_WAY:
                 break
-            if not call(f"taking a message away that was popped, {quoted(place)}", self._take, one):
-                self._set_aside.add(place)
+            self._take(one)
         lost.clear()
 
     def _take(self, one: Lost) -> None:
@@ -94,13 +91,23 @@ class LostMessages:
             )
             submit_commands(self._log, [AckPopped([message])], self._began(one))
         elif not self._disk.is_refusing:
-            self._bury(one, message)
+            _group, topic, queue_id = one.key
+            units = self._reader.units(topic, queue_id, one.offset, 1)
+            if not units:
+                return  # retention was faster; it is forgotten with the next pop
+            stand_in = StandIn(BuryPopped(message), AckPopped([message]))
+            self._copies.attempt(
+                _WHAT,
+                units[0][0],
+                stand_in,
+                self._began(one),
+                lambda: self._bury(one, message, stand_in),
+            )
+            self._sends.flush()
 
-    def _bury(self, lost: Lost, message: PoppedMessage) -> None:
+    def _bury(self, lost: Lost, message: PoppedMessage, stand_in: StandIn) -> None:
         group, topic, queue_id = lost.key
         found = self._reader.read(topic, queue_id, lost.offset, 1)
-        if found.found is not Found.MESSAGES:
-            return  # retention was faster; it is forgotten with the next pop
         record, _end = decode_record(found.messages)
         record.properties = edit_properties(
             record.properties, dead_letter_properties(record, record.property_map())
@@ -111,24 +118,18 @@ class LostMessages:
         config = self._topics.configs.get(config.topic, config)
         bury = BuryPopped(message)
         copy = Copy(
-            "a dead letter of a group that pops",
+            _WHAT,
             config.topic,
             lost.offset % config.write_queue_count,
             record,
             self._began(lost),
-            StandIn(bury),
+            stand_in,
             lambda _record: bury,
         )
         self._copies.store_when_created(config, copy)
-        self._sends.flush()
 
     def _began(self, lost: Lost) -> Callable[[RequestRefused | None], None]:
         under_way, place = self._under_way, (lost.key, lost.offset)
         under_way.add(place)
 
-        def then(refusal: RequestRefused | None) -> None:
-            under_way.discard(place)
-            if isinstance(refusal, NeverStored):
-                self._set_aside.add(place)  # not even something in its place
-
-        return then
+        return lambda _refusal: under_way.discard(place)

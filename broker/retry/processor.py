@@ -158,7 +158,7 @@ class RetryProcessor:
                 origin.send(command.reply(refusal.code, remark=refusal.remark))
 
         what = f"a message that group {group} sent back"
-        copy = Copy(what, topic.topic, queue_id, record, done, StandIn(None))
+        copy = Copy(what, topic.topic, queue_id, record, done, StandIn())
         if due is not None:
             self._delayed.delay(copy, due)
         self._copies.store_when_created(topic, copy)

@@ -3,9 +3,11 @@ again, given up, committed, moved out of retention's way, or delivered once more
 
 What was accepted can be copied: acceptance has seen to it that there is room (`entry_room`), and
 properties that are too many are left out (`messages.fitted_properties`). But a log may hold
-messages that were accepted by other rules. Then the log would refuse the copy for ever, and
-everything behind it would wait with it. So a message stands in for it in a topic of its own:
-without the body, and it says where the whole message is. What waits for the copy goes on.
+messages that were accepted by other rules, a record may be one that cannot be read, and no further
+topic may be allowed. Then the copy would be refused for ever, and everything behind it would wait
+with it. So a message stands in for it in a topic of its own: without the body, and it says where
+the whole message is. Its entry ends what waited for the copy, for each leader that comes. If not
+even that can be stored, a command alone ends it.
 """
 
 import logging
@@ -15,8 +17,10 @@ from typing import Final, NamedTuple
 
 from broker.errors import NeverStored, RequestRefused
 from broker.log.entry import LogCommand
+from broker.log.one_by_one import failure
+from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
-from broker.log.submissions import Then
+from broker.log.submissions import Then, submit_commands
 from broker.messages.fitted_properties import fitted
 from broker.messages.state import MESSAGES
 from broker.sends.awaited_topics import AWAITED_TOPICS, AwaitedTopics
@@ -25,8 +29,9 @@ from broker.sends.sends import SENDS, Sends
 from broker.serving.parts import Parts, Shared
 from broker.topics.names import UNDELIVERED_TOPIC
 from broker.topics.own_topics import OWN_TOPICS, OwnTopics
+from dledger import DLedgerError
 from remoting.bodies.topic_config import TopicConfig
-from remoting.message.message_id import message_id
+from remoting.message.message_id import message_id, parse_message_id
 from remoting.message.properties import (
     DEAD_LETTER_ORIGIN_MESSAGE_ID,
     DEAD_LETTER_ORIGIN_TOPIC,
@@ -52,14 +57,16 @@ _MOST_CHARACTERS: Final = 200
 
 
 class StandIn(NamedTuple):
-    """What is stored if no entry can hold a copy.
+    """What ends it that something waits for a copy which can never be stored.
 
     Attributes:
-        command: stands behind it, and ends what the copy would have ended; None when nothing in the
+        command: stands behind the message that is stored in its place; None when nothing in the
             state waits for the copy.
+        alone: does the same without a message, if not even that can be stored.
     """
 
-    command: LogCommand | None
+    command: LogCommand | None = None
+    alone: LogCommand | None = None
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +82,7 @@ class Copy:
         done: called with None when it is stored and applied, or something in its place; or with why
             not. Must not raise.
         attach: makes the command that stands behind it, as in `PendingMessages`.
-        stand_in: what is stored if no entry can hold it. None: whoever asked for the copy is told,
+        stand_in: what is done if it can never be stored. None: whoever asked for the copy is told,
             and the original stays where operators look for it.
         never: why it could not be stored, when something else was stored in its place.
     """
@@ -100,7 +107,8 @@ class Copies:
 
     Args:
         state: the applied state.
-        sends: takes messages for the log.
+        log: the log.
+        sends: takes messages for it.
         awaited: makes topics.
         own_topics: makes the topic of what stands in.
         store_address: the broker's IPv4 address as clients know it.
@@ -114,12 +122,14 @@ class Copies:
     def __init__(
         self,
         state: BrokerState,
+        log: Log,
         sends: Sends,
         awaited: AwaitedTopics,
         own_topics: OwnTopics,
         store_address: Address,
     ) -> None:
         self._messages = state[MESSAGES]
+        self._log = log
         self._sends = sends
         self._awaited = awaited
         self._own_topics = own_topics
@@ -135,6 +145,28 @@ class Copies:
     def store_when_created(self, config: TopicConfig, copy: Copy) -> None:
         """The same, as soon as a topic is there, mostly the copy's; makes it unless it is."""
         self._hand_over(copy, lambda made: self._awaited.send_when_created(config, made))
+
+    def attempt(
+        self, what: str, position: int, stand_in: StandIn, done: Then, step: Callable[[], None]
+    ) -> None:
+        """Take a step that is to end with a copy of the message at a position of the log.
+
+        What a step raises of itself depends on the message and on the state, which all members have
+        alike: it would fail for each leader, so something stands in for the copy. What this
+        member's log raises, and refusals, are told to `done`, which tries again.
+        """
+        try:
+            step()
+        except RequestRefused as refusal:
+            done(refusal)
+        except (DLedgerError, OSError, MemoryError) as error:
+            done(failure(what, error))
+        except Exception as error:
+            code = failure(f"copying {what}, at {position} of the log,", error).code
+            reason = f"{type(error).__name__}: {error}"
+            never = NeverStored(code, f"it cannot be read or copied: {reason}")
+            told = {DEAD_LETTER_ORIGIN_MESSAGE_ID: self._id_at(position)}
+            self._stand_in(what, told, stand_in, never, done)
 
     @property
     def undelivered(self) -> int:
@@ -169,7 +201,9 @@ class Copies:
                     quoted(refusal.remark),
                 )
                 if copy.stand_in is not None:
-                    self._stand_in(copy, copy.stand_in, original, refusal)
+                    copy.never = refusal
+                    told = self._told(copy, original)
+                    self._stand_in(copy.what, told, copy.stand_in, refusal, copy.done)
                     return
             else:
                 # What a leader has on its way when it is replaced, the next one finds waiting.
@@ -184,53 +218,66 @@ class Copies:
         except RequestRefused as refusal:
             done(refusal)
 
-    def _stand_in(self, copy: Copy, stand_in: StandIn, original: int, refusal: NeverStored) -> None:
-        """Store something in place of a copy."""
+    def _stand_in(
+        self, what: str, told: dict[str, str], stand_in: StandIn, refusal: NeverStored, done: Then
+    ) -> None:
+        """Store something in place of a copy; `told` are properties of it."""
         command = stand_in.command
 
-        def done(refused: RequestRefused | None) -> None:
+        def then(refused: RequestRefused | None) -> None:
+            if isinstance(refused, NeverStored):
+                self._end_alone(what, stand_in, done, refused)
+                return
             if refused is None:
                 self.stood_in += 1
-                copy.never = refusal
                 _log.error(
                     "%s at %d of the log is not delivered; a message in topic %s says so",
-                    quoted(copy.what),
-                    original,
+                    quoted(what),
+                    parse_message_id(told[DEAD_LETTER_ORIGIN_MESSAGE_ID]).physical_offset,
                     quoted(UNDELIVERED_TOPIC),
                 )
-            copy.done(refused)
+            done(refused)
 
         self._own_topics.make(UNDELIVERED_TOPIC)
-        record = self._standing_in(copy, original, refusal)
+        told = {UNDELIVERED_REASON: refusal.remark, **told}
+        properties = encode_properties(
+            {name: value[:_MOST_CHARACTERS] for name, value in told.items() if value}
+        )
+        record = MessageRecord(UNDELIVERED_TOPIC, properties=properties)
         attach: Attach | None = None if command is None else lambda _record: command
-        made = MadeMessages(UNDELIVERED_TOPIC, 0, [record], done, attach)
+        made = MadeMessages(UNDELIVERED_TOPIC, 0, [record], then, attach)
         try:
             self._sends.add(made)
         except RequestRefused as refused:
             done(refused)
 
-    def _standing_in(self, copy: Copy, original: int, refusal: NeverStored) -> MessageRecord:
-        """What says of a message that no copy of it can be stored. It always fits an entry."""
+    def _end_alone(self, what: str, stand_in: StandIn, done: Then, refused: NeverStored) -> None:
+        """No message can say that a copy is missing: the log of this member alone does."""
+        _log.error("%s is not delivered, and no message says so: %s", quoted(what), quoted(refused))
+        if stand_in.alone is None:
+            done(refused)
+        else:
+            submit_commands(self._log, [stand_in.alone], done)
+
+    def _id_at(self, position: int) -> str:
+        return message_id(self._address.host, self._address.port, position)
+
+    def _told(self, copy: Copy, original: int) -> dict[str, str]:
+        """What is said of a message that cannot be copied. It always fits an entry."""
         pairs = copy.record.property_map()
-        told = {
+        return {
             UNIQUE_KEY: pairs.get(UNIQUE_KEY, ""),
             KEYS: pairs.get(KEYS, ""),
             UNDELIVERED_TO: pairs.get(REAL_TOPIC) or copy.topic,
-            UNDELIVERED_REASON: refusal.remark,
             DEAD_LETTER_ORIGIN_TOPIC: pairs.get(RETRY_TOPIC) or pairs.get(REAL_TOPIC) or copy.topic,
-            DEAD_LETTER_ORIGIN_MESSAGE_ID: message_id(
-                self._address.host, self._address.port, original
-            ),
+            DEAD_LETTER_ORIGIN_MESSAGE_ID: self._id_at(original),
         }
-        properties = encode_properties(
-            {name: value[:_MOST_CHARACTERS] for name, value in told.items() if value}
-        )
-        return MessageRecord(UNDELIVERED_TOPIC, properties=properties)
 
 
 def _made(parts: Parts) -> Copies:
     return Copies(
         parts.state,
+        parts.log,
         parts[SENDS],
         parts[AWAITED_TOPICS],
         parts[OWN_TOPICS],

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from broker.errors import RequestRefused
+from broker.errors import EntryPassedOver, NeverStored, RequestRefused
 from broker.formats.state import FORMATS
 from broker.log.entry import INCARNATIONS_VERSION
 from broker.log.replicated_log import Log
@@ -68,13 +68,16 @@ class TopicChanges:
 
     def create(self, config: TopicConfig, then: Then) -> None:
         """Create a topic that is needed now, unless it is there; `then` is called when the name
-        servers know it too. The caller looks at `check_room` first.
+        servers know it too, or with NeverStored (2) if there are too many topics. The caller looks
+        at `check_room` first if someone can be told.
         """
         topic = config.topic
         self._creating[topic] = config
 
         def created(refusal: RequestRefused | None) -> None:
             self._creating.pop(topic, None)
+            if isinstance(refusal, EntryPassedOver):
+                refusal = NeverStored(ResponseCode.SYSTEM_BUSY, self._full())
             then(refusal)
 
         self._change([self.command(config, only_if_absent=True)], created)
@@ -124,7 +127,11 @@ class TopicChanges:
         """Raises RequestRefused (2) when there are too many topics for `new` more."""
         topics = len(self._topics.configs) + len(self._creating)
         if new and topics + new > self._max_topics():
-            raise RequestRefused(ResponseCode.SYSTEM_BUSY, f"{topics} topics: delete one first")
+            raise RequestRefused(ResponseCode.SYSTEM_BUSY, self._full())
+
+    def _full(self) -> str:
+        count = len(self._topics.configs) + len(self._creating)
+        return f"there are {count} topics already: delete one first, or raise dledgerMaxTopics"
 
     def _change(self, commands: Sequence[PutTopic | DeleteTopic], then: Then) -> None:
         """Append commands; tell when they are applied and the name servers know."""

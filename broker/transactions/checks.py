@@ -13,7 +13,7 @@ from heapq import heappop
 from itertools import islice
 from typing import Final
 
-from broker.errors import NeverStored, RequestRefused
+from broker.errors import RequestRefused
 from broker.log.one_by_one import call
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
@@ -102,15 +102,12 @@ class Checks:
         self._next_look = 0.0
         self._move_before = 0  # messages at smaller positions have to move
         self._asked: set[int] = set()  # whose question is on its way into the log, in this term
-        # Those that a defect of this program or of their record keeps here: the others go on.
-        self._set_aside: set[int] = set()
         # Taken from the heap, and not known to be over.
         self._due: OrderedDict[tuple[int, int], None] = OrderedDict()
 
     def begin_term(self) -> None:
         """This member leads a new term: what was under way is applied or gone."""
         self._asked = set()
-        self._set_aside = set()
         self._next_look = 0.0
         self._due.clear()
         self._transactions.find_due()
@@ -152,7 +149,7 @@ class Checks:
             else:
                 questions.append(position)
         for position, half in hopeless:
-            self._call(self._give_up, position, half)
+            self._give_up(position, half)
         if questions:
             self._ask(questions, now_ms + round(self._policy().every_seconds * 1000))
         return is_more
@@ -182,19 +179,10 @@ class Checks:
                     yield position, transactions.halves[position]
 
     def _can_act(self, position: int, now_ms: int) -> bool:
-        if position in self._asked or self._is_busy(position):
+        if position in self._asked or self._ends.is_under_way(position):
             return False
         half = self._transactions.halves[position]
         return self._is_hopeless(half, now_ms) or bool(self._producers.members(half.group))
-
-    def _is_busy(self, position: int) -> bool:
-        """Whether a transaction is being ended or moved, or is set aside."""
-        return self._ends.is_under_way(position) or position in self._set_aside
-
-    def _call(self, step: Callable[..., None], position: int, *half: Half) -> None:
-        """Take a step with one transaction. If it fails, it is set aside for this term."""
-        if not call(f"a step with the transaction at {position}", step, position, *half):
-            self._set_aside.add(position)
 
     def _is_hopeless(self, half: Half, now_ms: int) -> bool:
         policy = self._policy()
@@ -203,7 +191,6 @@ class Checks:
     def _give_up(self, position: int, half: Half) -> None:
         def then(refusal: RequestRefused | None) -> None:
             if refusal is not None:
-                self._note(position, refusal)
                 _tell("give up")(refusal)
                 return
             _log.warning(
@@ -214,10 +201,7 @@ class Checks:
                 GIVEN_UP_TOPIC,
             )
 
-        try:
-            self._ends.give_up(position, half, then)
-        except RequestRefused as refusal:
-            then(refusal)
+        self._ends.give_up(position, half, then)
 
     def _ask(self, positions: list[int], next_ms: int) -> None:
         asked = self._asked
@@ -229,11 +213,11 @@ class Checks:
                 _tell("ask about")(refusal)
             elif asked is self._asked:
                 for position in positions:
-                    self._call(self._send_question, position)
+                    call(f"asking about the transaction at {position}", self._ask_now, position)
 
         submit_commands(self._log, [Checked(next_ms, tuple(positions))], then)
 
-    def _send_question(self, position: int) -> None:
+    def _ask_now(self, position: int) -> None:
         half = self._transactions.halves.get(position)
         if half is None:
             return  # it has ended meanwhile
@@ -276,8 +260,7 @@ class Checks:
         if not before:
             return False
         halves = self._transactions.halves.items()
-        aside = self._set_aside
-        some = ((at, half) for at, half in halves if half.at < before and at not in aside)
+        some = ((at, half) for at, half in halves if half.at < before)
         waiting = list(islice(some, _PASS_MESSAGES + 1))
         if not waiting:
             self._move_before = 0
@@ -287,22 +270,8 @@ class Checks:
             if size > _PASS_BYTES or self._ends.is_under_way(position):
                 continue
             size += half.size
-            self._call(self._move_half, position, half)
+            self._ends.move(position, half, _tell("move"))
         return len(waiting) > _PASS_MESSAGES
-
-    def _move_half(self, position: int, half: Half) -> None:
-        def then(refusal: RequestRefused | None) -> None:
-            self._note(position, refusal)
-            _tell("move")(refusal)
-
-        try:
-            self._ends.move(position, half, then)
-        except RequestRefused as refusal:
-            then(refusal)
-
-    def _note(self, position: int, refusal: RequestRefused | None) -> None:
-        if isinstance(refusal, NeverStored):
-            self._set_aside.add(position)  # not even something in its place
 
 
 def _tell(what: str) -> Then:

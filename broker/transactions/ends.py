@@ -5,6 +5,7 @@ finds open, and asks the producers.
 """
 
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from broker.delay.delayed_sends import DELAYED_SENDS, DelayedSends
@@ -127,7 +128,7 @@ class Ends:
             then(refusal or copy.never)
 
         done = self._began(position, told)
-        copy = Copy(_WHAT, topic, queue_id, record, done, StandIn(GiveUp(position)))
+        copy = Copy(_WHAT, topic, queue_id, record, done, _stand_in(position))
         copy.attach = lambda _record: Commit(position)
         if due is not None:
             self._delayed.delay(copy, due, lambda due_ms: Commit(position, due_ms))
@@ -138,16 +139,15 @@ class Ends:
         submit_commands(self._log, [Rollback(position)], self._began(position, then))
 
     def give_up(self, position: int, half: Half, then: Then) -> None:
-        """Put the message of a transaction where an operator finds it. Raises as `record`."""
-        record = self.record(half)
+        """Put the message of a transaction where an operator finds it."""
         self._own_topics.make(GIVEN_UP_TOPIC)
-        self._store(GIVEN_UP_TOPIC, record, GiveUp(position), position, then)
+        self._store(GIVEN_UP_TOPIC, half, GiveUp(position), position, then)
 
     def move(self, position: int, half: Half, then: Then) -> None:
         """Store the message of a transaction anew, behind the end of the log, so that its old place
-        can go. Raises as `record`.
+        can go.
         """
-        self._store(HALF_TOPIC, self.record(half), MoveHalf(position), position, then)
+        self._store(HALF_TOPIC, half, MoveHalf(position), position, then)
 
     def resume(
         self, position: int, record: MessageRecord, group: str, wait_ms: int, then: Then
@@ -171,10 +171,18 @@ class Ends:
         self._copies.store(Copy(_WHAT, HALF_TOPIC, 0, record, done, None, attach))
 
     def _store(
-        self, topic: str, record: MessageRecord, command: LogCommand, position: int, then: Then
+        self, topic: str, half: Half, command: LogCommand, position: int, then: Then
     ) -> None:
-        done, stand_in = self._began(position, then), StandIn(GiveUp(position))
-        self._copies.store(Copy(_WHAT, topic, 0, record, done, stand_in, lambda _record: command))
+        done, stand_in = self._began(position, then), _stand_in(position)
+        step = partial(self._copy, topic, half, command, done, stand_in)
+        self._copies.attempt(_WHAT, half.at, stand_in, done, step)
+
+    def _copy(
+        self, topic: str, half: Half, command: LogCommand, done: Then, stand_in: StandIn
+    ) -> None:
+        record = self.record(half)
+        copy = Copy(_WHAT, topic, 0, record, done, stand_in, lambda _record: command)
+        self._copies.store(copy)
 
     def _began(self, position: int, then: Then) -> Then:
         """The end of a transaction is on its way; what to call with the outcome."""
@@ -186,6 +194,11 @@ class Ends:
             then(refusal)
 
         return done
+
+
+def _stand_in(position: int) -> StandIn:
+    """How a transaction ends whose message can never be copied."""
+    return StandIn(GiveUp(position), Rollback(position))
 
 
 def _made(parts: Parts) -> Ends:

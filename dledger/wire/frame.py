@@ -40,8 +40,15 @@ _SHOWN_CHARACTERS = 40
 _LENGTHS = struct.Struct(">IH")
 _LENGTH_BYTES = 4
 
-# The first byte of a TLS connection. Read as a frame's length it would mean 350 MB.
-_TLS_BEGINS = 0x16
+# How connections of other protocols begin. Read as a frame's length each means over 300 MB.
+_TLS = b"\x16\x03"
+_OTHERS = {
+    **dict.fromkeys((b"GET ", b"POST", b"PUT ", b"HEAD", b"HTTP"), "HTTP: metrics have a port"),
+    b"PRI ": "HTTP/2: a client of RocketMQ 5 finds no server here",
+    b"SSH-": "SSH: look at the port",
+}
+# A frame of RocketMQ's has lengths of 4 bytes each, and then mostly JSON.
+_ROCKETMQ_AT, _ROCKETMQ = 8, b'{"'
 
 
 class Frame(NamedTuple):
@@ -114,20 +121,25 @@ class FrameDecoder:
         while end - at >= _LENGTH_BYTES:
             length = int.from_bytes(source[at : at + _LENGTH_BYTES], "big")
             if length > max_bytes:
-                if source[at] == _TLS_BEGINS:
-                    raise MessageMalformed(
-                        "the other side speaks TLS and this one does not: "
-                        "give certificates to every member of the group, or to none"
-                    )
-                raise MessageMalformed(
-                    f"a frame of {length} bytes; the limit is {max_bytes}: is this a dledger peer?"
-                )
+                raise MessageMalformed(_what_else(source[at:], length, max_bytes))
             frame_end = at + _LENGTH_BYTES + length
             if frame_end > end:
                 break
             frames.append(_decode(source, at, frame_end))
             at = frame_end
         return frames, at
+
+
+def _what_else(begins: bytes, length: int, max_bytes: int) -> str:
+    """What a stream is that begins with too long a frame."""
+    if begins.startswith(_TLS):
+        return (
+            "the other side speaks TLS and this one does not: "
+            "give certificates to every member of the group, or to none"
+        )
+    if (other := _OTHERS.get(begins[:4])) is not None:
+        return f"the other side speaks {other}, at the port of the log"
+    return f"a frame of {length} bytes; the limit is {max_bytes}: is this a dledger peer?"
 
 
 # msgpack limits an array's length to the length of its input. That is enough for headers up to
@@ -154,6 +166,11 @@ def _decode(source: bytes, at: int, frame_end: int) -> Frame:
         packed = source[start:payload_start]
         header = msgpack.unpackb(packed, **_LIMITS) if header_bytes > _SHORT else _unpacked(packed)
     except (ValueError, msgpack.UnpackException) as error:
+        if source[at + _ROCKETMQ_AT :].startswith(_ROCKETMQ):
+            raise MessageMalformed(
+                "the other side is a client of RocketMQ, and this is the port of the log: give it "
+                "a broker's --listen"
+            ) from None
         raise MessageMalformed(f"a header that is not msgpack ({type(error).__name__})") from error
     if not isinstance(header, list) or not header:
         raise MessageMalformed("a header that is not an array")

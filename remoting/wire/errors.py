@@ -28,6 +28,18 @@ class FrameTooLarge(FrameError):
         )
 
 
+class ProtocolDiffers(FrameError):
+    """The peer speaks another protocol, as its first bytes say.
+
+    Attributes:
+        protocol: its name.
+    """
+
+    def __init__(self, protocol: str, advice: str) -> None:
+        self.protocol = protocol
+        super().__init__(f"the peer speaks {protocol}, not RocketMQ's remoting: {advice}")
+
+
 class FrameMalformed(FrameError):
     """Lengths that contradict one another, an unknown header type, or a header that has no sense.
 

@@ -9,9 +9,10 @@ import sys
 from typing import Final
 
 from remoting.wire.command import Command, HeaderFormat
-from remoting.wire.errors import FrameError, FrameMalformed, FrameTooLarge
+from remoting.wire.errors import FrameError, FrameMalformed, FrameTooLarge, ProtocolDiffers
 from remoting.wire.header_binary import decode_binary_header, encode_binary_header
 from remoting.wire.header_json import decode_json_header, encode_json_header
+from remoting.wire.other_protocols import other_protocol
 
 # The frame limit of RocketMQ's servers and clients, counted as the length field counts.
 MAX_FRAME_BYTES: Final = 16 * 1024 * 1024
@@ -158,6 +159,8 @@ class FrameDecoder:
         """Check the two length words of a frame; return the length of its header."""
         header_bytes = second & 0xFFFFFF
         if total > self._max_frame_bytes:
+            if (other := other_protocol(total.to_bytes(4, "big"))) is not None:
+                raise ProtocolDiffers(*other)
             raise FrameTooLarge(total, self._max_frame_bytes)
         if header_bytes + 4 > total:
             raise FrameMalformed(f"header of {header_bytes} bytes in a frame of {total}")

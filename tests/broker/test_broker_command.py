@@ -6,11 +6,13 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 import trio
 
+from broker import second_port
 from broker.__main__ import main
 from broker.config import BrokerConfig, read_nameservers
 from broker.errors import SettingInvalid
@@ -51,6 +53,63 @@ def test_the_address_that_clients_are_told_is_the_advertised_one() -> None:
 def test_a_setting_that_cannot_be_is_named(more: dict[str, object], words: str) -> None:
     with pytest.raises(SettingInvalid, match=words):
         config(**more)
+
+
+AT_SECOND_PORT: dict[str, dict[str, object]] = {
+    "n0 in --peers": {"peers": {"n0": "10.0.0.1:10909"}},
+    "n1 in --peers": {"peers": {"n0": "10.0.0.1:1", "n1": "10.0.0.1:10909"}},
+    "--listen-peers": {"listen_peers": Address("0.0.0.0", 10909)},
+    "--listen-group": {"listen_group": Address("10.0.0.1", 10909)},
+    "--advertise": {"advertise": Address("10.0.0.1", 10909)},
+    "--metrics": {"metrics": Address("127.0.0.1", 10909)},
+    "10.0.0.1:10909 in --nameservers": {"nameservers": ("10.0.0.2:10909", "10.0.0.1:10909")},
+}
+ELSEWHERE: list[dict[str, object]] = [
+    {"peers": {"n0": "10.0.0.1:10911", "n1": "10.0.0.2:10909"}},
+    {"nameservers": ("10.0.0.2:10909",)},
+    {"metrics": Address("127.0.0.1", 10913)},
+]
+
+
+def test_an_address_at_the_second_port_of_clients_is_named_with_a_port_that_is_free() -> None:
+    known = {setting.split()[-1].removeprefix("--").replace("-", "_") for setting in AT_SECOND_PORT}
+    addresses = {
+        field.name
+        for field in fields(BrokerConfig)
+        if "Address" in str(field.type) or field.name in ("peers", "nameservers")
+    }
+    assert addresses - {"listen"} == known
+
+    listen = Address("10.0.0.1", 10911)
+    for setting, more in AT_SECOND_PORT.items():
+        given = {"peers": {"n0": "10.0.0.1:20911"}, "listen": listen, **more}
+        told = second_port.advice(config(**given))
+        assert told is not None, setting
+        assert f"port 10909, which is that of {setting}, and fail" in told
+        asked = re.search(r"give --listen port (\d+)", told)
+        assert asked is not None
+        moved = {**given, "listen": Address("10.0.0.1", int(asked[1]))}
+        assert second_port.advice(config(**moved)) is None, told
+    for more in ELSEWHERE:
+        given = {"peers": {"n0": "10.0.0.1:20911"}, "listen": listen, **more}
+        assert second_port.advice(config(**given)) is None, more
+
+
+def test_a_program_at_the_second_port_is_told_and_the_broker_starts(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.__main__._run", nothing)
+    (listen,) = free_ports(1, beside=second_port.SECOND_PORT)
+    (log,) = free_ports(1)
+    assert main(arguments(tmp_path, listen, log)) == 0
+    assert not caplog.text
+    with socket.create_server(("127.0.0.1", listen + second_port.SECOND_PORT)):
+        assert main(arguments(tmp_path, listen, log)) == 0
+    assert f"another program listens on 127.0.0.1:{listen - 2}" in caplog.text
+
+
+async def nothing(_config: BrokerConfig, _exit_with_stdin: bool) -> None:
+    pass
 
 
 def test_name_servers_are_separated_by_semicolons() -> None:

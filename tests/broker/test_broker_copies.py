@@ -26,7 +26,10 @@ from broker.sends import copies
 from broker.sends.copies import COPIES, UNDELIVERED_REASON, UNDELIVERED_TO, Copy
 from broker.sends.entry_room import COPY_BYTES, MAX_ATTACHED_BYTES
 from broker.serving.service import Service
+from broker.settings.commands import ChangeSettings
+from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.names import GIVEN_UP_TOPIC, MAX_GROUP_CHARACTERS, UNDELIVERED_TOPIC
+from broker.topics.state import TOPICS
 from dledger import LARGEST_BODY_BYTES, MAX_BODY_BYTES
 from remoting.bodies.heartbeat import Heartbeat, encode_heartbeat
 from remoting.message.message_id import parse_message_id
@@ -152,20 +155,29 @@ def dead(there: BrokerInMemory, sent: Sent) -> None:
         send_back(there, there.messages(topic)[before], -1)
 
 
-def worn_out(there: BrokerInMemory, sent: Sent, is_ordered: bool = False) -> None:
-    pop: dict[str, Any] = {
+def pop_fields(is_ordered: bool = False) -> dict[str, Any]:
+    return {
         **{"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "maxMsgNums": 1},
         **{"invisibleTime": 1000, "pollTime": 0, "bornTime": 0, "initMode": 0},
         "order": str(is_ordered).lower(),
     }
-    only(there, TOPIC, sent)
+
+
+def wear(there: BrokerInMemory, is_ordered: bool = False) -> None:
+    """Pop until the message has failed too often."""
     for times in range(30):
-        there.ask(RequestCode.POP_MESSAGE, **pop)
+        there.ask(RequestCode.POP_MESSAGE, **pop_fields(is_ordered))
         there.at(2 * times)
+
+
+def worn_out(there: BrokerInMemory, sent: Sent, is_ordered: bool = False) -> None:
+    only(there, TOPIC, sent)
+    wear(there, is_ordered)
     only(there, DEAD, sent)
     good = message(1, 1)
     assert send(there, good).code == 0
-    assert there.ask(RequestCode.POP_MESSAGE, **pop).code == 0, "the queue goes on"
+    reply = there.ask(RequestCode.POP_MESSAGE, **pop_fields(is_ordered))
+    assert reply.code == 0, "the queue goes on"
 
 
 def worn_out_in_order(there: BrokerInMemory, sent: Sent) -> None:
@@ -457,17 +469,10 @@ def test_a_popped_message_that_cannot_be_buried_does_not_hold_its_queue_up() -> 
             assert send(there, message(5_000, 0)).code == 0
             good = message(10, 0)
             too_small(there)
-            pop: dict[str, Any] = {
-                **{"consumerGroup": GROUP, "topic": TOPIC, "queueId": 0, "maxMsgNums": 1},
-                **{"invisibleTime": 1000, "pollTime": 0, "bornTime": 0},
-                "order": str(is_ordered).lower(),
-            }
-            for times in range(30):
-                there.ask(RequestCode.POP_MESSAGE, **pop)
-                there.at(2 * times)
+            wear(there, is_ordered)
             assert len(there.messages(UNDELIVERED_TOPIC)) == 1
             assert send(there, good).code == 0
-            assert there.ask(RequestCode.POP_MESSAGE, **pop).code == 0
+            assert there.ask(RequestCode.POP_MESSAGE, **pop_fields(is_ordered)).code == 0
 
 
 def test_a_message_that_is_sent_back_and_cannot_be_stored_is_told_and_not_sent_back_again() -> None:
@@ -513,18 +518,107 @@ def test_a_dead_letter_that_cannot_be_stored_again_stays_and_the_others_go() -> 
         assert [len(one.body) for one in there.messages(RETRY)] == [10]
 
 
-def test_a_message_that_cannot_be_read_is_set_aside_and_those_behind_it_go_on(
+# --- what cannot be read, and what no topic is made for -------------------------------------------
+
+
+def spoil(there: BrokerInMemory, sent: Sent) -> None:
+    """Make the records of a message unreadable, as if by a defect."""
+    at = there.log.content.index(sent.body) + len(sent.body)
+    there.log.content[at] = 255  # the length of the topic's name
+
+
+def begin_another_term(there: BrokerInMemory) -> None:
+    there.log.term += 1
+    there.requests.follow_role()
+
+
+def wear_in_order(there: BrokerInMemory) -> None:
+    wear(there, is_ordered=True)
+
+
+def wait_until_due(there: BrokerInMemory) -> None:
+    there.at(5000)
+
+
+def wait_for_days(there: BrokerInMemory) -> None:
+    there.at(100 * 3600)
+
+
+# What a broker does on its own with a message that waits: a message, and what makes it due.
+ON_ITS_OWN: Final[dict[str, tuple[dict[str, str], Callable[[BrokerInMemory], None]]]] = {
+    "deliver": ({"TIMER_DELAY_SEC": "1000"}, wait_until_due),
+    "deliver by level": ({"DELAY": "5"}, wait_until_due),
+    "move what is delayed": ({"TIMER_DELAY_SEC": "1000"}, BrokerInMemory.move_everything),
+    "move a half message": (HALF, BrokerInMemory.move_everything),
+    "give a half message up": (HALF, wait_for_days),
+    "bury": ({}, wear),
+    "bury in order": ({}, wear_in_order),
+}
+
+
+def of_nothing(there: BrokerInMemory, _sent: Sent) -> None:
+    """Let the log take nothing but short commands: not even a message in place of another."""
+    there.log.max_body_bytes = 550
+
+
+def test_what_can_never_be_copied_is_told_once_and_holds_nothing_up(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
+    for name, (more, wear) in ON_ITS_OWN.items():
+        for hinder in (spoil, of_nothing):
+            caplog.clear()
+            with broker_in_memory() as there:
+                sent = Sent(b"body" * 200, {"UNIQ_KEY": KEY, "TAGS": "tag", **more})
+                assert send(there, sent).code == 0
+                hinder(there, sent)
+                wear(there)
+                told = len(there.messages(UNDELIVERED_TOPIC))
+                assert told == (hinder is spoil), (name, hinder)
+                assert there.machine.state.needed_from() is None, (name, hinder)
+                lines = [one for one in caplog.records if "not delivered" in one.message]
+                assert len(lines) == 1, (name, hinder)
+
+                begin_another_term(there)
+                wear(there)
+                there.move_everything()
+                assert len(there.messages(UNDELIVERED_TOPIC)) == told, (name, hinder)
+                assert caplog.text.count("not delivered") == 1, (name, hinder)
+
+
+def test_a_delayed_message_that_is_due_while_its_topic_is_deleted_waits_no_longer() -> None:
     with broker_in_memory() as there:
-        bad, good = (message(size, 0, TIMER_DELAY_SEC=str(size)) for size in (1, 2))
-        assert (send(there, bad).code, send(there, good).code) == (0, 0)
-        at = there.log.content.find(b"REAL_TOPIC")
-        there.log.content[at : at + 4] = b"LOST"
-        there.at(10)
-        only(there, TOPIC, good)
-        assert "delayed message at" in caplog.text
-        assert there.parts[DELIVERIES].deliver() > 0
+        assert send(there, message(10, 0, TIMER_DELAY_SEC="1")).code == 0
+        there.parts[TOPIC_CHANGES].delete_topic(TOPIC, lambda _refusal: None)
+        there.now_ms += 2_000
+        there.parts[DELIVERIES].deliver()
+        there.log.settle()
+        there.at(4)
+        assert there.machine.state.needed_from() is None
+
+
+def give_up(there: BrokerInMemory) -> None:
+    for record in there.messages(TOPIC):
+        send_back(there, record, -1)
+
+
+def test_a_dead_letter_for_which_no_topic_may_be_made_is_told_and_holds_nothing_up() -> None:
+    for name, bury in {"send back": give_up, "bury": wear, "bury in order": wear_in_order}.items():
+        with broker_in_memory() as there:
+            sent = message(10, 0)
+            assert send(there, sent).code == 0
+            # The group makes itself and its topic for retries before there is no more room.
+            there.ask(RequestCode.POP_MESSAGE, **pop_fields())
+            topics = len(there.machine.state[TOPICS].configs)
+            there.fold(ChangeSettings({"dledgerMaxTopics": str(topics)}, START_MS))
+            bury(there)
+            (told,) = there.messages(UNDELIVERED_TOPIC)
+            pairs = told.property_map()
+            assert pairs["UNIQ_KEY"] == KEY, name
+            assert pairs[UNDELIVERED_TO] == DEAD, name
+            assert "delete one first" in pairs[UNDELIVERED_REASON], name
+            begin_another_term(there)
+            there.at(200)
+            assert len(there.messages(UNDELIVERED_TOPIC)) == 1, name
 
 
 def test_a_failure_of_one_service_does_not_stop_the_tick_of_the_others(

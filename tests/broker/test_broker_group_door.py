@@ -21,8 +21,9 @@ from remoting.message.record import decode_records
 from remoting.net.address import Address
 from remoting.net.errors import ConnectFailed, ConnectionClosed
 from remoting.net.proxy_header import encode_proxy_header
-from remoting.wire.codes import ResponseCode
+from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
+from remoting.wire.frame import encode_command
 from tests.broker.one_broker import Client, running_broker, until
 from tests.broker.three_brokers import Group, group_of_three
 
@@ -267,6 +268,27 @@ async def test_a_client_cannot_name_another_address_than_its_own(tmp_path: Path)
 async def test_nobody_is_trusted_without_an_address_of_the_group(tmp_path: Path) -> None:
     async with running_broker(tmp_path) as (broker, _nursery):
         assert not broker.config.trusts_proxy("127.0.0.1")
+
+
+async def test_a_relay_that_is_named_tells_of_its_clients_at_a_broker_without_a_group_address(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    client, relay = Address("10.1.1.1", 1), Address("10.1.1.2", 2)
+    request = Command(
+        RequestCode.HEART_BEAT, {}, b'{"clientID":"c","producerDataSet":[{"groupName":"p"}]}'
+    )
+    for named in ("127.0.0.1", "10.0.0.0/8"):
+        networks = read_networks(named)
+        async with running_broker(tmp_path / named[:2], relays_from=networks) as (broker, _nursery):
+            stream = await trio.open_tcp_stream("127.0.0.1", broker.config.listen.port)
+            await stream.send_all(encode_proxy_header(client, relay) + encode_command(request))
+            with trio.fail_after(5):
+                is_believed = bool(await stream.receive_some())
+            assert is_believed == (named == "127.0.0.1")
+            if is_believed:
+                assert [one.peer for one in broker.requests.connections] == [client]
+            await stream.aclose()
+    assert "the peer speaks a PROXY header" in caplog.text
 
 
 def test_the_members_that_may_pass_clients_on_are_known(tmp_path: Path) -> None:

@@ -6,7 +6,10 @@ import signal
 import subprocess
 import sys
 
+from click.testing import CliRunner
+
 from dledger.free_ports import free_ports
+from nameserver.__main__ import _is_of, _networks, main
 
 
 def test_a_name_server_tells_of_a_hangup_and_goes_on() -> None:
@@ -26,3 +29,15 @@ def test_a_name_server_tells_of_a_hangup_and_goes_on() -> None:
             assert "SIGHUP: there is no file to read again" in process.stderr.readline()
         process.terminate()
         assert process.wait(10) == 0
+
+
+def test_networks_of_brokers_and_operators_are_read_or_refused() -> None:
+    networks = _networks("10.0.0.0/8, 127.0.0.1,fe80::/10")
+    told = {host: _is_of(networks, host) for host in ("10.1.2.3", "127.0.0.1", "11.0.0.1", "::1")}
+    assert told == {"10.1.2.3": True, "127.0.0.1": True, "11.0.0.1": False, "::1": False}
+    assert _is_of(networks, "fe80::1%eth0")
+    assert _is_of(None, "11.0.0.1")
+    for wrong in ("", "10.0.0.0/33", "brokers.example.org", "10.0.0.1/8"):
+        result = CliRunner().invoke(main, ["--changes-from", wrong])
+        assert result.exit_code == 2
+        assert "give networks, as 10.0.0.0/8" in result.output

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nameserver.errors import BrokerAlive, NameHeld
+from nameserver.limits import MAX_STATE_VERSION
 from nameserver.routes import (
     BROKER_TIMEOUT_SECONDS,
     PROOF_KEPT_SECONDS,
@@ -29,6 +30,7 @@ def register(
     broker_id: int = 0,
     now: float = 0.0,
     direct: str = "",
+    complete: bool = False,
 ) -> None:
     table.register(
         BrokerIdentity("cl", name, broker_id, address),
@@ -36,6 +38,7 @@ def register(
         speaker=Speaker(f"{address} {proof} {direct}", "10.0.0.1"),
         now=now,
         direct_address=direct,
+        complete=complete,
         proof=proof,
     )
 
@@ -93,6 +96,54 @@ def test_a_name_is_free_some_seconds_after_its_group_has_gone() -> None:
     later = BROKER_TIMEOUT_SECONDS + PROOF_KEPT_SECONDS
     silent.expire(later)
     register(silent, THEIRS, 1, now=later)
+
+
+@pytest.mark.parametrize("broker_id", [0, 1])
+@pytest.mark.parametrize("address", [OURS, THEIRS])
+@pytest.mark.parametrize(("name", "cluster"), [("b", "cl"), ("b", "theirs"), ("other", "cl")])
+@pytest.mark.parametrize("direct", ["", "10.0.0.66:7"])
+def test_who_was_there_first_without_a_proof_keeps_no_group_from_its_name_or_its_address(
+    broker_id: int, address: str, name: str, cluster: str, direct: str
+) -> None:
+    table = RouteTable()
+
+    def squat() -> None:
+        table.register(
+            BrokerIdentity(cluster, name, broker_id, address),
+            BrokerRegistration(
+                {"theirs": TopicConfig("theirs", 1, 1)}, DataVersion(0, 0, MAX_STATE_VERSION)
+            ),
+            speaker=Speaker("stranger", "10.0.0.66"),
+            now=0.0,
+            direct_address=direct,
+        )
+
+    squat()
+    register(table, OURS, 1, "secret", complete=True)
+    found = table.broker("b")
+    assert found is not None
+    assert (found.cluster, found.addresses, found.leader) == ("cl", {0: OURS}, OURS)
+    assert table.has_topic("theirs") == (name == "other" and address == THEIRS)
+    if name == "b" or address == OURS:
+        with pytest.raises((NameHeld, BrokerAlive)):
+            squat()
+
+
+def test_topics_stay_in_their_routes_when_a_group_first_proves_itself() -> None:
+    table = RouteTable()
+    topics = {f"T{number}": TopicConfig(f"T{number}", 4, 4) for number in range(1000)}
+    for proof in ("", "secret"):
+        steps = table.register_in_steps(
+            BrokerIdentity("cl", "b", 0, OURS),
+            BrokerRegistration(topics, DataVersion(0, 0, 1)),
+            speaker=Speaker("leader", "10.0.0.1"),
+            now=0.0,
+            complete=True,
+            proof=proof,
+        )
+        for _step in steps:
+            assert not proof or all(map(table.has_topic, topics))
+    assert table.counts[:2] == (1000, 1000)
 
 
 def test_brokers_without_proofs_follow_one_another_as_before() -> None:

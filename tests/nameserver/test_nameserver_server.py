@@ -45,12 +45,14 @@ def register_command(
     *,
     term: int = 0,
     topics: tuple[str, ...] = ("T", "TBW102"),
+    queues: int = 4,
     flag: int = 0,
     **fields: str,
 ) -> Command:
     body = encode_registration(
         BrokerRegistration(
-            {topic: TopicConfig(topic, 4, 4) for topic in topics}, DataVersion(1, 5, term)
+            {topic: TopicConfig(topic, queues, queues) for topic in topics},
+            DataVersion(1, 5, term),
         )
     )
     identity = {
@@ -68,13 +70,20 @@ def register_command(
 class Direct:
     """Asks the processors without a network."""
 
-    def __init__(self) -> None:
+    def __init__(self, may_change: Callable[[str], bool] = lambda _host: True) -> None:
         self.routes = RouteTable()
-        self.processors = Processors(self.routes, SettingTable())
+        self.settings = SettingTable()
+        self.processors = Processors(self.routes, self.settings, may_change)
         self.now = 0.0
+        self.host = ""
+
+    def state(self) -> object:
+        """What clients are told of topics, and the settings."""
+        routes = [self.routes.route(topic) for topic in ("T", "gone")]
+        return [route and encode_route(route) for route in routes], self.settings.all_of("n")
 
     def ask(self, command: Command) -> Command:
-        reply = self.processors.table.handle(Asker("connection", self.now), command)
+        reply = self.processors.table.handle(Asker("connection", self.now, self.host), command)
         if not isinstance(reply, Command):
             assert reply is not None
             reply = last_of(reply)
@@ -93,6 +102,53 @@ def direct() -> Direct:
     direct = Direct()
     assert direct.ask(register_command()).code == 0
     return direct
+
+
+def test_where_it_is_said_who_may_change_things_all_others_may_only_ask() -> None:
+    here, kept = Direct(lambda host: host == "10.0.0.1"), Direct()
+    for code in kept.processors.table.codes():
+        prepare(kept)
+        before = kept.state()
+        ask_anything(kept, code)
+        changes = kept.state() != before or code in (*UNSEEN, *REFUSED)
+        prepare(here)
+        here.host = "stranger"
+        reply = ask_anything(here, code)
+        assert (reply.code == ResponseCode.NO_PERMISSION) == changes, code
+        if changes and code not in REFUSED:
+            assert "--changes-from" in (reply.remark or "")
+            here.host = "10.0.0.1"
+            assert ask_anything(here, code).code != ResponseCode.NO_PERMISSION, code
+
+
+UNSEEN = (  # signs of life, and taking away once more what is taken away
+    RequestCode.QUERY_DATA_VERSION,
+    RequestCode.BROKER_HEARTBEAT,
+    RequestCode.WIPE_WRITE_PERM_OF_BROKER,
+)
+REFUSED = (RequestCode.UPDATE_NAMESRV_CONFIG,)
+
+
+def prepare(direct: Direct) -> None:
+    """Let a broker register, and operators set what they can."""
+    direct.host = "10.0.0.1"
+    direct.ask(register_command(topics=("T", "gone")))
+    direct(RequestCode.WIPE_WRITE_PERM_OF_BROKER, {"brokerName": "b"})
+    direct(RequestCode.PUT_KV_CONFIG, {"namespace": "n", "key": "gone", "value": "v"})
+
+
+def ask_anything(direct: Direct, code: int) -> Command:
+    """A request of any code that concerns that broker."""
+    if code == RequestCode.REGISTER_BROKER:
+        return direct.ask(register_command(topics=("gone",), queues=9))
+    given = {"topic": "gone", "namespace": "n", "key": "gone", "cluster": "cl", "value": "w"}
+    body = b""
+    if code == RequestCode.QUERY_DATA_VERSION:
+        body = b'{"counter":1,"timestamp":5,"stateVersion":0}'
+    if code == RequestCode.REGISTER_TOPIC_IN_NAMESRV:
+        queues = [QueueData("b", 9, 9, 6, 0)]
+        body = encode_route(TopicRoute(queues, []))
+    return direct(code, register_command().fields | given, body)
 
 
 @pytest.mark.feature("F4")

@@ -20,7 +20,10 @@ from dledger_mq.__main__ import main as dledger_mq
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {"dledger": commands, "dledger-mq": dledger_mq}
-PACKAGES = ("broker", "dledger", "dledger_mq", "nameserver")
+PACKAGES = (
+    *("broker", "command_entry", "dledger", "dledger_mq", "dledger_spark", "jepsen_like"),
+    *("nameserver", "remoting"),
+)
 ADVISED = re.compile(r"`((?:dledger|dledger-mq) [a-z-]+[^`]*)`")
 
 # The test that obeys each advice.

@@ -495,3 +495,15 @@ async def test_whatever_a_caller_says_the_node_goes_on_serving_others(
             with trio.fail_after(10):
                 assert await client.append([b"still here"], 10.0)
         assert node.status().role == "leader"
+
+
+def test_what_else_speaks_to_the_port_of_the_log_is_told_by_its_name() -> None:
+    rocketmq = b'\x00\x00\x00\x2f\x00\x00\x00\x2b{"code":28,"flag":0,"language":"JAVA","opaque":0}'
+    for begins, name in (
+        (b"\x16\x03\x01\x02\x00\x01", "TLS"),
+        (b"GET /metrics HTTP/1.1\r\n", "HTTP"),
+        (b"PRI * HTTP/2.0\r\n", "HTTP/2"),
+        (rocketmq, "a client of RocketMQ"),
+    ):
+        with pytest.raises(MessageMalformed, match=name):
+            FrameDecoder().feed(begins)

@@ -10,9 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from remoting.net.address import Address
+from remoting.net.proxy_header import encode_proxy_header
 from remoting.wire.codes import LanguageCode
 from remoting.wire.command import ONEWAY_FLAG, Command, HeaderFormat, server_request
-from remoting.wire.errors import FieldMissing, FrameError, FrameMalformed, FrameTooLarge
+from remoting.wire.errors import (
+    FieldMissing,
+    FrameError,
+    FrameMalformed,
+    FrameTooLarge,
+    ProtocolDiffers,
+)
 from remoting.wire.frame import (
     MAX_FRAME_BYTES,
     MAX_HEADER_BYTES,
@@ -20,6 +28,7 @@ from remoting.wire.frame import (
     decode_frame,
     encode_command,
 )
+from remoting.wire.other_protocols import _BEGINNINGS
 
 DATA = Path(__file__).parents[1] / "data"
 EXPECTED: dict[str, dict[str, Any]] = json.loads((DATA / "frames.json").read_text("utf-8"))
@@ -336,3 +345,30 @@ def test_a_number_that_is_none_is_refused_by_name(value: str) -> None:
 def test_a_missing_field_is_named_as_rocketmq_names_it() -> None:
     with pytest.raises(FieldMissing, match="the custom field <topic> is null"):
         Command(105).text("topic")
+
+
+# The first bytes of connections, as programs send them.
+SPOKEN = {
+    "TLS": bytes.fromhex("1603010200010001fc0303") + bytes(32),
+    "HTTP/2, as gRPC has it": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    "a PROXY header": encode_proxy_header(Address("10.0.0.1", 1), Address("10.0.0.2", 2)),
+    "SSH": b"SSH-2.0-OpenSSH_9.6\r\n",
+    "AMQP": b"AMQP\x00\x00\x09\x01",
+}
+SPOKEN_HTTP = (
+    *(f"{method} / HTTP/1.1\r\n".encode() for method in ("GET", "POST", "PUT", "HEAD", "DELETE")),
+    b"OPTIONS * HTTP/1.1\r\n",
+    b"HTTP/1.1 400 Bad Request\r\n",
+)
+
+
+def test_another_protocol_is_told_by_its_name_and_what_to_do() -> None:
+    spoken = [*SPOKEN.items(), *(("HTTP", data) for data in SPOKEN_HTTP)]
+    spoken.append(("a PROXY header", b"PROXY TCP4 10.0.0.1 10.0.0.2 1 2\r\n"))
+    assert {name for name, _data in spoken} == {other.name for other in _BEGINNINGS.values()}
+    for name, data in spoken:
+        with pytest.raises(ProtocolDiffers, match="not RocketMQ's remoting: ") as raised:
+            FrameDecoder().feed(data)
+        assert raised.value.protocol == name
+    with pytest.raises(FrameTooLarge):
+        FrameDecoder().feed(b"\x70\x00\x00\x00nothing known")

@@ -1,0 +1,43 @@
+"""Protocols that programs speak by mistake at a port of remoting, told by their first bytes. Pure.
+
+By its first four bytes each of them would be a frame over the limit.
+"""
+
+from typing import Final, NamedTuple
+
+
+class OtherProtocol(NamedTuple):
+    """A protocol that is not remoting.
+
+    Attributes:
+        name: what it is.
+        advice: what to do.
+    """
+
+    name: str
+    advice: str
+
+
+_HTTP: Final = OtherProtocol("HTTP", "a broker answers GET /metrics at --metrics, and no HTTP here")
+_PROXY: Final = OtherProtocol(
+    "a PROXY header",
+    "headers of version 2 are read, from hosts in a broker's --relays-from, at --listen",
+)
+# RocketMQ 5 takes TLS and PROXY headers at the same port. b"HTTP" comes from a server.
+_BEGINNINGS: Final = {
+    b"\x16\x03": OtherProtocol("TLS", "switch TLS off in the client, as with tls.enable=false"),
+    b"PRI ": OtherProtocol(
+        "HTTP/2, as gRPC has it",
+        "use a client of RocketMQ 4, or of 5 that speaks remoting; or RocketMQ's proxy in front",
+    ),
+    **dict.fromkeys((b"GET ", b"POST", b"PUT ", b"HEAD", b"OPTI", b"DELE", b"HTTP"), _HTTP),
+    b"PROX": _PROXY,
+    b"\r\n\r\n": _PROXY,
+    b"SSH-": OtherProtocol("SSH", "look at the port"),
+    b"AMQP": OtherProtocol("AMQP", "use a client of RocketMQ"),
+}
+
+
+def other_protocol(beginning: bytes) -> OtherProtocol | None:
+    """The protocol whose connections begin like this, by four bytes or more; None if unknown."""
+    return _BEGINNINGS.get(beginning[:4]) or _BEGINNINGS.get(beginning[:2])
