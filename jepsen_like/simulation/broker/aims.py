@@ -51,6 +51,9 @@ _IN_ORDER: Mapping[str, int] = {
 }
 _DEPOSED: Mapping[str, object] = {"crash_every_s": 0.7, "partition_every_s": 1.0}
 
+_REMADE: Mapping[str, int] = {"send to remade": 80, "consume remade": 240, "append raw": 0}
+_MOVED: Mapping[str, int] = {**_REMADE, "reset remade": 20, "remake": 0}
+
 AIMS: Final[Mapping[str, Aim]] = {
     # Deletions and creations of one topic overtake commits, which wait for the next batch.
     "offsets-of-an-earlier-topic": Aim(
@@ -158,6 +161,17 @@ AIMS: Final[Mapping[str, Aim]] = {
         faults={"crash_every_s": NEVER, "partition_every_s": NEVER},
         style=_OFTEN,
         weights=_GIVEN_UP,
+    ),
+    "earlier-generations-count": Aim(style=_OFTEN, weights=_MOVED),
+    "members-join-by-any-pull": Aim(style=_OFTEN, weights=_MOVED),
+    "members-stay-through-resets": Aim(style=_OFTEN, weights=_MOVED),
+    "deletions-take-ends-along": Aim(style=_OFTEN, weights={**_REMADE, "remake": 10}),
+    "what-waits-goes-by-name": Aim(
+        style=_ONE_TOPIC,
+        weights={
+            **{"send delayed": 60, "send half": 40, "delete topic": 20, "put topic": 40},
+            **{"append raw": 0, "send": 10},
+        },
     ),
     "locks-of-two": Aim(style=_ONE_TOPIC, weights=_IN_ORDER),
     "offsets-acknowledged-early": Aim(

@@ -10,7 +10,7 @@ from jepsen_like.simulation.broker.broker_clients import BrokerClients
 from jepsen_like.simulation.broker.broker_member import ROOT, BrokerMember
 from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
 from jepsen_like.simulation.broker.client_history import ClientHistory
-from jepsen_like.simulation.broker.log_model import COMMIT, GIVE_UP, ROLLBACK
+from jepsen_like.simulation.broker.log_model import COMMIT, GIVE_UP, ROLLBACK, OffsetKey
 from jepsen_like.simulation.broker.lost_queues import LostQueues
 from jepsen_like.simulation.broker.queue_disk import VirtualQueueDisk
 from jepsen_like.simulation.broker.reference import Reference
@@ -74,7 +74,8 @@ class BrokerApplication:
             history.entries,
             self._clients.raw.malformed,
             CHECKS.max_checks,
-            self._told.offset_taken,
+            not style.weights["append raw"],
+            self._offset_taken,
         )
         self._clients.reference = self._reference
 
@@ -106,6 +107,10 @@ class BrokerApplication:
             self._failures,
             self._read_by_all,
         )
+
+    def _offset_taken(self, key: OffsetKey, offset: int, born: int) -> None:
+        self._told.offset_taken(offset, key[1], born)
+        self._clients.remade.offset_taken(self._reference.model, key, offset)
 
     def _read_by_all(self) -> int | None:
         return FORMAT_VERSION if self._loop.now >= self._all_updated_s else None
@@ -152,6 +157,7 @@ class BrokerApplication:
         self._clients.operators.check(self._reference.model)
         self._coverage.count("acknowledged messages", self._told.acknowledged)
         model = self._reference.model
+        self._coverage.count("logs raised to the newest format", model.format == FORMAT_VERSION)
         self._coverage.count("messages that came again", model.copies.total())
         self._coverage.count("delayed messages delivered", model.delivered)
         self._coverage.count("delayed messages dropped", len(model.dropped))

@@ -17,6 +17,7 @@ from jepsen_like.simulation.broker.ordered_clients import OrderedClients
 from jepsen_like.simulation.broker.pop_clients import PopClients
 from jepsen_like.simulation.broker.raw_entries import MOST_QUEUES, NUMBER_BYTES, RawEntries
 from jepsen_like.simulation.broker.reference import Reference
+from jepsen_like.simulation.broker.remade_clients import RemadeClients
 from jepsen_like.simulation.broker.served_broker import Client, ServedBroker
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.coverage import Coverage
@@ -54,6 +55,7 @@ class BrokerClients:
         reference: of the run; given before the start.
         raw: makes entries that no request makes.
         ordered: the clients of a topic that nobody deletes.
+        remade: the clients of a topic that is deleted and made again.
         operators: of the group.
     """
 
@@ -97,6 +99,9 @@ class BrokerClients:
             coverage,
             loop,
         )
+        self.remade = remade = RemadeClients(
+            Chance(seed, "remade clients"), self._request, history.new_message, coverage, loop
+        )
         self.operators = operators = Operators(
             Chance(seed, "operators"),
             self._request,
@@ -123,6 +128,10 @@ class BrokerClients:
             "send in order": ordered.send,
             "consume in order": ordered.consume,
             "pull filtered": ordered.pull_filtered,
+            "send to remade": remade.send,
+            "consume remade": remade.consume,
+            "remake": remade.remake,
+            "reset remade": remade.reset,
             "pop": pops.pop,
             "acknowledge pop": pops.ack,
             "hide pop": pops.hide,

@@ -203,7 +203,8 @@ class BrokerMember:
             self.look_at_all()
         elif self._is_caught_up:
             for topic, queue_id in sorted(self._reference.touched(self._checked + 1, applied)):
-                if topic in self.broker.state[MESSAGES].queue_ends:
+                # A topic that was made again has its queues with their first messages.
+                if queue_id in self.broker.state[MESSAGES].queue_ends.get(topic, {}):
                     self._look_at((topic, queue_id), last_only=True)
             self._checked = applied
 

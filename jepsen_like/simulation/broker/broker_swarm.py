@@ -102,6 +102,7 @@ def broker_style(seed: int, aim: Aim = NO_AIM) -> BrokerStyle:
         weights={
             **_weights(chance, Chance(seed, "ordered style")),
             **_of_operators(Chance(seed, "operator style")),
+            **_of_remade(Chance(seed, "remade style")),
             **aim.weights,
         },
     )
@@ -146,4 +147,14 @@ def _of_operators(chance: Chance) -> dict[str, int]:
         "change settings": chance.choice((0, 0, 2)),
         "redrive": chance.choice((0, 4, 10)),
         "resume": chance.choice((0, 4)),
+    }
+
+
+def _of_remade(chance: Chance) -> dict[str, int]:
+    often = chance.choice((0, 20, 60))
+    return {
+        "send to remade": often,
+        "consume remade": 3 * often,
+        "remake": often and chance.choice((0, 1, 3)),
+        "reset remade": often and chance.choice((0, 1, 3)),
     }

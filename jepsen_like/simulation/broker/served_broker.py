@@ -68,9 +68,9 @@ SERVED = (
 )
 # So few that they are reached. Some of the topics are the broker's own.
 LIMITS = BrokerLimits(
-    max_topics=18,
-    max_groups=6,
-    max_offset_tables=12,
+    max_topics=19,
+    max_groups=7,
+    max_offset_tables=13,
     max_waiting_sends=40,
     max_locks=9,
     max_delayed_messages=12,
