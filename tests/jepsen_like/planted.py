@@ -31,7 +31,7 @@ EVERY_TIME: Final = frozenset(
         "session-renumbered",
         "tail-skips-an-entry",
         # brokers
-        "births-not-in-snapshots",
+        "earlier-generations-count",
         "conditions-ignored",
         "delivered-early",
         "file-before-the-first-unit-missing",
@@ -39,7 +39,7 @@ EVERY_TIME: Final = frozenset(
         "locks-of-two",
         "offsets-acknowledged-early",
         "pops-not-in-snapshots",
-        "resets-not-in-snapshots",
+        "what-waits-goes-by-name",
         "retention-drops-what-waits",
     }
 )

@@ -90,7 +90,7 @@ class BrokerClients:
         pops = PopClients(
             Chance(seed, "pop clients"), self._request, self._topic, history, coverage, loop
         )
-        self.ordered = ordered = OrderedClients(
+        self.ordered = OrderedClients(
             Chance(seed, "ordered clients"),
             self._request,
             history.new_message,
@@ -99,10 +99,10 @@ class BrokerClients:
             coverage,
             loop,
         )
-        self.remade = remade = RemadeClients(
+        self.remade = RemadeClients(
             Chance(seed, "remade clients"), self._request, history.new_message, coverage, loop
         )
-        self.operators = operators = Operators(
+        self.operators = Operators(
             Chance(seed, "operators"),
             self._request,
             self._model,
@@ -110,7 +110,13 @@ class BrokerClients:
             not style.weights["pop"],
             coverage,
         )
-        kinds: dict[str, Callable[[ServedBroker], None]] = {
+        kinds = self._actions(pops)
+        self._kinds = list(kinds.values())
+        self._weights = [style.weights[name] for name in kinds]
+
+    def _actions(self, pops: PopClients) -> dict[str, Callable[[ServedBroker], None]]:
+        """What clients do, by the names of their weights."""
+        return {
             "send": self._send,
             "send batch": self._send_batch,
             "send delayed": self._send_delayed,
@@ -125,26 +131,24 @@ class BrokerClients:
             "commit offset": self._commit,
             "lock": self._lock,
             "ask": self._ask,
-            "send in order": ordered.send,
-            "consume in order": ordered.consume,
-            "pull filtered": ordered.pull_filtered,
-            "send to remade": remade.send,
-            "consume remade": remade.consume,
-            "remake": remade.remake,
-            "reset remade": remade.reset,
+            "send in order": self.ordered.send,
+            "consume in order": self.ordered.consume,
+            "pull filtered": self.ordered.pull_filtered,
+            "send to remade": self.remade.send,
+            "consume remade": self.remade.consume,
+            "remake": self.remade.remake,
+            "reset remade": self.remade.reset,
             "pop": pops.pop,
             "acknowledge pop": pops.ack,
             "hide pop": pops.hide,
             "reset offsets": self._reset,
             "send back": self._send_back,
-            "change settings": operators.change_settings,
-            "redrive": operators.redrive,
-            "resume": operators.resume,
+            "change settings": self.operators.change_settings,
+            "redrive": self.operators.redrive,
+            "resume": self.operators.resume,
             "append raw": self._append_raw,
             "drop log": self._drop_log,
         }
-        self._kinds = list(kinds.values())
-        self._weights = [style.weights[name] for name in kinds]
 
     def start(self) -> None:
         """Begin; requests go on until `stop`."""
