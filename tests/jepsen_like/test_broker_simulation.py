@@ -215,7 +215,7 @@ def test_a_fold_that_differs_from_the_model_is_a_broken_promise() -> None:
     body = bytes.fromhex("0000000c444c420193") + b"\x02\xa1T"  # DeleteTopic without its time
     entries = [Entry(0, 1, 0, Magic.NORMAL, body + b"\x09")]
     assert entries[0].body_pos == HEADER_BYTES
-    reference = Reference(entries, set(), 3, True, lambda *_: None)
+    reference = Reference(entries, set(), 3, True, lambda *_: None, lambda *_: None)
     reference.model.topics["U"] = []  # the broker knows of none
     with pytest.raises(InvariantViolated, match="topics after entry 0"):
         reference.advance(0)

@@ -76,6 +76,7 @@ class BrokerApplication:
             CHECKS.max_checks,
             not style.weights["append raw"],
             self._offset_taken,
+            self._pop_taken,
         )
         self._clients.reference = self._reference
 
@@ -111,6 +112,9 @@ class BrokerApplication:
     def _offset_taken(self, key: OffsetKey, offset: int, born: int) -> None:
         self._told.offset_taken(offset, key[1], born)
         self._clients.remade.offset_taken(self._reference.model, key, offset)
+
+    def _pop_taken(self, key: OffsetKey, first: int, following: int, given: Sequence[int]) -> None:
+        self._clients.remade.pop_taken(self._reference.model, key, first, following, given)
 
     def _read_by_all(self) -> int | None:
         return FORMAT_VERSION if self._loop.now >= self._all_updated_s else None

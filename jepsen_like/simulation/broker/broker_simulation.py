@@ -47,6 +47,7 @@ EXPECTED_OF_BROKERS = (
     "messages popped",
     "messages that came again",
     "pops acknowledged",
+    "pops judged of topics made again",
     "power cuts inside disk calls",
     "queue files lost",
     "queue files removed by retention",

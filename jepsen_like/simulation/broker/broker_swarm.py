@@ -155,6 +155,8 @@ def _of_remade(chance: Chance) -> dict[str, int]:
     return {
         "send to remade": often,
         "consume remade": 3 * often,
-        "remake": often and chance.choice((0, 1, 3)),
-        "reset remade": often and chance.choice((0, 1, 3)),
+        "pop remade": often,
+        "acknowledge remade": often,
+        "remake": often and chance.choice((1, 4)),
+        "reset remade": often and chance.choice((0, 2, 6)),
     }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import struct
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -151,6 +151,8 @@ class LogModel:
             giving it a message that has waited.
         offset_taken: told of each committed offset that counts: whose it is, the offset, and the
             entry that made the topic.
+        pop_taken: told of each pop that counts: whose it is, where it began and ended, and the
+            offsets that it gave.
 
     Attributes:
         topics: configurations by name.
@@ -193,11 +195,13 @@ class LogModel:
         max_checks: int,
         only_leaders_delete: bool,
         offset_taken: Callable[[OffsetKey, int, int], None],
+        pop_taken: Callable[[OffsetKey, int, int, Sequence[int]], None],
     ) -> None:
         self._malformed = malformed
         self._max_checks = max_checks
         self._only_leaders_delete = only_leaders_delete
         self._offset_taken = offset_taken
+        self._pop_taken = pop_taken
         self.topics = dict(first_topics)
         self.created_at: dict[str, int] = {}
         self.begins: dict[str, int] = {}
@@ -576,6 +580,8 @@ class LogModel:
         queue = self.pops.get(key)
         if queue is None or queue.next != first:
             return
+        begin = self.begins.get(topic, 0) if begins else first
+        self._pop_taken(key, begin, following, offsets)
         repeats = bool(attempt) and attempt == queue.attempt
         is_ordered = attempt is not None
         for offset in offsets:

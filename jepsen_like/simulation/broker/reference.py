@@ -61,7 +61,7 @@ class Reference:
 
     Args:
         committed: the entries that any member applied, by index; it grows.
-        malformed, max_checks, only_leaders_delete, offset_taken: see LogModel.
+        malformed, max_checks, only_leaders_delete, offset_taken, pop_taken: see LogModel.
     """
 
     def __init__(
@@ -71,12 +71,15 @@ class Reference:
         max_checks: int,
         only_leaders_delete: bool,
         offset_taken: Callable[[OffsetKey, int, int], None],
+        pop_taken: Callable[[OffsetKey, int, int, Sequence[int]], None],
     ) -> None:
         self._committed = committed
         self._digests: list[bytes] = []
         self.state = BrokerState(REGISTRY)
         first = {name: topic_members(config) for name, config in FIRST_TOPICS.items()}
-        self.model = LogModel(first, malformed, max_checks, only_leaders_delete, offset_taken)
+        self.model = LogModel(
+            first, malformed, max_checks, only_leaders_delete, offset_taken, pop_taken
+        )
 
     def digest_at(self, index: int) -> bytes:
         """The sum of the state after an entry that some member has applied."""

@@ -3,13 +3,14 @@
 Its consumers are online all the time, and now and then one commits, or brings along with a pull,
 where it was long ago: before the topic was deleted, or before its group was moved. So much is
 certain in a log of format 6: no offset is committed unless every message of the topic before it,
-from its beginning or from where its group was moved, was given to the group since.
+from its beginning or from where its group was moved, was given to the group since; and none is
+passed over by a pop.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -28,6 +29,8 @@ from remoting.wire.command import Command
 
 # The other clients of a run use other topics and groups.
 TOPIC, CONSUMERS = "Remade", "Remakers"
+# Others pop, the second of them in order.
+REMADE_GROUPS = ("RemadePops", "RemadePopsInOrder")
 MEMBERS = 3
 QUEUES = 2
 MOST_MESSAGES = 4
@@ -163,6 +166,7 @@ class RemadeClients:
     def consume(self, broker: ServedBroker) -> None:
         """The next step of a member at a queue."""
         chance = self._chance
+        self._begin = max(self._begin, broker.process.store.begin_pos)
         member, queue = chance.randrange(MEMBERS), chance.randrange(QUEUES)
         seat = self._seats[member, queue]
         connection = self._connections.get(member)
@@ -264,18 +268,47 @@ class RemadeClients:
         if judged is not None and judged[0] == since:
             first = max(first, judged[1])
         self._coverage.count("commits judged of topics made again")
-        units = model.units(TOPIC, queue, len(model.touched))
-        gone = max(self._begin, model.kept[1])
-        if offset > begin + len(units) // UNIT.size:
+        end = begin + len(model.units(TOPIC, queue, len(model.touched))) // UNIT.size
+        if offset > end:
             raise InvariantViolated(
                 "what is committed was consumed", f"{offset} of queue {queue} is behind its end"
             )
-        for at in range(first, offset):
-            (position, *_) = UNIT.unpack_from(units, (at - begin) * UNIT.size)
-            if position >= gone and self._given.get((queue, at), -1) <= since:
+        for at in self._kept(model, queue, range(first, offset)):
+            if self._given.get((queue, at), -1) <= since:
                 raise InvariantViolated(
                     "what is committed was consumed",
                     f"{offset} of queue {queue} is committed; the group was at {first} at position "
                     f"{since} of the log, and was not given {at} since",
                 )
         self._judged[queue] = since, max(first, offset)
+
+    def pop_taken(
+        self,
+        model: LogModel,
+        key: tuple[str, str, int],
+        first: int,
+        following: int,
+        given: Sequence[int],
+    ) -> None:
+        """A group has popped what is given, and will not be given what is between `first` and
+        `following` besides. Raises InvariantViolated.
+        """
+        group, topic, queue = key
+        if topic != TOPIC or group not in REMADE_GROUPS or model.generation(key) is None:
+            return
+        self._coverage.count("pops judged of topics made again")
+        for at in self._kept(model, queue, range(first, following)):
+            if at not in given:
+                raise InvariantViolated(
+                    "no pop passes a message over",
+                    f"{group} popped {given} of queue {queue}, from {first} up to {following}",
+                )
+
+    def _kept(self, model: LogModel, queue: int, offsets: Iterable[int]) -> Iterator[int]:
+        """Those offsets whose messages retention has not dropped."""
+        units = model.units(TOPIC, queue, len(model.touched))
+        begin, gone = model.begins.get(TOPIC, 0), max(self._begin, model.kept[1])
+        for at in offsets:
+            (position, *_) = UNIT.unpack_from(units, (at - begin) * UNIT.size)
+            if position >= gone:
+                yield at

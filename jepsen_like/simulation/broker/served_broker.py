@@ -69,8 +69,8 @@ SERVED = (
 # So few that they are reached. Some of the topics are the broker's own.
 LIMITS = BrokerLimits(
     max_topics=19,
-    max_groups=7,
-    max_offset_tables=13,
+    max_groups=9,
+    max_offset_tables=15,
     max_waiting_sends=40,
     max_locks=9,
     max_delayed_messages=12,
