@@ -20,7 +20,6 @@ from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.invariants import Invariants
-from jepsen_like.simulation.swarm import NEVER
 from jepsen_like.simulation.virtual_disk import VirtualDisk
 from jepsen_like.simulation.virtual_node import VirtualNode
 from jepsen_like.simulation.watched_machine import WatchedMachine
@@ -59,8 +58,6 @@ class BrokerApplication:
         self._members: dict[str, BrokerMember] = {}
         self._brokers: dict[str, ServedBroker] = {}
         self._failures = Failures()
-        # Until then a member runs an earlier program.
-        self._all_updated_s = Chance(seed, "updates").choice((0.0, 0.0, 2.0, 6.0, NEVER))
         self._losses: LostQueues | None = None
         self._clients = BrokerClients(
             seed,
@@ -117,7 +114,7 @@ class BrokerApplication:
         self._clients.remade.pop_taken(self._reference.model, key, first, following, given)
 
     def _read_by_all(self) -> int | None:
-        return FORMAT_VERSION if self._loop.now >= self._all_updated_s else None
+        return FORMAT_VERSION if self._loop.now >= self._style.updated_s else None
 
     def ended(self, node: VirtualNode) -> None:
         """The process of a member has ended, and its broker with it."""
