@@ -81,6 +81,9 @@ FOUND_WITHIN = {
     "what-waits-goes-by-name": 60,
 }
 
+# A long campaign is not asked for these: it would take thousands of seeds.
+ONLY_AIMED = frozenset({"resumed-for-another-topic"})
+
 # Where a long campaign begins to look, when it is not the first seed: transactions are rarely given
 # up, and more rarely resumed.
 FIRST_SEED = {"resumed-not-in-snapshots": 660, "transactions-resumed-again": 660}
@@ -135,7 +138,7 @@ def test_a_run_of_brokers_does_not_depend_on_the_order_of_sets() -> None:
 
 
 def test_the_table_names_every_bug_of_brokers() -> None:
-    assert sorted(FOUND_WITHIN) == sorted(BROKER_BUGS)
+    assert sorted([*FOUND_WITHIN, *ONLY_AIMED]) == sorted(BROKER_BUGS)
 
 
 @pytest.mark.parametrize("name", planted(BROKER_BUGS))
@@ -151,7 +154,7 @@ def test_an_aim_breaks_no_promise_by_itself(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted(BROKER_BUGS))
+@pytest.mark.parametrize("name", sorted(FOUND_WITHIN))
 def test_a_bug_planted_in_brokers_is_found_by_a_campaign(name: str) -> None:
     first = FIRST_SEED.get(name, 0)
     plan = Plan(first_seed=first, seeds=FOUND_WITHIN[name], seeded_bug=name, tier=TIER)

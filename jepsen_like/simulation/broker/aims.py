@@ -180,6 +180,11 @@ AIMS: Final[Mapping[str, Aim]] = {
             **{"append raw": 0, "send": 10},
         },
     ),
+    "resumed-for-another-topic": Aim(
+        faults=_CALM,
+        style=_ONE_TOPIC,
+        weights={**_RESUMED, "delete topic": 2, "put topic": 10, "append raw": 0, "send": 0},
+    ),
     "locks-of-two": Aim(style=_ONE_TOPIC, weights=_IN_ORDER),
     "offsets-acknowledged-early": Aim(
         group={"nodes": 3}, faults=_DEPOSED, style=_ONE_TOPIC, weights=_IN_ORDER

@@ -349,6 +349,25 @@ def _what_waits_goes_by_name() -> list[Replacement]:
     return [Replacement(TopicChanges, "is_same", is_same)]
 
 
+class _NoChanges:
+    """Knows of no deletion of a topic."""
+
+    def is_same(self, _topic: str, _since: int) -> bool:
+        return True
+
+
+def _resumed_for_another_topic() -> list[Replacement]:
+    def resume(self: Ends, *members: Any) -> None:
+        changes, self._changes = self._changes, cast(TopicChanges, _NoChanges())
+        try:
+            resumed(self, *members)
+        finally:
+            self._changes = changes
+
+    resumed = Ends.resume
+    return [Replacement(Ends, "resume", resume)]
+
+
 def _deletions_take_ends_along() -> list[Replacement]:
     def command(*members: Any, **named: Any) -> DeleteTopic:
         return DeleteTopic(*members, **{**named, "keeps_ends": False})
@@ -591,6 +610,11 @@ _BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
         "what-waits-goes-by-name",
         "delayed messages and transactions go to a topic that was made again under the name",
         _what_waits_goes_by_name,
+    ),
+    (
+        "resumed-for-another-topic",
+        "a transaction is resumed though its topic was deleted and made again",
+        _resumed_for_another_topic,
     ),
     (
         "locks-of-two",
