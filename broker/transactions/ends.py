@@ -5,7 +5,6 @@ finds open, and asks the producers.
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Final
 
 from broker.delay.delayed_sends import DELAYED_SENDS, DelayedSends
@@ -160,7 +159,18 @@ class Ends:
             group: its producer group.
             wait_ms: how much later producers are asked how it ends.
             then: told the outcome.
+
+        Raises:
+            RequestRefused: (2) its topic is being deleted, (17) its topic was deleted since it was
+                sent.
         """
+        topic = record.property_map().get(REAL_TOPIC, "")
+        # An earlier program did not keep where it was sent.
+        if not self._changes.is_same(topic, record.prepared_transaction_offset or position):
+            raise RequestRefused(
+                ResponseCode.TOPIC_NOT_EXIST,
+                f"topic {topic:.127} was deleted since the message was sent: send it anew",
+            )
         self._own_topics.make(HALF_TOPIC)
         done = self._began(position, then)
 
@@ -174,15 +184,13 @@ class Ends:
         self, topic: str, half: Half, command: LogCommand, position: int, then: Then
     ) -> None:
         done, stand_in = self._began(position, then), _stand_in(position)
-        step = partial(self._copy, topic, half, command, done, stand_in)
-        self._copies.attempt(_WHAT, half.at, stand_in, done, step)
 
-    def _copy(
-        self, topic: str, half: Half, command: LogCommand, done: Then, stand_in: StandIn
-    ) -> None:
-        record = self.record(half)
-        copy = Copy(_WHAT, topic, 0, record, done, stand_in, lambda _record: command)
-        self._copies.store(copy)
+        def step() -> None:
+            record = self.record(half)
+            record.prepared_transaction_offset = position
+            self._copies.store(Copy(_WHAT, topic, 0, record, done, stand_in, lambda _: command))
+
+        self._copies.attempt(_WHAT, half.at, stand_in, done, step)
 
     def _began(self, position: int, then: Then) -> Then:
         """The end of a transaction is on its way; what to call with the outcome."""

@@ -50,7 +50,8 @@ class ResumeProcessor:
         Raises:
             FieldMissing: the message is not named.
             RequestRefused: (1) it is none that was given up, (2) too many transactions are open,
-                (14) the disk is too full, (604) it was resumed before.
+                (14) the disk is too full, (17) its topic was deleted since it was sent, (604) it
+                was resumed before.
         """
         self._disk.check()
         message_id = command.text("msgId")

@@ -72,6 +72,6 @@ HOSTS_SHOW_AT: Final[Mapping[str, int]] = {
 BROKERS_SHOW_AT: Final[Mapping[str, int]] = {
     "damaged-queues-served": 21,
     "file-before-the-first-unit-missing": 21,
-    "files-of-another-state-believed": 30,
+    "files-of-another-state-believed": 10,
     "mended-files-believed": 52,
 }

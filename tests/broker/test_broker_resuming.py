@@ -27,6 +27,11 @@ ONCE = CheckPolicy(max_checks=1)
 async def given_up(one: Transacting) -> MessageRecord:
     """A message whose transaction was given up."""
     await one.half(b"lost")
+    return await given_up_now(one)
+
+
+async def given_up_now(one: Transacting) -> MessageRecord:
+    """The message of the only transaction, which nobody ends."""
     await one.register(one.client, "P")
     await one.look(6000)
     await one.look(36_000)
@@ -81,6 +86,28 @@ async def test_only_what_was_given_up_is_resumed(tmp_path: Path) -> None:
             assert told.code == ResponseCode.SYSTEM_ERROR
         assert (await one.half(properties=HALF)).code == 0
         assert (await resume(one, message)).code == ResponseCode.SYSTEM_BUSY
+
+
+@pytest.mark.parametrize("remade", ["before it is given up", "before it is resumed"])
+async def test_no_transaction_is_resumed_of_a_topic_that_was_deleted_since(
+    tmp_path: Path, remade: str
+) -> None:
+    async def remake(when: str) -> None:
+        if when == remade:
+            assert (await one.client.ask(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")).code == 0
+            await one.client.send("T", b"new")
+
+    async with transacting(tmp_path, checks=ONCE) as one:
+        await one.half(b"lost")
+        await remake("before it is given up")
+        message = await given_up_now(one)
+        await remake("before it is resumed")
+        told = await resume(one, message)
+        assert (told.code, "was deleted" in (told.remark or "")) == (
+            ResponseCode.TOPIC_NOT_EXIST,
+            True,
+        )
+        assert not one.transactions.halves
 
 
 def test_a_message_is_resumed_once_and_so_many_are_remembered() -> None:

@@ -31,16 +31,16 @@ EVERY_TIME: Final = frozenset(
         "session-renumbered",
         "tail-skips-an-entry",
         # brokers
-        "births-not-in-snapshots",
         "conditions-ignored",
         "delivered-early",
+        "earlier-generations-count",
         "file-before-the-first-unit-missing",
         "half-messages-seen",
         "locks-of-two",
         "offsets-acknowledged-early",
         "pops-not-in-snapshots",
-        "resets-not-in-snapshots",
         "retention-drops-what-waits",
+        "what-waits-goes-by-name",
     }
 )
 

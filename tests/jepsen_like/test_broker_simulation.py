@@ -72,7 +72,17 @@ FOUND_WITHIN = {
     "resumed-not-in-snapshots": 60,
     "transactions-resumed-again": 60,
     "given-up-early": 30,
+    "earlier-generations-count": 60,
+    "members-join-by-any-pull": 60,
+    "members-stay-through-resets": 60,
+    "topics-begin-anew": 10,
+    "deletions-take-ends-along": 60,
+    "ended-topics-not-in-snapshots": 10,
+    "what-waits-goes-by-name": 60,
 }
+
+# A long campaign is not asked for these: it would take thousands of seeds.
+ONLY_AIMED = frozenset({"resumed-for-another-topic"})
 
 # Where a long campaign begins to look, when it is not the first seed: transactions are rarely given
 # up, and more rarely resumed.
@@ -128,7 +138,7 @@ def test_a_run_of_brokers_does_not_depend_on_the_order_of_sets() -> None:
 
 
 def test_the_table_names_every_bug_of_brokers() -> None:
-    assert sorted(FOUND_WITHIN) == sorted(BROKER_BUGS)
+    assert sorted([*FOUND_WITHIN, *ONLY_AIMED]) == sorted(BROKER_BUGS)
 
 
 @pytest.mark.parametrize("name", planted(BROKER_BUGS))
@@ -144,7 +154,7 @@ def test_an_aim_breaks_no_promise_by_itself(name: str) -> None:
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", sorted(BROKER_BUGS))
+@pytest.mark.parametrize("name", sorted(FOUND_WITHIN))
 def test_a_bug_planted_in_brokers_is_found_by_a_campaign(name: str) -> None:
     first = FIRST_SEED.get(name, 0)
     plan = Plan(first_seed=first, seeds=FOUND_WITHIN[name], seeded_bug=name, tier=TIER)
@@ -208,7 +218,7 @@ def test_a_fold_that_differs_from_the_model_is_a_broken_promise() -> None:
     body = bytes.fromhex("0000000c444c420193") + b"\x02\xa1T"  # DeleteTopic without its time
     entries = [Entry(0, 1, 0, Magic.NORMAL, body + b"\x09")]
     assert entries[0].body_pos == HEADER_BYTES
-    reference = Reference(entries, set(), 3, lambda *_: None)
+    reference = Reference(entries, set(), 3, True, lambda *_: None, lambda *_: None)
     reference.model.topics["U"] = []  # the broker knows of none
     with pytest.raises(InvariantViolated, match="topics after entry 0"):
         reference.advance(0)

@@ -51,6 +51,14 @@ _IN_ORDER: Mapping[str, int] = {
 }
 _DEPOSED: Mapping[str, object] = {"crash_every_s": 0.7, "partition_every_s": 1.0}
 
+_REMADE: Mapping[str, int] = {
+    **{"send to remade": 120, "consume remade": 480, "remake": 0, "reset remade": 0},
+    **{"append raw": 0, "drop log": 0, "pop": 0, "send": 0},
+}
+_MOVED: Mapping[str, int] = {**_REMADE, "reset remade": 20}
+_NEWEST: Mapping[str, object] = {**_OFTEN, "updated_s": 0.0}
+_CALM: Mapping[str, object] = {"crash_every_s": NEVER, "partition_every_s": NEVER}
+
 AIMS: Final[Mapping[str, Aim]] = {
     # Deletions and creations of one topic overtake commits, which wait for the next batch.
     "offsets-of-an-earlier-topic": Aim(
@@ -159,6 +167,24 @@ AIMS: Final[Mapping[str, Aim]] = {
         style=_OFTEN,
         weights=_GIVEN_UP,
     ),
+    "earlier-generations-count": Aim(faults=_CALM, style=_NEWEST, weights=_MOVED),
+    "members-join-by-any-pull": Aim(faults=_CALM, style=_NEWEST, weights=_MOVED),
+    "members-stay-through-resets": Aim(faults=_CALM, style=_NEWEST, weights=_MOVED),
+    "deletions-take-ends-along": Aim(
+        faults=_CALM, style=_NEWEST, weights={**_REMADE, "remake": 10}
+    ),
+    "what-waits-goes-by-name": Aim(
+        style=_ONE_TOPIC,
+        weights={
+            **{"send delayed": 60, "send half": 40, "delete topic": 20, "put topic": 40},
+            **{"append raw": 0, "send": 10},
+        },
+    ),
+    "resumed-for-another-topic": Aim(
+        faults=_CALM,
+        style=_ONE_TOPIC,
+        weights={**_RESUMED, "delete topic": 2, "put topic": 10, "append raw": 0, "send": 0},
+    ),
     "locks-of-two": Aim(style=_ONE_TOPIC, weights=_IN_ORDER),
     "offsets-acknowledged-early": Aim(
         group={"nodes": 3}, faults=_DEPOSED, style=_ONE_TOPIC, weights=_IN_ORDER
@@ -170,8 +196,10 @@ AIMS: Final[Mapping[str, Aim]] = {
         group={**_LITTLE_LOG, "nodes": 3},
         faults={"crash_every_s": 0.8, "power_cut": 0.0, "down_mean_s": 2.0},
         snapshots={"every_entries": 5, "trailing_entries": 0, "piece_bytes": 4_096},
-        style={"request_every_s": 0.01, "topics": 1, "lose_queues_every_s": NEVER},
+        # From format 6 on no queue has offsets of an earlier one.
+        style={**_ONE_TOPIC, "lose_queues_every_s": NEVER, "updated_s": NEVER},
         weights={
+            **{"send to remade": 0, "consume remade": 0, "pop remade": 0, "remake": 0},
             **{"pop": 0, "commit offset": 0, "lock": 0, "ask": 0, "append raw": 0},
             **{**_NOTHING_WAITS, "drop log": 30, "delete topic": 10, "put topic": 20, "send": 100},
         },

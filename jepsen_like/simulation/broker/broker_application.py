@@ -5,11 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 
+from broker.log.entry import FORMAT_VERSION
 from jepsen_like.simulation.broker.broker_clients import BrokerClients
 from jepsen_like.simulation.broker.broker_member import ROOT, BrokerMember
 from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
 from jepsen_like.simulation.broker.client_history import ClientHistory
-from jepsen_like.simulation.broker.log_model import COMMIT, GIVE_UP, ROLLBACK
+from jepsen_like.simulation.broker.log_model import COMMIT, GIVE_UP, ROLLBACK, OffsetKey
 from jepsen_like.simulation.broker.lost_queues import LostQueues
 from jepsen_like.simulation.broker.queue_disk import VirtualQueueDisk
 from jepsen_like.simulation.broker.reference import Reference
@@ -70,7 +71,9 @@ class BrokerApplication:
             history.entries,
             self._clients.raw.malformed,
             CHECKS.max_checks,
-            self._told.offset_taken,
+            not style.weights["append raw"],
+            self._offset_taken,
+            self._pop_taken,
         )
         self._clients.reference = self._reference
 
@@ -100,7 +103,18 @@ class BrokerApplication:
             Chance(self._seed, f"broker of {node.name}, {life}"),
             self._coverage,
             self._failures,
+            self._read_by_all,
         )
+
+    def _offset_taken(self, key: OffsetKey, offset: int, born: int) -> None:
+        self._told.offset_taken(offset, key[1], born)
+        self._clients.remade.offset_taken(self._reference.model, key, offset)
+
+    def _pop_taken(self, key: OffsetKey, first: int, following: int, given: Sequence[int]) -> None:
+        self._clients.remade.pop_taken(self._reference.model, key, first, following, given)
+
+    def _read_by_all(self) -> int | None:
+        return FORMAT_VERSION if self._loop.now >= self._style.updated_s else None
 
     def ended(self, node: VirtualNode) -> None:
         """The process of a member has ended, and its broker with it."""
@@ -144,6 +158,7 @@ class BrokerApplication:
         self._clients.operators.check(self._reference.model)
         self._coverage.count("acknowledged messages", self._told.acknowledged)
         model = self._reference.model
+        self._coverage.count("logs raised to the newest format", model.format == FORMAT_VERSION)
         self._coverage.count("messages that came again", model.copies.total())
         self._coverage.count("delayed messages delivered", model.delivered)
         self._coverage.count("delayed messages dropped", len(model.dropped))

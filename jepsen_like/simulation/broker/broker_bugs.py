@@ -11,6 +11,7 @@ import msgpack
 import broker.machine
 import broker.messages.fold
 import broker.store.message_reader
+import broker.topics.changes
 import broker.transactions.commands
 from broker.admin.settings_processor import SettingsProcessor
 from broker.dead_letters.processor import RedriveProcessor
@@ -21,10 +22,12 @@ from broker.locks.state import QueueLocks
 from broker.log.state import BrokerState, Deletion
 from broker.log.state_snapshot import captured
 from broker.log.submissions import Then
+from broker.messages.ended_topics import EndedTopics
 from broker.messages.passed_over import PassedOver
 from broker.messages.record_run import RecordRun, read_run
 from broker.offsets.commands import CommittedOffset
 from broker.offsets.commits import OffsetCommits
+from broker.offsets.generations import Generations
 from broker.offsets.state import Offsets
 from broker.pop.acks import PopAcks
 from broker.pop.commands import PoppedMessage
@@ -40,6 +43,8 @@ from broker.store.message_reader import Chosen, choose
 from broker.store.queue_rebuild import QueueRebuild
 from broker.store.queue_sync import QueueSync
 from broker.store.synced_mark import SyncedMark
+from broker.topics.changes import TopicChanges
+from broker.topics.commands import DeleteTopic
 from broker.topics.state import Topics
 from broker.transactions.checks import Checks
 from broker.transactions.ends import Ends
@@ -316,6 +321,60 @@ def _given_up_early() -> list[Replacement]:
     return [Replacement(Checks, "_is_hopeless", lambda _, half, _now_ms: half.checks > 0)]
 
 
+def _earlier_generations_count() -> list[Replacement]:
+    return [Replacement(Generations, "counts", lambda *_: True)]
+
+
+def _members_join_by_any_pull() -> list[Replacement]:
+    def pulls(self: Generations, origin: Origin, key: tuple[str, str, int], offset: int) -> bool:
+        self.send(origin, key, offset)
+        return pulled(self, origin, key, offset)
+
+    pulled = Generations.pulls
+    return [Replacement(Generations, "pulls", pulls)]
+
+
+def _members_stay_through_resets() -> list[Replacement]:
+    return [Replacement(Generations, "moved", _nothing)]
+
+
+def _topics_begin_anew() -> list[Replacement]:
+    return [Replacement(EndedTopics, "take", lambda *_: 0)]
+
+
+def _what_waits_goes_by_name() -> list[Replacement]:
+    def is_same(self: TopicChanges, topic: str, _since: int) -> bool:
+        return topic in self._topics.configs
+
+    return [Replacement(TopicChanges, "is_same", is_same)]
+
+
+class _NoChanges:
+    """Knows of no deletion of a topic."""
+
+    def is_same(self, _topic: str, _since: int) -> bool:
+        return True
+
+
+def _resumed_for_another_topic() -> list[Replacement]:
+    def resume(self: Ends, *members: Any) -> None:
+        changes, self._changes = self._changes, cast(TopicChanges, _NoChanges())
+        try:
+            resumed(self, *members)
+        finally:
+            self._changes = changes
+
+    resumed = Ends.resume
+    return [Replacement(Ends, "resume", resume)]
+
+
+def _deletions_take_ends_along() -> list[Replacement]:
+    def command(*members: Any, **named: Any) -> DeleteTopic:
+        return DeleteTopic(*members, **{**named, "keeps_ends": False})
+
+    return [Replacement(broker.topics.changes, "DeleteTopic", command)]
+
+
 _BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
     (
         "offsets-outlive-their-topic",
@@ -516,6 +575,46 @@ _BUGS: list[tuple[str, str, Callable[[], list[Replacement]]]] = [
         "given-up-early",
         "a transaction is given up after one question",
         _given_up_early,
+    ),
+    (
+        "earlier-generations-count",
+        "what a member commits from before its group was moved counts",
+        _earlier_generations_count,
+    ),
+    (
+        "members-join-by-any-pull",
+        "a member that pulls as before its group was moved is taken for one that knows",
+        _members_join_by_any_pull,
+    ),
+    (
+        "members-stay-through-resets",
+        "a member that knows of one move of its group is taken to know of the next",
+        _members_stay_through_resets,
+    ),
+    (
+        "topics-begin-anew",
+        "the fold forgets where a topic ended that is made again",
+        _topics_begin_anew,
+    ),
+    (
+        "deletions-take-ends-along",
+        "a leader deletes topics as in an earlier format of the log",
+        _deletions_take_ends_along,
+    ),
+    (
+        "ended-topics-not-in-snapshots",
+        "a snapshot lacks where deleted topics ended",
+        partial(_not_in_snapshots, "ended topics"),
+    ),
+    (
+        "what-waits-goes-by-name",
+        "delayed messages and transactions go to a topic that was made again under the name",
+        _what_waits_goes_by_name,
+    ),
+    (
+        "resumed-for-another-topic",
+        "a transaction is resumed though its topic was deleted and made again",
+        _resumed_for_another_topic,
     ),
     (
         "locks-of-two",

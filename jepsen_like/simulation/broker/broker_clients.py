@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from broker.messages.state import MESSAGES
@@ -14,9 +14,10 @@ from jepsen_like.simulation.broker.client_history import POSITION_DIGITS, Client
 from jepsen_like.simulation.broker.log_model import COMMIT, ROLLBACK, LogModel
 from jepsen_like.simulation.broker.operators import Operators
 from jepsen_like.simulation.broker.ordered_clients import OrderedClients
-from jepsen_like.simulation.broker.pop_clients import PopClients
+from jepsen_like.simulation.broker.pop_clients import FILTERS, GROUPS, PopClients
 from jepsen_like.simulation.broker.raw_entries import MOST_QUEUES, NUMBER_BYTES, RawEntries
 from jepsen_like.simulation.broker.reference import Reference
+from jepsen_like.simulation.broker.remade_clients import REMADE_GROUPS, TOPIC, RemadeClients
 from jepsen_like.simulation.broker.served_broker import Client, ServedBroker
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.coverage import Coverage
@@ -54,6 +55,7 @@ class BrokerClients:
         reference: of the run; given before the start.
         raw: makes entries that no request makes.
         ordered: the clients of a topic that nobody deletes.
+        remade: the clients of a topic that is deleted and made again.
         operators: of the group.
     """
 
@@ -66,6 +68,7 @@ class BrokerClients:
         coverage: Coverage,
         loop: EventLoop,
     ) -> None:
+        self._seed = seed
         self._chance = Chance(seed, "broker clients")
         self._every_s = style.request_every_s
         self._wrong_member = style.wrong_member
@@ -85,10 +88,9 @@ class BrokerClients:
             CLIENTS,
             self._next_offset,
         )
-        pops = PopClients(
-            Chance(seed, "pop clients"), self._request, self._topic, history, coverage, loop
-        )
-        self.ordered = ordered = OrderedClients(
+        pops = self._pop_clients("pop clients", self._topic, GROUPS, FILTERS)
+        pops_of_remade = self._pop_clients("pops of remade", lambda: TOPIC, REMADE_GROUPS, ("*",))
+        self.ordered = OrderedClients(
             Chance(seed, "ordered clients"),
             self._request,
             history.new_message,
@@ -97,7 +99,10 @@ class BrokerClients:
             coverage,
             loop,
         )
-        self.operators = operators = Operators(
+        self.remade = RemadeClients(
+            Chance(seed, "remade clients"), self._request, history.new_message, coverage, loop
+        )
+        self.operators = Operators(
             Chance(seed, "operators"),
             self._request,
             self._model,
@@ -105,7 +110,24 @@ class BrokerClients:
             not style.weights["pop"],
             coverage,
         )
-        kinds: dict[str, Callable[[ServedBroker], None]] = {
+        kinds = self._actions(pops, pops_of_remade)
+        self._kinds = list(kinds.values())
+        self._weights = [style.weights[name] for name in kinds]
+
+    def _pop_clients(
+        self, name: str, topic: Callable[[], str], groups: tuple[str, str], filters: Sequence[str]
+    ) -> PopClients:
+        chance = Chance(self._seed, name)
+        return PopClients(
+            *(chance, self._request, topic, groups, filters),
+            *(self._history, self._coverage, self._loop),
+        )
+
+    def _actions(
+        self, pops: PopClients, pops_of_remade: PopClients
+    ) -> dict[str, Callable[[ServedBroker], None]]:
+        """What clients do, by the names of their weights."""
+        return {
             "send": self._send,
             "send batch": self._send_batch,
             "send delayed": self._send_delayed,
@@ -120,22 +142,26 @@ class BrokerClients:
             "commit offset": self._commit,
             "lock": self._lock,
             "ask": self._ask,
-            "send in order": ordered.send,
-            "consume in order": ordered.consume,
-            "pull filtered": ordered.pull_filtered,
+            "send in order": self.ordered.send,
+            "consume in order": self.ordered.consume,
+            "pull filtered": self.ordered.pull_filtered,
+            "send to remade": self.remade.send,
+            "consume remade": self.remade.consume,
+            "remake": self.remade.remake,
+            "reset remade": self.remade.reset,
+            "pop remade": pops_of_remade.pop,
+            "acknowledge remade": pops_of_remade.ack,
             "pop": pops.pop,
             "acknowledge pop": pops.ack,
             "hide pop": pops.hide,
             "reset offsets": self._reset,
             "send back": self._send_back,
-            "change settings": operators.change_settings,
-            "redrive": operators.redrive,
-            "resume": operators.resume,
+            "change settings": self.operators.change_settings,
+            "redrive": self.operators.redrive,
+            "resume": self.operators.resume,
             "append raw": self._append_raw,
             "drop log": self._drop_log,
         }
-        self._kinds = list(kinds.values())
-        self._weights = [style.weights[name] for name in kinds]
 
     def start(self) -> None:
         """Begin; requests go on until `stop`."""

@@ -24,6 +24,7 @@ class BrokerStyle:
         wrong_member: share of the requests that go to any member.
         lose_queues_every_s: mean time between two losses of files of consume queues.
         topics: how many topics clients use.
+        updated_s: until then a member runs an earlier program, and the log keeps to its format.
         weights: how often clients do something of a kind, beside the other kinds.
     """
 
@@ -31,6 +32,7 @@ class BrokerStyle:
     wrong_member: float
     lose_queues_every_s: float
     topics: int
+    updated_s: float
     weights: Mapping[str, int]
 
 
@@ -99,9 +101,11 @@ def broker_style(seed: int, aim: Aim = NO_AIM) -> BrokerStyle:
         wrong_member=chance.choice((0.02, 0.2)),
         lose_queues_every_s=chance.choice((NEVER, 0.2, 1.0)),
         topics=6,
+        updated_s=Chance(seed, "updates").choice((0.0, 0.0, 2.0, 6.0, NEVER)),
         weights={
             **_weights(chance, Chance(seed, "ordered style")),
             **_of_operators(Chance(seed, "operator style")),
+            **_of_remade(Chance(seed, "remade style")),
             **aim.weights,
         },
     )
@@ -146,4 +150,16 @@ def _of_operators(chance: Chance) -> dict[str, int]:
         "change settings": chance.choice((0, 0, 2)),
         "redrive": chance.choice((0, 4, 10)),
         "resume": chance.choice((0, 4)),
+    }
+
+
+def _of_remade(chance: Chance) -> dict[str, int]:
+    often = chance.choice((0, 20, 60))
+    return {
+        "send to remade": often,
+        "consume remade": 3 * often,
+        "pop remade": often,
+        "acknowledge remade": often,
+        "remake": often and chance.choice((1, 4)),
+        "reset remade": often and chance.choice((0, 2, 6)),
     }

@@ -180,7 +180,8 @@ class ClientHistory:
 
     def _check_copies(self, model: LogModel) -> None:
         """Each message that was sent back comes again once for it, or will."""
-        copies = model.copies + Counter(waiting.number for waiting in model.waiting.values())
+        waiting = Counter(waiting.number for waiting in model.waiting.values())
+        copies = model.copies + waiting
         for number, asked in self._asked_back.items():
             if not self._sent_back[number] <= copies[number] <= asked:
                 raise InvariantViolated(

@@ -10,7 +10,7 @@ import re
 import struct
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -29,6 +29,8 @@ GUARDED = 3  # the first version with limits, positions of offsets, and deletion
 WITH_RUNS = 5  # the first format with several records in an entry
 INCARNATIONS = 6  # the first version of deletions that keep where queues ended
 LOCK_MS = 60_000
+# Entries that a leader may have proposed before it knew that the format is raised.
+MOST_UNDER_WAY = 30
 TAGS = b"TAGS\x01"
 
 PUT_TOPIC, DELETE_TOPIC, PUT_GROUP, DELETE_GROUP = 1, 2, 3, 4
@@ -51,13 +53,18 @@ WAITING_ROOMS = {
 # there are too many others. It names the place of the original.
 UNDELIVERED = "rmq_sys_undelivered"
 ORIGINAL = b"DLQ_ORIGIN_MESSAGE_ID\x01"
+# Where a message goes that waits.
+REAL_TOPIC = b"REAL_TOPIC\x01"
 
 # Topics of messages that failed: each is a copy of one that is in another queue.
 COPIES = ("%RETRY%", "%DLQ%", UNDELIVERED)
 
 QueueKey = tuple[str, int]  # topic, queue id
+OffsetKey = tuple[str, str, int]  # group, topic, queue id
 # A topic, the entry that created it, and a queue id: a queue that is not mixed with another one.
 IncarnationKey = tuple[str, int, int]
+# A topic, and the entry that created it; None: there is none.
+Target = tuple[str, int | None]
 
 
 class Stored(NamedTuple):
@@ -89,10 +96,12 @@ class Delayed(NamedTuple):
     Attributes:
         number: of the message.
         due_ms: when it may be delivered at the earliest.
+        target: the topic that it was sent to.
     """
 
     number: int
     due_ms: int
+    target: Target
 
 
 class Half(NamedTuple):
@@ -103,12 +112,14 @@ class Half(NamedTuple):
         at: where it lies.
         due_ms: when its producer is asked.
         checks: how often it was asked.
+        target: the topic that it was sent to.
     """
 
     number: int
     at: int
     due_ms: int
     checks: int
+    target: Target
 
 
 @dataclass
@@ -139,8 +150,12 @@ class LogModel:
         first_topics: what exists in an empty log: configurations as the log has them, by name.
         malformed: bodies that look like commands and are none; they change nothing.
         max_checks: after so many questions a transaction may be given up, if no operator says less.
-        offset_taken: told each committed offset that counts, its topic, and the entry that made the
-            topic.
+        only_leaders_delete: whether no topic is deleted behind the back of a leader, which may be
+            giving it a message that has waited.
+        offset_taken: told of each committed offset that counts: whose it is, the offset, and the
+            entry that made the topic.
+        pop_taken: told of each pop that counts: whose it is, where it began and ended, and the
+            offsets that it gave.
 
     Attributes:
         topics: configurations by name.
@@ -181,11 +196,15 @@ class LogModel:
         first_topics: dict[str, list[object]],
         malformed: Collection[bytes],
         max_checks: int,
-        offset_taken: Callable[[int, str, int], None],
+        only_leaders_delete: bool,
+        offset_taken: Callable[[OffsetKey, int, int], None],
+        pop_taken: Callable[[OffsetKey, int, int, Sequence[int]], None],
     ) -> None:
         self._malformed = malformed
         self._max_checks = max_checks
+        self._only_leaders_delete = only_leaders_delete
         self._offset_taken = offset_taken
+        self._pop_taken = pop_taken
         self.topics = dict(first_topics)
         self.created_at: dict[str, int] = {}
         self.begins: dict[str, int] = {}
@@ -212,11 +231,17 @@ class LogModel:
         self.copies: Counter[int] = Counter()
         self.pops: dict[tuple[str, str, int], Popped] = {}
         self.given_up: list[int] = []
+        self._given_up_targets: dict[int, Target] = {}
         self.resumed: set[int] = set()
         self.settings: dict[str, str] = {}
         self.setting_changes: set[tuple[str, str | None]] = set()
         self.redriven = 0
         self._taken_letters: dict[QueueKey, set[int]] = {}
+        self._raised_at = 0  # the entry that raised the format to that of incarnations
+        # By name: behind the last offset of the topics that were deleted in an earlier format.
+        self._earlier_ends: Counter[str] = Counter()
+        # By group, topic and queue id: where groups were moved; nothing in an earlier format.
+        self._moves: dict[OffsetKey, tuple[int, int] | None] = {}
         self._births: dict[str, list[int]] = {topic: [-1] for topic in first_topics}
         self._units: dict[IncarnationKey, bytearray] = {}
         self._numbers: dict[int, int] = {}  # of messages, by the positions of their records
@@ -230,6 +255,16 @@ class LogModel:
         """The entry that made a topic as it exists at an entry."""
         births = self._births[topic]
         return births[bisect_right(births, index) - 1]
+
+    def generation(self, key: OffsetKey) -> tuple[int, int] | None:
+        """Where the log began to count what a group has consumed of a queue, and from which offset
+        on; None if nothing tells what is older.
+        """
+        topic = key[1]
+        begin = self.begins.get(topic, 0)
+        if topic not in self.created_at or begin < self._earlier_ends[topic]:
+            return None
+        return self._moves.get(key, (self.created_at[topic], begin))
 
     def taken_letters(self, topic: str, queue_id: int) -> set[int]:
         """The offsets of the dead letters that were delivered once more, or that retention took."""
@@ -297,7 +332,7 @@ class LogModel:
         if behind[4:7] != COMMAND_MARK:
             return
         kind, *members = msgpack.unpackb(behind[8:])
-        if not self._behind(entry, record.number, kind, members):
+        if not self._behind(entry, record, kind, members):
             return
         if record.topic not in WAITING_ROOMS.get(kind, (record.topic,)):
             raise InvariantViolated(
@@ -332,40 +367,32 @@ class LogModel:
         place = (topic, queue_id, record.offset, record.position, entry.index)
         self.stored[number] = Stored(*place)
 
-    def _behind(self, entry: Entry, number: int, kind: int, members: list[Any]) -> bool:
+    def _behind(self, entry: Entry, record: _Record, kind: int, members: list[Any]) -> bool:
         """A command behind a record; whether the record is taken with it."""
+        number, at = record.number, entry.body_pos
         match kind, members:
             case (10, [due_ms]):
-                self.waiting[entry.body_pos] = Delayed(number, due_ms)
-                self.delayed.add(number)
+                self._delay(at, Delayed(number, due_ms, self._target(record)))
                 return True
             case (11, [position]):
-                waiting = self.waiting.pop(position, None)
-                if waiting is None:
-                    return False
-                (stored_ms,) = struct.unpack_from(">q", entry.body, 56)
-                if stored_ms < waiting.due_ms or waiting.number != number:
-                    raise InvariantViolated(
-                        "delayed messages come when they are due",
-                        f"{waiting} came as message {number} at {stored_ms}",
-                    )
-                self.delivered += 1
-                return True
+                return self._deliver(entry, record, self.waiting.pop(position, None))
             case (12, [position]):
                 waiting = self.waiting.pop(position, None)
                 if waiting is None:
                     return False
-                self.waiting[entry.body_pos] = waiting
+                self.waiting[at] = waiting
                 return True
             case (14, [_group, due_ms]):
-                self.halves[entry.body_pos] = Half(number, entry.body_pos, due_ms, 0)
+                self.halves[at] = Half(number, at, due_ms, 0, self._target(record))
                 return True
             case (15, [position, due_ms]):
-                if not self._end(position, kind, number):
+                half = self.halves.get(position)
+                if half is None or not self._end(position, kind, number):
                     return False
+                found = self._target(record) if due_ms else self._as_now(record.topic)
+                self._goes_to(half.target, found, number)
                 if due_ms:
-                    self.waiting[entry.body_pos] = Delayed(number, due_ms)
-                    self.delayed.add(number)
+                    self._delay(at, Delayed(number, due_ms, half.target))
                 return True
             case (18, [position]):
                 half = self.halves.get(position)
@@ -373,15 +400,17 @@ class LogModel:
                     raise InvariantViolated(
                         "transactions are given up after all questions", f"{half} was given up"
                     )
-                if not self._end(position, kind, number):
+                if half is None or not self._end(position, kind, number):
                     return False
-                self.given_up.append(entry.body_pos)
+                self.given_up.append(at)
+                self._given_up_targets[at] = half.target
                 return True
             case (31, [position, _group, due_ms]):
                 if position in self.resumed:
                     return False
                 self.resumed.add(position)
-                self.halves[entry.body_pos] = Half(number, entry.body_pos, due_ms, 0)
+                target = self._given_up_targets[position]
+                self.halves[at] = Half(number, at, due_ms, 0, target)
                 del self.ended[number]
                 return True
             case (34, letter):
@@ -392,10 +421,43 @@ class LogModel:
                 half = self.halves.get(position)
                 if half is None:
                     return False
-                self.halves[position] = half._replace(at=entry.body_pos)
+                self.halves[position] = half._replace(at=at)
                 return True
             case _:
                 raise ValueError(f"a command behind a record that the model does not know: {kind}")
+
+    def _delay(self, position: int, delayed: Delayed) -> None:
+        self.waiting[position] = delayed
+        self.delayed.add(delayed.number)
+
+    def _deliver(self, entry: Entry, record: _Record, waiting: Delayed | None) -> bool:
+        """A message that waited has come; whether it waited."""
+        if waiting is None:
+            return False
+        (stored_ms,) = struct.unpack_from(">q", entry.body, 56)
+        if stored_ms < waiting.due_ms or waiting.number != record.number:
+            raise InvariantViolated(
+                "delayed messages come when they are due",
+                f"{waiting} came as message {record.number} at {stored_ms}",
+            )
+        self._goes_to(waiting.target, self._as_now(record.topic), record.number)
+        self.delivered += 1
+        return True
+
+    def _target(self, record: _Record) -> Target:
+        """Where a message goes that waits."""
+        return self._as_now(next(_values(record.properties, REAL_TOPIC)).decode())
+
+    def _as_now(self, topic: str) -> Target:
+        return topic, self._births[topic][-1] if topic in self.topics else None
+
+    def _goes_to(self, target: Target, found: Target, number: int) -> None:
+        """A message that waited goes to a topic: the one that it was sent to."""
+        if self._only_leaders_delete and found not in (target, self._as_now(UNDELIVERED)):
+            raise InvariantViolated(
+                "what waits goes to the topic that it was sent to",
+                f"message {number} was sent to {target}, and goes to {found}",
+            )
 
     def _redrive(self, topic: str, queue_id: int, offset: int, position: int, begin: int) -> bool:
         """Deliver a dead letter once more; whether it was not before."""
@@ -428,7 +490,7 @@ class LogModel:
                 self._put_topic(entry, config, only_if_absent, limit)
             case (2, [topic, _]):
                 self._delete_topic(
-                    topic, with_locks=version >= GUARDED, keeps_ends=version >= INCARNATIONS
+                    entry, topic, with_locks=version >= GUARDED, keeps_ends=version >= INCARNATIONS
                 )
             case (3, [config, only_if_absent, *limit]):
                 self._put_group(config, only_if_absent, limit)
@@ -449,6 +511,8 @@ class LogModel:
             case (8, [node, address]):
                 self.leader = (node, address)
             case (9, []):
+                if self.format < INCARNATIONS <= version:
+                    self._raised_at = entry.index
                 self.format = max(self.format, version)
             case (13, [position]):
                 waiting = self.waiting.pop(position, None)
@@ -463,7 +527,7 @@ class LogModel:
                         asked = half._replace(due_ms=due_ms, checks=half.checks + 1)
                         self.halves[position] = asked
             case (21, [group, topic, offsets, _, as_of]):
-                self._reset(group, topic, offsets, as_of)
+                self._reset(entry, group, topic, offsets, as_of)
             case (22, [group, topic, queue_id, offset, *_]):
                 if self.resets.get((group, topic, queue_id)) == offset:
                     del self.resets[group, topic, queue_id]
@@ -479,11 +543,15 @@ class LogModel:
             case _:
                 raise ValueError(f"an entry that the model does not know: {kind} {members}")
 
-    def _reset(self, group: str, topic: str, offsets: list[list[int]], as_of: int) -> None:
+    def _reset(
+        self, entry: Entry, group: str, topic: str, offsets: list[list[int]], as_of: int
+    ) -> None:
         if topic in self.topics and self.created_at.get(topic, -1) < as_of:
             for queue_id, offset in offsets:
                 self.offsets[group, topic, queue_id] = offset
                 self.resets[group, topic, queue_id] = offset
+                is_told = self.format >= INCARNATIONS
+                self._moves[group, topic, queue_id] = (entry.pos, offset) if is_told else None
 
     def _change_settings(self, pairs: list[list[Any]]) -> None:
         for name, value in pairs:
@@ -518,6 +586,8 @@ class LogModel:
         queue = self.pops.get(key)
         if queue is None or queue.next != first:
             return
+        begin = self.begins.get(topic, 0) if begins else first
+        self._pop_taken(key, begin, following, offsets)
         repeats = bool(attempt) and attempt == queue.attempt
         is_ordered = attempt is not None
         for offset in offsets:
@@ -581,17 +651,23 @@ class LogModel:
         if limit:
             self.created_at[topic] = entry.pos
 
-    def _delete_topic(self, topic: str, *, with_locks: bool, keeps_ends: bool) -> None:
+    def _delete_topic(
+        self, entry: Entry, topic: str, *, with_locks: bool, keeps_ends: bool
+    ) -> None:
         if self.topics.pop(topic, None) is None:
             return
         of_topic = [end for key, end in self.ends.items() if key[0] == topic]
         last = max([self.begins.pop(topic, 0), *of_topic])
+        was_under_way = entry.index - self._raised_at <= MOST_UNDER_WAY
+        if self.format < INCARNATIONS or (was_under_way and not keeps_ends):
+            self._earlier_ends[topic] = max(self._earlier_ends[topic], last)
         if keeps_ends and last:
             self.ended_topics[topic] = last
         self.created_at.pop(topic, None)
         self.ends = {key: end for key, end in self.ends.items() if key[0] != topic}
         self.offsets = {key: at for key, at in self.offsets.items() if key[1] != topic}
         self.resets = {key: at for key, at in self.resets.items() if key[1] != topic}
+        self._moves = {key: move for key, move in self._moves.items() if key[1] != topic}
         self.pops = {key: queue for key, queue in self.pops.items() if key[1] != topic}
         taken = self._taken_letters
         self._taken_letters = {key: letters for key, letters in taken.items() if key[0] != topic}
@@ -624,7 +700,8 @@ class LogModel:
                 continue
             self.offsets[group, topic, queue_id] = offset
             if topic in self.created_at:  # else an older broker made it, and did not say when
-                self._offset_taken(offset, topic, self._births[topic][-1])
+                key = (group, topic, queue_id)
+                self._offset_taken(key, offset, self._births[topic][-1])
 
     def _lock(
         self, group: str, client: str, is_lock: bool, time_ms: int, queues: list[Any]
@@ -663,12 +740,18 @@ def _records_of(entry: Entry) -> list[_Record]:
     return records
 
 
+def _values(properties: bytes, name: bytes) -> Iterator[bytes]:
+    """The values of a property; the name ends with its separator."""
+    pairs = properties.split(b"\x02")
+    return (pair[len(name) :] for pair in pairs if pair.startswith(name))
+
+
 def _tags_code(properties: bytes) -> int:
     """Java's hash of the tags, as consumers compare it."""
-    tags = [pair for pair in properties.split(b"\x02") if pair.startswith(TAGS)]
+    tags = list(_values(properties, TAGS))
     if not tags:
         return 0
     code = 0
-    for character in tags[0][len(TAGS) :].decode():
+    for character in tags[0].decode():
         code = (31 * code + ord(character)) & 0xFFFFFFFF
     return code - (1 << 32) if code >= 1 << 31 else code

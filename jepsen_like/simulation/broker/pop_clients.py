@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -19,7 +19,8 @@ from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 
 # Nobody commits offsets of these groups, so nothing but their pops moves them.
-POPPING_GROUP, POPPING_IN_ORDER = "Pops", "PopsInOrder"
+GROUPS = ("Pops", "PopsInOrder")
+FILTERS = ("*", "*", "A")
 MOST_MESSAGES = 5
 INVISIBLE_MS = (200, 3_000)
 MOST_HANDLES = 40
@@ -46,6 +47,8 @@ class PopClients:
         chance: of these clients.
         ask: sends a request.
         topic: chooses one.
+        groups: that pop, one of them in order.
+        filters: the tags that they want.
         history, coverage, loop: of the run.
     """
 
@@ -54,6 +57,8 @@ class PopClients:
         chance: Chance,
         ask: Asks,
         topic: Callable[[], str],
+        groups: tuple[str, str],
+        filters: Sequence[str],
         history: ClientHistory,
         coverage: Coverage,
         loop: EventLoop,
@@ -61,6 +66,8 @@ class PopClients:
         self._chance = chance
         self._ask = ask
         self._topic = topic
+        self._groups = groups
+        self._filters = filters
         self._history = history
         self._coverage = coverage
         self._loop = loop
@@ -72,7 +79,7 @@ class PopClients:
         chance, is_ordered = self._chance, self._chance.happens(0.4)
         self._attempts += not chance.happens(0.1)  # else it asks again, as after a lost answer
         fields = {
-            "consumerGroup": POPPING_IN_ORDER if is_ordered else POPPING_GROUP,
+            "consumerGroup": self._groups[is_ordered],
             "topic": self._topic(),
             "queueId": chance.randrange(-1, MOST_QUEUES),
             "maxMsgNums": 1 + chance.randrange(MOST_MESSAGES),
@@ -82,7 +89,7 @@ class PopClients:
             "initMode": 0,
             "order": str(is_ordered).lower(),
             "attemptId": f"a{self._attempts}",
-            "exp": chance.choice(("*", "*", "A")),
+            "exp": chance.choice(self._filters),
             "expType": "TAG",
         }
         then = partial(self._popped, fields, is_ordered, self._loop.now)

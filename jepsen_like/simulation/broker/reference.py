@@ -25,7 +25,7 @@ from broker.topics.settings import topic_members
 from broker.topics.state import TOPICS
 from broker.transactions.state import TRANSACTIONS
 from dledger.entry import Entry, Magic
-from jepsen_like.simulation.broker.log_model import LogModel, QueueKey
+from jepsen_like.simulation.broker.log_model import LogModel, OffsetKey, QueueKey
 from jepsen_like.simulation.invariants import InvariantViolated
 
 DIGEST_BYTES = 16
@@ -61,7 +61,7 @@ class Reference:
 
     Args:
         committed: the entries that any member applied, by index; it grows.
-        malformed, offset_taken: see LogModel.
+        malformed, max_checks, only_leaders_delete, offset_taken, pop_taken: see LogModel.
     """
 
     def __init__(
@@ -69,13 +69,17 @@ class Reference:
         committed: Sequence[Entry],
         malformed: Collection[bytes],
         max_checks: int,
-        offset_taken: Callable[[int, str, int], None],
+        only_leaders_delete: bool,
+        offset_taken: Callable[[OffsetKey, int, int], None],
+        pop_taken: Callable[[OffsetKey, int, int, Sequence[int]], None],
     ) -> None:
         self._committed = committed
         self._digests: list[bytes] = []
         self.state = BrokerState(REGISTRY)
         first = {name: topic_members(config) for name, config in FIRST_TOPICS.items()}
-        self.model = LogModel(first, malformed, max_checks, offset_taken)
+        self.model = LogModel(
+            first, malformed, max_checks, only_leaders_delete, offset_taken, pop_taken
+        )
 
     def digest_at(self, index: int) -> bytes:
         """The sum of the state after an entry that some member has applied."""
@@ -175,7 +179,7 @@ class Reference:
                     position: (half.at, half.due_ms, half.checks)
                     for position, half in state[TRANSACTIONS].halves.items()
                 },
-                {position: tuple(half[1:]) for position, half in model.halves.items()},
+                {position: tuple(half[1:4]) for position, half in model.halves.items()},
             ),
             ("resumed transactions", set(state[TRANSACTIONS].resumed), model.resumed),
             ("settings", state[CHANGED_SETTINGS].values, model.settings),

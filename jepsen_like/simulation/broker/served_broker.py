@@ -16,6 +16,8 @@ from broker.dead_letters.feature import FEATURE as DEAD_LETTERS
 from broker.delay.deliveries import DELIVERIES
 from broker.delay.feature import FEATURE as DELAY
 from broker.delay.state import DELAYS
+from broker.formats.feature import FEATURE as FORMATS
+from broker.formats.gate import READ_BY_ALL
 from broker.groups.feature import FEATURE as GROUPS
 from broker.limits import BrokerLimits
 from broker.locks.feature import FEATURE as LOCKS
@@ -61,14 +63,14 @@ from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 
 SERVED = (
-    *(TOPICS, GROUPS, OFFSETS, LOCKS, PRODUCERS, CONSUMERS, SENDS, DELAY, TRANSACTIONS, POP),
-    *(RETRY, RESETS, PULLS, DEAD_LETTERS),
+    *(FORMATS, TOPICS, GROUPS, OFFSETS, LOCKS, PRODUCERS, CONSUMERS, SENDS, DELAY),
+    *(TRANSACTIONS, POP, RETRY, RESETS, PULLS, DEAD_LETTERS),
 )
 # So few that they are reached. Some of the topics are the broker's own.
 LIMITS = BrokerLimits(
-    max_topics=18,
-    max_groups=6,
-    max_offset_tables=12,
+    max_topics=19,
+    max_groups=9,
+    max_offset_tables=15,
     max_waiting_sends=40,
     max_locks=9,
     max_delayed_messages=12,
@@ -219,6 +221,7 @@ class ServedBroker:
         member: its machine.
         loop, chance, coverage: of the run.
         failures: what the broker logged as its own defects.
+        read_by_all: the newest format of the log that all members read, as a leader knows it.
     """
 
     def __init__(
@@ -230,6 +233,7 @@ class ServedBroker:
         chance: Chance,
         coverage: Coverage,
         failures: Failures,
+        read_by_all: Callable[[], int | None],
     ) -> None:
         self.member = member
         self.process = process
@@ -262,8 +266,11 @@ class ServedBroker:
             clock=node.clock_reads,
             process_id=_PROCESS_ID,
             figures=dict,
-            # Names are short here, and so are entries.
-            made={ENTRY_ROOM: EntryRoom(member.broker.state, self._log, copy_bytes=0)},
+            made={
+                # Names are short here, and so are entries.
+                ENTRY_ROOM: EntryRoom(member.broker.state, self._log, copy_bytes=0),
+                READ_BY_ALL: read_by_all,
+            },
         )
         self._deliveries = parts[DELIVERIES]
         self._kept_back = parts[KEPT_BACK]
