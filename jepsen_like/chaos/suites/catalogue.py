@@ -131,7 +131,7 @@ SUITES: dict[str, Suite] = {
         ),
     ),
     "broker": Suite(
-        "every workload with brokers, under faults of processes, links and disks",
+        "every workload with brokers, under faults of processes, links, disks; a hostile client",
         tuple(
             Row(workload, nemeses)
             for workload in (
