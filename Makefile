@@ -52,8 +52,11 @@ test-by-python%: setup
 test-long: setup-spark test-pythons ## run what the default suite leaves out: long campaigns, other Pythons
 	$(PYTEST) -m long $(PYTEST_ARGUMENTS)
 
-# The tests stand last, so that their closing line is the last thing printed.
-check: setup format lint types docs test ## all that a change must pass: format, lint, types, docs, tests
+# The tests stand last, so that their closing line is the last thing printed. What comes before them
+# uses one processor each.
+check: setup-spark ## all that a change must pass: format, lint, types, docs, tests
+	@$(MAKE) --jobs=2 --output-sync=target types docs format lint
+	@$(MAKE) test
 
 format: setup ## say which files are not formatted
 	$(BIN)/ruff format --check .

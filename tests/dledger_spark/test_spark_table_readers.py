@@ -108,7 +108,10 @@ def programs() -> list[Any]:
     found = PROGRAM.findall(page)
     assert len(found) == page.count("<!-- read -->") == 4
     return [
-        pytest.param(*one, marks=[pytest.mark.spark] if "local_session" in one[0] else [])
+        # One that starts a Java virtual machine of its own costs more than all the others here.
+        pytest.param(
+            *one, marks=[pytest.mark.spark, pytest.mark.long] if "local_session" in one[0] else []
+        )
         for one in found
     ]
 

@@ -188,7 +188,7 @@ def test_the_warning_comes_again_and_can_be_turned_off(write_log: LogWriter) -> 
 
 
 @pytest.mark.spark
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_warning_of_a_query_in_spark_reaches_the_terminal(
     write_log: LogWriter, tmp_path: Path
 ) -> None:

@@ -78,7 +78,8 @@ async def test_what_stands_in_line_takes_turns(work: ClientWork, clock: Clock) -
     work.add(short)
     while short.left:
         await trio.lowlevel.checkpoint()
-    assert long.left >= 94
+    # Both end their turns in one slice; the loop may begin the next before it comes back here.
+    assert long.left >= 100 - 2 * round(SLICE_SECONDS / TURN_SECONDS)
 
 
 async def test_steps_are_taken_in_slices_and_an_error_ends_its_own_steps_alone(
