@@ -17,6 +17,7 @@ _NOT_DONE = {
     "copied": "doubled no packet",
     "delayed": "delayed no sync",
     "failed": "failed no sync",
+    "connected": "made no connection",
     "stepped": "met no reading of the clock",
 }
 

@@ -38,6 +38,7 @@ from jepsen_like.chaos.nemeses.file_faults import (
     torn_tail,
     wiped_folder,
 )
+from jepsen_like.chaos.nemeses.hostile_client import HostileClient
 from jepsen_like.chaos.nemeses.inside_faults import InsideFaults
 from jepsen_like.chaos.nemeses.membership_faults import MembershipFaults
 from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
@@ -332,8 +333,15 @@ class Run:
             **self._inside_executors(),
             **(membership.executors if self._stage.can_join else self._no_joining()),
             **SideFaults(beside).executors,
+            **HostileClient(
+                wiring, self._folder / "hostile.log", self._finding, lambda: not self._others()
+            ).executors,
             **self._nemeses.executors,
         }
+
+    def _others(self) -> list[str]:
+        """What is broken besides what a hostile client does."""
+        return [what for what in self._broken.values() if not what.startswith("hostile-")]
 
     def _inside_executors(self) -> dict[str, Executor]:
         if self._insides is not None:

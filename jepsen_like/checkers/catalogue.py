@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from jepsen_like.checkers.bank import check_bank
 from jepsen_like.checkers.broadcasts import check_broadcast
+from jepsen_like.checkers.changed_queues import check_recalls, check_remade, check_resets
 from jepsen_like.checkers.checker import Check, Request
 from jepsen_like.checkers.delays import check_delays
 from jepsen_like.checkers.key_order import check_key_order
@@ -19,6 +20,7 @@ from jepsen_like.checkers.models.model import Model
 from jepsen_like.checkers.models.mutex import Mutex
 from jepsen_like.checkers.models.register import CasRegister, Register
 from jepsen_like.checkers.offsets import check_offsets
+from jepsen_like.checkers.parts import check_parts
 from jepsen_like.checkers.queues import check_queue
 from jepsen_like.checkers.report import Report
 from jepsen_like.checkers.session_counter import check_session_counter
@@ -52,6 +54,10 @@ def _of_header(make: Callable[[Header], Model]) -> Check:
     return check
 
 
+def _check_of(model: str) -> Check | None:
+    return CATALOGUE[model].check if model in CATALOGUE else None
+
+
 CATALOGUE: dict[str, Entry] = {
     "register": Entry("linearizable: read, write", _of_header(Register.of)),
     "cas-register": Entry("linearizable: read, write, cas", _of_header(CasRegister.of)),
@@ -74,6 +80,10 @@ CATALOGUE: dict[str, Entry] = {
         check_transactions,
     ),
     "delays": Entry("delayed messages are not early: send, receive, drain", check_delays),
+    "recalls": Entry("what was recalled never comes: as delays, and recall", check_recalls),
+    "resets": Entry("what a reset gives again comes again: as queue, and reset", check_resets),
+    "remade": Entry("what a deletion took never comes: as queue, and delete", check_remade),
+    "parts": Entry("each part of the key keeps its own model", check_parts(_check_of)),
     "statistics": Entry("outcomes, latencies, gaps of readers: any function", check_statistics),
 }
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from jepsen_like.chaos.brokers.everything import Everything
 from jepsen_like.chaos.brokers.queue_locks import QueueLocks
 from jepsen_like.chaos.brokers.workload import (
     Broadcast,
@@ -22,4 +23,5 @@ BROKER_WORKLOADS: dict[str, type[Messages]] = {
     "delay": Delayed,
     "transaction": Transactional,
     "pop": Popped,
+    "everything": Everything,
 }

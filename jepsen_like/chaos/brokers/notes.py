@@ -23,17 +23,28 @@ class Notes:
     Args:
         recorder: writes the history.
         step: how much the number of a process grows when an outcome was unknown.
+        part: of a workload of several parts: the history then has `(part, key)` for each key.
 
     Attributes:
         onlooker: the process that looks at what there is in the end.
     """
 
-    def __init__(self, recorder: Recorder, step: int) -> None:
+    def __init__(self, recorder: Recorder, step: int, part: str | None = None) -> None:
+        self._part = part
         self._recorder = recorder
         self._step = step
         self.onlooker = step - 1
         self.due: set[tuple[Value, int]] = set()
         self.received: set[tuple[Value, int]] = set()
+
+    def of_part(self, name: str) -> Notes:
+        """Notes in the same history, of one part of a workload."""
+        part = Notes(self._recorder, self._step, name)
+        part.due, part.received = self.due, self.received
+        return part
+
+    def _named(self, key: Value) -> Value:
+        return key if self._part is None else (self._part, key)
 
     async def call(
         self,
@@ -47,13 +58,17 @@ class Notes:
 
         `make` returns False for what a broker has not confirmed.
         """
-        return await self._noted(process, Call(function, key, value), make, lambda _: value)
+        return await self._noted(
+            process, Call(function, self._named(key), value), make, lambda _: value
+        )
 
     async def ask(
         self, process: int, function: str, key: Value, make: Callable[[], Awaitable[Value]]
     ) -> tuple[EventType, int]:
         """As `call`, of what returns a value."""
-        return await self._noted(process, Call(function, key), make, lambda result: result)
+        return await self._noted(
+            process, Call(function, self._named(key)), make, lambda result: result
+        )
 
     async def _noted(
         self,
@@ -80,7 +95,7 @@ class Notes:
 
     def leave_unknown(self, process: int, function: str, key: Value, value: object) -> int:
         """Note a call whose outcome is left to others; return the process that goes on."""
-        call = Call(function, key, value)
+        call = Call(function, self._named(key), value)
         self._recorder.note(process, EventType.INVOKE, call, value, None)
         self._recorder.note(process, EventType.INFO, call, None, None, "left open")
         return process + self._step
@@ -100,11 +115,15 @@ class Notes:
 
     def expect(self, key: Value, number: int) -> None:
         """This message has to be received."""
-        self.due.add((key, number))
+        self.due.add((self._named(key), number))
+
+    def expect_nothing(self, key: Value) -> None:
+        """What has to be received of a key has not any more: it may be deleted."""
+        self.due -= {one for one in self.due if one[0] == self._named(key)}
 
     def receive(self, process: int, key: Value, numbers: Sequence[int]) -> None:
         """Note a delivery. It takes no time: it is noted when it is there."""
-        self.received.update((key, number) for number in numbers)
+        self.received.update((self._named(key), number) for number in numbers)
         self._deliver(process, "receive", key, numbers)
 
     def drain(self, process: int, key: Value) -> None:
@@ -112,7 +131,7 @@ class Notes:
         self._deliver(process, "drain", key, ())
 
     def _deliver(self, process: int, function: str, key: Value, numbers: Sequence[int]) -> None:
-        call = Call(function, key)
+        call = Call(function, self._named(key))
         self._recorder.note(process, EventType.INVOKE, call, None, None)
         self._recorder.note(process, EventType.OK, call, list(numbers), None)
 

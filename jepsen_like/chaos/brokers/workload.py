@@ -54,26 +54,33 @@ class Messages:
     Args:
         notes: take all calls and deliveries.
         nameservers: host:port of each.
+        topic: what is sent to; names of the groups begin with it.
     """
 
     longest_wait_s = 0.0
     stays = False
     consumer_options: ClassVar[Mapping[str, Any]] = {}
 
-    def __init__(self, notes: Notes, nameservers: Sequence[str]) -> None:
+    def __init__(self, notes: Notes, nameservers: Sequence[str], topic: str = TOPIC) -> None:
         self._notes = notes
         self._nameservers = nameservers
+        self._topic = topic
+        self._group, self._writers = f"{topic}-readers", f"{topic}-writers"
 
     def go_on(self, operations: Sequence[Operation]) -> None:
         """Go on after clients that were killed and have made these calls."""
 
     def producer(self) -> AbstractAsyncContextManager[Any]:
         """A producer that is not open yet."""
-        return Producer(WRITERS, nameservers=self._nameservers, timeout_seconds=SEND_TIMEOUT_S)
+        return Producer(
+            self._writers, nameservers=self._nameservers, timeout_seconds=SEND_TIMEOUT_S
+        )
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
         """Send a message; return the outcome, and the process that goes on."""
-        return await self._sent(producer, turn, None, turn.number, Message(TOPIC, body_of(turn)))
+        return await self._sent(
+            producer, turn, None, turn.number, Message(self._topic, body_of(turn))
+        )
 
     async def _sent(
         self,
@@ -94,8 +101,8 @@ class Messages:
     def consumer(self, process: int) -> AbstractAsyncContextManager[Any]:
         """A consumer that is not open yet, and notes what it receives as this process."""
         return PushConsumer(
-            GROUP,
-            TOPIC,
+            self._group,
+            self._topic,
             self._listener(process),
             nameservers=self._nameservers,
             consume_from=ConsumeFrom.FIRST,
@@ -120,7 +127,7 @@ class Messages:
 
     async def is_drained(self, admin: Admin) -> bool:
         """Whether the group has committed all there is. Raises MessagingError."""
-        progress = await admin.progress(TOPIC, GROUP)
+        progress = await admin.progress(self._topic, self._group)
         return bool(progress) and all(row.lag == 0 for row in progress)
 
     def note_end(self, consumers: int, producers: int) -> None:
@@ -149,13 +156,13 @@ class Broadcast(Messages):
 class Offsets(Messages):
     """Committed offsets: each producer commits those of one queue, and asks for any queue's."""
 
-    def __init__(self, notes: Notes, nameservers: Sequence[str]) -> None:
-        super().__init__(notes, nameservers)
+    def __init__(self, notes: Notes, nameservers: Sequence[str], topic: str = TOPIC) -> None:
+        super().__init__(notes, nameservers, topic)
         self._queues: list[MessageQueue] = []
 
     def producer(self) -> AbstractAsyncContextManager[Any]:
         """See Messages."""
-        return PullConsumer(GROUP, nameservers=self._nameservers)
+        return PullConsumer(self._group, nameservers=self._nameservers)
 
     async def send(self, producer: Any, turn: Turn) -> tuple[EventType, int]:
         """Commit an offset that is larger than the last one, or ask for one."""
@@ -185,8 +192,10 @@ class Offsets(Messages):
         if not self._queues:
             try:
                 async with Admin(nameservers=self._nameservers) as admin:
-                    await admin.create_topic(TOPIC, queues=OFFSET_QUEUES)
-                self._queues = sorted(await consumer.queues(TOPIC), key=lambda one: one.queue_id)
+                    await admin.create_topic(self._topic, queues=OFFSET_QUEUES)
+                self._queues = sorted(
+                    await consumer.queues(self._topic), key=lambda one: one.queue_id
+                )
             except MessagingError:
                 return []
         return self._queues
@@ -219,8 +228,8 @@ class Popped(Messages):
     def consumer(self, process: int) -> AbstractAsyncContextManager[Any]:
         """See Messages."""
         return PopConsumer(
-            GROUP,
-            TOPIC,
+            self._group,
+            self._topic,
             self._listener(process),
             nameservers=self._nameservers,
             from_first=True,
@@ -241,7 +250,7 @@ class Ordered(Messages):
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
         """See Messages."""
         key = f"{turn.place}-{turn.chance.randrange(KEYS_A_PRODUCER)}"
-        message = Message(TOPIC, body_of(turn), sharding_key=key, keys=key)
+        message = Message(self._topic, body_of(turn), sharding_key=key, keys=key)
         return await self._sent(producer, turn, key, turn.number, message, by_sharding_key)
 
     def key_of(self, message: ReceivedMessage) -> Value:
@@ -266,7 +275,7 @@ class Delayed(Messages):
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
         """See Messages. A delay counts from the arrival of the message on."""
         delay_ms = turn.chance.randint(SHORTEST_DELAY_MS, LONGEST_DELAY_MS)
-        message = Message(TOPIC, body_of(turn), delay_milliseconds=delay_ms)
+        message = Message(self._topic, body_of(turn), delay_milliseconds=delay_ms)
         value = {"id": turn.number, "deliver_at_ns": turn.now_ns + delay_ms * NS_A_MS}
         return await self._sent(producer, turn, None, value, message)
 
@@ -280,14 +289,14 @@ class Transactional(Messages):
     # A broker asks 6 s after the message was stored, and then every 30 s.
     longest_wait_s = 40.0
 
-    def __init__(self, notes: Notes, nameservers: Sequence[str]) -> None:
-        super().__init__(notes, nameservers)
+    def __init__(self, notes: Notes, nameservers: Sequence[str], topic: str = TOPIC) -> None:
+        super().__init__(notes, nameservers, topic)
         self._commits: dict[int, bool] = {}
 
     def producer(self) -> Producer:
         """See Messages."""
         return Producer(
-            WRITERS,
+            self._writers,
             nameservers=self._nameservers,
             timeout_seconds=SEND_TIMEOUT_S,
             check=self._check,
@@ -304,7 +313,7 @@ class Transactional(Messages):
         begun: list[Any] = []
 
         async def prepare() -> None:
-            begun.append(await producer.begin_transaction(Message(TOPIC, body_of(turn))))
+            begun.append(await producer.begin_transaction(Message(self._topic, body_of(turn))))
 
         number, notes = turn.number, self._notes
         outcome, process = await notes.call(turn.process, "prepare", None, number, prepare)

@@ -171,6 +171,17 @@ NEMESES: dict[str, Nemesis] = {
         Lane.PROCESSES,
         (Kind("kill-clients", 0.2, 3.0), Kind("freeze-clients", 0.5, 8.0)),
     ),
+    "hostile": Nemesis(
+        "a client without credentials floods ports with requests, connections and garbage",
+        Lane.PROCESSES,
+        tuple(
+            Kind(f"hostile-{attack}", 2.0, 6.0, settle_s=1.0)
+            for attack in (
+                *("repeated-code", "one-way-heartbeats", "odd-sends", "huge-fields"),
+                *("garbage", "storm"),
+            )
+        ),
+    ),
     "partition": Nemesis(
         "the leader is cut off, mute or deaf; halves, a ring of majorities, a bridge, one way",
         Lane.NETWORK,

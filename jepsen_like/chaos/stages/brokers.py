@@ -22,6 +22,7 @@ EXPLANATIONS = {
     "delay": "Brokers: delayed messages come once they are due, never before, and none is lost.",
     "transaction": "Brokers: transactions that commit are delivered, those that roll back never.",
     "pop": "Brokers: each message that was acknowledged is consumed, by consumers that pop.",
+    "everything": "Brokers: all at once, recalls, resets and topics made again included.",
 }
 MODELS = {
     "messages": "queue",
@@ -32,6 +33,7 @@ MODELS = {
     "delay": "delays",
     "transaction": "transactions",
     "pop": "queue",
+    "everything": "parts",
 }
 # A group promises each message at least once. Messages of a producer are in several queues, unless
 # their keys say in which.
@@ -44,19 +46,47 @@ ALLOWED = {
     "delay": ("duplicated",),
     "transaction": ("duplicated",),
     "pop": ("duplicated", "reordered"),
+    "everything": (),
 }
+# How long clients may give what they fetched before its topic was deleted.
+CACHED_NS = 5_000_000_000
 # Brokers count milliseconds, by a clock that is not that of the history.
 SETTINGS = {"delay": {"clock_error_ns": 5_000_000}, "offset": {"initial": 0}}
+# What is judged only as a part of `everything`: its model, and its settings.
+OPERATED: Mapping[str, Mapping[str, object]] = {
+    "recall": {"model": "recalls", "allowed": ["duplicated"], "clock_error_ns": 5_000_000},
+    "reset": {"model": "resets", "allowed": ["duplicated", "reordered"]},
+    "remade": {
+        "model": "remade",
+        "allowed": ["duplicated", "reordered"],
+        "cached_ns": CACHED_NS,
+    },
+}
+PARTS = ("messages", "ordered", "delay", "transaction", "pop", "offset")
 # One that was set back may say when a message is due, and one that was set ahead that it is.
 STEPPED_NS = 2 * CLOCK_STEP_MS[1] * 1_000_000
 
 
-def settings_of(plan: RunPlan) -> dict[str, int]:
+def settings_of(plan: RunPlan) -> dict[str, object]:
     """Further fields of the header of the history."""
-    settings = dict(SETTINGS.get(plan.service, {}))
-    if "clock_error_ns" in settings and "clock" in plan.nemeses:
-        settings["clock_error_ns"] += STEPPED_NS
-    return settings
+    stepped_ns = STEPPED_NS if "clock" in plan.nemeses else 0
+    if plan.service != "everything":
+        return _stepped(SETTINGS.get(plan.service, {}), stepped_ns)
+    parts = {
+        name: {"model": MODELS[name], "allowed": list(ALLOWED[name]), **SETTINGS.get(name, {})}
+        for name in PARTS
+    }
+    return {
+        "parts": {name: _stepped(one, stepped_ns) for name, one in {**parts, **OPERATED}.items()}
+    }
+
+
+def _stepped(settings: Mapping[str, object], stepped_ns: int) -> dict[str, object]:
+    error_ns = settings.get("clock_error_ns")
+    return {
+        **settings,
+        **({"clock_error_ns": error_ns + stepped_ns} if isinstance(error_ns, int) else {}),
+    }
 
 
 class BrokerStage:

@@ -70,6 +70,7 @@ SUITES: dict[str, Suite] = {
             Row("delay", "kill,freeze,partition"),
             Row("transaction", "kill,freeze,partition"),
             Row("pop", "kill,freeze,partition"),
+            Row("everything", "kill,freeze,hostile"),
         ),
     ),
     "partition": Suite(
@@ -130,7 +131,7 @@ SUITES: dict[str, Suite] = {
         ),
     ),
     "broker": Suite(
-        "every workload with brokers, under faults of processes, links and disks",
+        "every workload with brokers, under faults of processes, links, disks; a hostile client",
         tuple(
             Row(workload, nemeses)
             for workload in (
@@ -141,6 +142,10 @@ SUITES: dict[str, Suite] = {
                 *("kill,freeze", "partition,loss", "wipe,flip,disk-full", "rolling,stop"),
                 "name-server,clients",
             )
+        )
+        + tuple(
+            Row("everything", nemeses)
+            for nemeses in ("hostile", "kill,freeze,hostile", "partition,loss,hostile")
         ),
     ),
 }

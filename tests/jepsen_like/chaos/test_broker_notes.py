@@ -10,9 +10,11 @@ import pytest
 
 from dledger_mq.errors import MessagingError, OutcomeUnknown, Rejected, TransactionRefused
 from jepsen_like.chaos.brokers.catalogue import BROKER_WORKLOADS
+from jepsen_like.chaos.brokers.everything import PARTS
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.clients.recorder import Recorder
-from jepsen_like.chaos.stages.brokers import ALLOWED, EXPLANATIONS, MODELS
+from jepsen_like.chaos.plan import RunPlan
+from jepsen_like.chaos.stages.brokers import ALLOWED, EXPLANATIONS, MODELS, settings_of
 from jepsen_like.check_files import Plan, check_file
 from jepsen_like.checkers.catalogue import CATALOGUE
 from jepsen_like.history.operation import EventType
@@ -104,3 +106,29 @@ async def test_an_answer_is_noted_with_its_value(notes: Notes, path: Path) -> No
     assert checked.report is not None
     assert checked.report.verdict == "valid"
     assert checked.report.figures["fetches"] == 1
+
+
+@pytest.mark.parametrize("nemesis", ["kill", "clock"])
+def test_each_part_of_everything_has_a_model_and_a_clock_that_errs_as_the_nemeses_let_it(
+    nemesis: str,
+) -> None:
+    parts = settings_of(RunPlan("everything", (nemesis,)))["parts"]
+    assert isinstance(parts, dict)
+    assert parts.keys() == PARTS.keys()
+    assert {part["model"] for part in parts.values()} <= CATALOGUE.keys()
+    alone = settings_of(RunPlan("delay", (nemesis,)))
+    assert parts["delay"]["clock_error_ns"] == alone["clock_error_ns"]
+    assert parts["recall"]["clock_error_ns"] == alone["clock_error_ns"]
+
+
+def test_parts_note_in_one_history_what_is_due_of_each(notes: Notes, path: Path) -> None:
+    first, second = notes.of_part("first"), notes.of_part("second")
+    first.expect(None, 1)
+    second.expect("key", 2)
+    second.receive(0, "key", [2])
+    assert notes.due == {(("first", None), 1), (("second", "key"), 2)}
+    assert not notes.all_received
+    first.expect_nothing(None)
+    assert notes.all_received
+    (received,) = read_history(path).operations
+    assert received.key == ("second", "key")

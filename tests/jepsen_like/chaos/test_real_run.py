@@ -159,6 +159,19 @@ def test_brokers_lose_no_message_while_leaders_are_killed_and_frozen(tmp_path: P
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("nemesis", ["hostile", "kill,hostile"])
+def test_all_traffic_at_once_keeps_its_promises_beside_a_hostile_client(
+    nemesis: str, tmp_path: Path
+) -> None:
+    words = ("--workload", "everything", "--nemesis", nemesis, "--time", "30", "--seed", "2")
+    ended = run(*words, "--network", "none", "--out", "out", cwd=tmp_path)
+    assert ended.returncode == 0, ended.stdout + ended.stderr
+    assert "valid (parts)" in ended.stdout
+    assert '"nemesis": "hostile"' in (tmp_path / "out" / "faults.jsonl").read_text()
+    assert processes_with(str(tmp_path)) == []
+
+
+@pytest.mark.long
 @pytest.mark.parametrize("nemesis", ["kill,freeze", "clients,name-server", "membership"])
 @pytest.mark.parametrize(("workload", "model"), [("broadcast", "broadcast"), ("offset", "offsets")])
 def test_every_consumer_of_a_broadcast_gets_all_and_no_offset_goes_back(

@@ -1,0 +1,1 @@
+"""A client that means harm, beside the good ones of a run."""

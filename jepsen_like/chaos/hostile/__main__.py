@@ -1,0 +1,76 @@
+"""A hostile client: `python -m jepsen_like.chaos.hostile ATTACK SEED PORT... `.
+
+It attacks the ports until its standard input ends, and says how many connections it has made.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+
+import trio
+
+from jepsen_like.chaos.hostile.attacks import ATTACKS
+from jepsen_like.simulation.chance import Chance
+from remoting.net.address import parse_address
+
+AT_ONCE = 4
+# Each of a storm is left half open: it is connected, says nothing, and is dropped after a while.
+STORM, STORM_STAYS_S = 300, 1.0
+ATTACK_LASTS_S = 0.5
+PAUSE_S = 0.05
+
+
+class Hostile:
+    """One attack on some ports.
+
+    Args:
+        attack: a name of `ATTACKS`, or `storm`: connections that come at once and say nothing.
+        ports: host:port of each.
+        chance: of what is written.
+    """
+
+    def __init__(self, attack: str, ports: Sequence[str], chance: Chance) -> None:
+        self._attack = attack
+        self._ports = [parse_address(port) for port in ports]
+        self._chance = chance
+        self._made = 0
+
+    async def run(self) -> None:
+        """Attack until cancelled."""
+        storm = self._attack == "storm"
+        async with trio.open_nursery() as nursery:
+            for place in range(STORM if storm else AT_ONCE):
+                nursery.start_soon(self._connect_again, place, storm)
+
+    async def _connect_again(self, place: int, storm: bool) -> None:
+        host, port = self._ports[place % len(self._ports)]
+        while True:
+            with suppress(OSError, trio.BrokenResourceError, trio.ClosedResourceError):
+                async with await trio.open_tcp_stream(host, port) as stream:
+                    self._made += 1
+                    sys.stdout.write(f"{self._made}\n")
+                    sys.stdout.flush()
+                    if storm:
+                        await trio.sleep(STORM_STAYS_S)
+                    else:
+                        with trio.move_on_after(ATTACK_LASTS_S):
+                            await stream.send_all(ATTACKS[self._attack](self._chance))
+                            await stream.receive_some(1 << 16)
+            await trio.sleep(PAUSE_S)
+
+
+async def attack(name: str, seed: str, ports: Sequence[str]) -> None:
+    """Attack until standard input ends."""
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(Hostile(name, ports, Chance(int(seed), name)).run)
+        async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
+            while await orders.receive_some():
+                continue
+        nursery.cancel_scope.cancel()
+
+
+if __name__ == "__main__":
+    trio.run(attack, sys.argv[1], sys.argv[2], sys.argv[3:])

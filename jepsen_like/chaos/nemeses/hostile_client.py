@@ -1,0 +1,91 @@
+"""A client without credentials that floods a group; who leads must not change by it alone."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import trio
+
+from jepsen_like.chaos.members.group import Group
+from jepsen_like.chaos.nemeses.catalogue import NEMESES
+from jepsen_like.chaos.nemeses.executor import Done, Executor, Skipped
+from jepsen_like.chaos.side_process import SideProcess
+from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
+from jepsen_like.simulation.chance import Chance
+
+NEMESIS, PREFIX = "hostile", "hostile-"
+WHOLE_TIMEOUT_S = 10.0
+
+
+class HostileClient:
+    """Runs a hostile client as a process.
+
+    Args:
+        wiring: the network of the run.
+        log: where the process's errors go.
+        finding: takes a sentence.
+        is_alone: whether nothing else is broken.
+    """
+
+    def __init__(
+        self,
+        wiring: Wiring,
+        log: Path,
+        finding: Callable[[str], None],
+        is_alone: Callable[[], bool],
+    ) -> None:
+        self._wiring = wiring
+        self._log = log
+        self._finding = finding
+        self._is_alone = is_alone
+
+    @property
+    def executors(self) -> dict[str, Executor]:
+        """By the names of their kinds."""
+        return {kind.name: self._carried_out for kind in NEMESES[NEMESIS].kinds}
+
+    @asynccontextmanager
+    async def _carried_out(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        if not await group.wait_healthy(WHOLE_TIMEOUT_S):
+            raise Skipped("the group is not whole")
+        terms, alone = terms_of(group), self._is_alone()
+        said: list[str] = []
+        command = self._command(group, chance, kind)
+        async with trio.open_nursery() as nursery:
+            process = SideProcess("hostile client", command, self._log, said.append)
+            nursery.start_soon(process.run)
+            await process.started()
+            names = tuple(member.name for member in group.present)
+            yield Done(names, effect=lambda: {"connected": int(said[-1]) if said else 0})
+            if alone and self._is_alone() and (elected := elections(terms, terms_of(group))):
+                self._finding(f"{kind} alone: {elected}")
+            nursery.cancel_scope.cancel()
+
+    def _command(self, group: Group, chance: Chance, kind: str) -> list[str]:
+        ports: Sequence[str] = [
+            port
+            for member in group.present
+            for port in (
+                self._wiring.port_address(member.name),
+                self._wiring.peer_address(member.name, member.name),
+            )
+        ]
+        words = [kind.removeprefix(PREFIX), str(chance.randrange(1 << 30)), *ports]
+        argv = [sys.executable, "-m", "jepsen_like.chaos.hostile", *words]
+        return self._wiring.command(CLIENTS_HOST, argv)
+
+
+def terms_of(group: Group) -> dict[str, int]:
+    """The term of each member, as it said last."""
+    return {member.name: int(member.status["term"]) for member in group.present if member.status}
+
+
+def elections(before: dict[str, int], after: dict[str, int]) -> str | None:
+    """What tells of an election between two looks; None if nothing does."""
+    first, last = max(before.values(), default=0), max(after.values(), default=0)
+    if last <= first:
+        return None
+    return f"the group elected: its term was {first}, and is {last}"

@@ -1,0 +1,167 @@
+"""Queues that operators change: groups that are moved back, topics that are deleted and made again,
+and delayed messages that are taken back. What these checks add is told beside what the check of
+the messages themselves finds.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+
+from jepsen_like.checkers.checker import Check, Request, counted, wrong_value
+from jepsen_like.checkers.delays import check_delays
+from jepsen_like.checkers.deliveries import RECEIVES, Deliveries, Missing
+from jepsen_like.checkers.quantiles import seconds
+from jepsen_like.checkers.queues import check_queue
+from jepsen_like.checkers.report import Findings, Report, Verdict
+from jepsen_like.history.history import History
+from jepsen_like.history.operation import EventType, Operation
+from jepsen_like.history.value import Map, shown
+
+# Raises HistoryUnreadable; returns why the verdict is unknown, if it is.
+Addition = Callable[[History, Sequence[Operation], Findings], str | None]
+
+
+def _with(function: str, check: Check, add: Addition) -> Check:
+    """A check of a history with a further function, which the check itself does not see."""
+
+    def checked(history: History, request: Request) -> Report:
+        changes = [one for one in history.operations if one.function == function]
+        others = [one for one in history.operations if one.function != function]
+        report = check(replace(history, operations=others), request)
+        findings = Findings(request.allowed)
+        unknown = add(history, changes, findings)
+        what = f"{counted(len(changes), function)}, {report.summary}"
+        if report.verdict is not Verdict.VALID:
+            unknown = unknown or report.summary
+        return joined(findings.report(what, unknown), [report])
+
+    return checked
+
+
+def joined(first: Report, others: Sequence[Report]) -> Report:
+    """One report that has what others found, too: the worst verdict counts."""
+    reports = [first, *others]
+    counts: dict[str, int] = {}
+    for report in reports:
+        for kind, number in report.counts.items():
+            counts[kind] = counts.get(kind, 0) + number
+    verdicts = [report.verdict for report in reports]
+    worst = next(
+        (one for one in (Verdict.INVALID, Verdict.UNKNOWN) if one in verdicts), Verdict.VALID
+    )
+    problems = [problem for report in reports for problem in report.problems]
+    allowed: Collection[str] = sorted({kind for report in reports for kind in report.allowed})
+    text = [line for report in reports for line in report.text]
+    figures = {name: value for report in reports for name, value in report.figures.items()}
+    return Report(worst, first.summary, problems, counts, allowed, figures, text)
+
+
+def _deliveries(history: History) -> Deliveries:
+    deliveries = Deliveries()
+    for one in history.operations:
+        if one.function in RECEIVES:
+            deliveries.take(one)
+    deliveries.close()
+    return deliveries
+
+
+def _resets(history: History, changes: Sequence[Operation], findings: Findings) -> str | None:
+    """After a reset to the first message, all that were there come again."""
+    certain = [one for one in changes if one.ok]
+    if not certain:
+        return None
+    last = certain[-1]
+    deliveries, missing = _deliveries(history), Missing()
+    for send in history.operations:
+        if send.function != "send" or send.certain_from >= last.invoked_line:
+            continue
+        there = deliveries.by_message.get(send.value, [])
+        if not there or there[-1].line > last.invoked_line:
+            continue  # that it never came the check of the queue tells
+        if not deliveries.drained_after(last.certain_from):
+            missing.unseen += 1
+            continue
+        how = (
+            f"{shown(send.value, 40)} did not come again after {last}: it came last in line "
+            f"{there[-1].line}"
+        )
+        findings.add("undone", how, last.ended_line, there[-1].line)
+    return missing.unknown()
+
+
+def _recalls(history: History, changes: Sequence[Operation], findings: Findings) -> str | None:
+    """What was taken back never comes."""
+    deliveries = _deliveries(history)
+    for recall in changes:
+        there = deliveries.by_message.get(recall.value)
+        if recall.ok and there:
+            how = f"{shown(recall.value, 40)} was received in line {there[0].line}; {recall}"
+            findings.add("recalled", how, recall.ended_line, there[0].line)
+    return None
+
+
+def check_recalls(history: History, request: Request) -> Report:
+    """As `delays`, with `recall` (an id). A message that may have been recalled may be missing."""
+    perhaps = {one.value for one in history.operations if one.function == "recall"}
+
+    def kept(one: Operation) -> Operation:
+        """A send that nobody has to receive is one of unknown outcome."""
+        value = one.value.get("id") if isinstance(one.value, Map) else None
+        if one.function != "send" or not one.ok or value not in perhaps:
+            return one
+        return replace(one, outcome=EventType.INFO)
+
+    operations = [kept(one) for one in history.operations]
+    check = _with("recall", check_delays, _recalls)
+    return check(replace(history, operations=operations), request)
+
+
+check_resets = _with("reset", check_queue, _resets)
+
+
+def check_remade(history: History, request: Request) -> Report:
+    """Check `send`, `receive`, `drain` as `queue` does, and `delete`, of the topic.
+
+    A message must come if no deletion was under way at its send or called later, and none that was
+    acknowledged before a deletion was called comes later than `cached_ns`, a setting of the header,
+    after that deletion: clients may still have it. A deletion of unknown outcome is over when a
+    later one was acknowledged, which the log has behind it.
+    """
+    cached_ns = history.header.setting("cached_ns", 0)
+    if type(cached_ns) is not int:
+        raise wrong_value(history, 1, "cached_ns in the header is nanoseconds", cached_ns)
+    deletions = [one for one in history.operations if one.function == "delete" and not one.failed]
+    over = 0.0
+    until = float("inf")
+    for one in reversed(deletions):
+        until = min(until, one.certain_from)
+        over = max(over, until)
+
+    def kept(one: Operation) -> Operation:
+        """A message that may have been deleted is a send of unknown outcome."""
+        if one.function != "send" or not one.ok or one.invoked_line > over:
+            return one
+        return replace(one, outcome=EventType.INFO)
+
+    def revived(told: History, changes: Sequence[Operation], findings: Findings) -> str | None:
+        deliveries = _deliveries(told)
+        sends = {one.value: one for one in history.operations if one.function == "send" and one.ok}
+        for message, there in deliveries.by_message.items():
+            send = sends.get(message)
+            for deletion in changes:
+                if send is None or not deletion.ok:
+                    continue
+                late_ns = (there[-1].receive.ended_ns or 0) - (deletion.ended_ns or 0)
+                if send.certain_from < deletion.invoked_line and late_ns > cached_ns:
+                    how = (
+                        f"{shown(message, 40)} was received in line {there[-1].line}, "
+                        f"{seconds(late_ns)} after its topic was deleted: {deletion}"
+                    )
+                    findings.add("revived", how, deletion.ended_line, there[-1].line)
+                    break
+        return None
+
+    operations = [kept(one) for one in history.operations]
+    check = _with("delete", check_queue, revived)
+    return check(replace(history, operations=operations), request)
