@@ -71,10 +71,7 @@ class BrokerMachine:
         return self.state[MESSAGES].kept_from
 
     def snapshot(self) -> Iterator[bytes]:
-        """The state as of now; with the first chunk the consume queues up to here are durable.
-
-        Raises DiskFailed.
-        """
+        """The state as of now; with the first chunk the consume queues up to here are durable."""
         return _synced_before(self.queues.sync_due(self.state.log_end), captured(self.state))
 
     def restore(self, chunks: Iterator[bytes]) -> None:

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Callable, Generator, Hashable, Mapping
 from dataclasses import dataclass, field
 from hmac import compare_digest
-from itertools import chain, repeat
+from itertools import chain, islice, repeat
 from typing import Any, Final
 
 from nameserver import limits
@@ -42,6 +42,9 @@ MIN_BROKER_TIMEOUT_SECONDS: Final = 10.0
 MAX_BROKER_TIMEOUT_SECONDS: Final = 3600.0
 
 _TOPICS_A_STEP: Final = 256
+
+# Brokers that are dropped in one look.
+_DROPPED_AT_ONCE: Final = 64
 
 # To sort as many takes some milliseconds.
 _MAX_SORTED: Final = 20_000
@@ -445,8 +448,12 @@ class RouteTable:
             live.is_ending = True
 
     def expire(self, now: float) -> list[LiveBroker]:
-        """Drop the brokers whose time has come, and return them."""
-        dead = [live for live in self._live.values() if live.expires_at <= now]
+        """Drop some of the brokers whose time has come, and return them.
+
+        If more are left, `next_expiry` has passed.
+        """
+        silent = (live for live in self._live.values() if live.expires_at <= now)
+        dead = list(islice(silent, _DROPPED_AT_ONCE))
         for live in dead:
             self._remove(live)
         for name in [name for name, (_, until) in self._proofs.items() if until <= now]:

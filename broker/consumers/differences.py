@@ -1,10 +1,12 @@
 """Says in the log which groups have members that subscribe to different things."""
 
 import logging
+from collections.abc import Iterator
 from typing import Final
 
 from broker.consumers.kinds import words_of
 from broker.consumers.members import Consumers, GroupMembers
+from remoting.bodies.pieces import pieces
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
@@ -12,8 +14,7 @@ _log = logging.getLogger(__name__)
 # A group is told of once for each change, and no more often: members may change without end.
 TELL_SECONDS: Final = 60.0
 
-# Groups that are told of in one look: others wait for the next ones. A line about a group of 50 000
-# members takes some milliseconds.
+# Groups that are told of in one look: others wait for the next ones.
 MAX_TOLD: Final = 20
 
 # Of one group: the kinds that are named, and the characters of all.
@@ -33,34 +34,40 @@ class Differences:
         # By group: which change of its kinds was told, and when, in seconds.
         self._told: dict[str, tuple[int, float]] = {}
 
-    def look(self, now: float) -> None:
-        """Tell of the groups that have changed; `now` in seconds on the monotonic clock."""
+    def look(self, now: float) -> Iterator[None]:
+        """Tell of the groups that have changed, in steps; `now` on the monotonic clock."""
         differing = self._consumers.differing
-        for name in self._told.keys() - differing:
-            del self._told[name]
+        for told in pieces(self._told):
+            for name in told:
+                if name not in differing:
+                    self._told.pop(name, None)
+            yield
         left = MAX_TOLD
-        for name in sorted(differing):
-            group = self._consumers.group(name)
-            if group is None:
-                continue
-            if not left:
-                return
-            changes, told_at = self._told.get(name, (-1, now - TELL_SECONDS))
-            if group.kinds.changes != changes and now >= told_at + TELL_SECONDS:
-                self._told[name] = group.kinds.changes, now
-                left -= 1
-                _tell(name, group)
+        for names in pieces(sorted(differing)):
+            for name in names:
+                group = self._consumers.group(name)
+                if group is None:
+                    continue
+                if not left:
+                    return
+                changes, told_at = self._told.get(name, (-1, now - TELL_SECONDS))
+                if group.kinds.changes != changes and now >= told_at + TELL_SECONDS:
+                    self._told[name] = group.kinds.changes, now
+                    left -= 1
+                    yield from _tell(name, group)
+            yield
 
     def clear(self) -> None:
         """This member leads no more."""
         self._told.clear()
 
 
-def _tell(name: str, group: GroupMembers) -> None:
-    examples = group.clients_by_kind(_KINDS, 1)
+def _tell(name: str, group: GroupMembers) -> Iterator[None]:
+    examples = yield from group.clients_by_kind_in_steps(_KINDS, 1)
     words = [
         f"{quoted(clients[0])} and {group.kinds.counts[kind] - 1} more: {quoted(words_of(kind))}"
         for kind, clients in examples.items()
+        if clients and kind in group.kinds.counts  # it may have gone meanwhile
     ]
     more = len(group.kinds.counts) - len(words)
     _log.warning(

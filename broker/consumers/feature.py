@@ -24,6 +24,7 @@ def _service(parts: Parts) -> Service:
         parts[FILTER_CHANGES],
         parts[SETTINGS],
         parts.clock,
+        parts.work,
     )
     return Service(
         handlers={

@@ -6,11 +6,13 @@ case: nothing is heard any more from its old connection.
 """
 
 import logging
+from collections.abc import Generator, Iterator
 from itertools import islice
 from typing import Final
 
 from broker.consumers.members import Consumers
 from remoting.bodies.heartbeat import MessageModel
+from remoting.bodies.pieces import pieces
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
@@ -18,6 +20,7 @@ _log = logging.getLogger(__name__)
 # Of one group and id no more often, and in one look no more lines: clients choose their ids.
 TELL_SECONDS: Final = 300.0
 _LINES: Final = 5
+_NAMED: Final = 3
 _LOOKED_AT: Final = 1000
 
 
@@ -32,30 +35,41 @@ class Namesakes:
         self._consumers = consumers
         self._told_at: dict[tuple[str, str], float] = {}  # in seconds
 
-    def look(self, now: float) -> None:
-        """Tell of ids that several clients have; `now` in seconds on the monotonic clock."""
+    def look(self, now: float) -> Iterator[None]:
+        """Tell of ids that several clients have, in steps; `now` on the monotonic clock."""
         namesakes = self._consumers.namesakes
-        for pair in self._told_at.keys() - namesakes.keys():
-            del self._told_at[pair]
+        for told in pieces(self._told_at):
+            for pair in told:
+                if pair not in namesakes:
+                    self._told_at.pop(pair, None)
+            yield
         lines = 0
-        for pair in islice(namesakes, _LOOKED_AT):
+        for pair in list(islice(namesakes, _LOOKED_AT)):
             if lines < _LINES and now >= self._told_at.get(pair, now - TELL_SECONDS) + TELL_SECONDS:
-                lines += self._tell(*pair, now)
+                lines += yield from self._tell(*pair, now)
+                yield
 
     def clear(self) -> None:
         """This member leads no more."""
         self._told_at.clear()
 
-    def _tell(self, group: str, client_id: str, now: float) -> bool:
+    def _tell(self, group: str, client_id: str, now: float) -> Generator[None, None, bool]:
         """Tell of an id, if more than one of its connections is in use."""
-        found = self._consumers.namesakes[group, client_id]
-        newest_since = max(member.since for member in found.values())
-        in_use = [
-            str(origin.peer)
-            for origin, member in found.items()
-            if member.last_heartbeat > newest_since or member.since == newest_since
-            if member.data.message_model is not MessageModel.BROADCASTING  # reads all queues
-        ]
+        found = self._consumers.namesakes.get((group, client_id), {})
+        newest_since, in_use = float("-inf"), list[str]()
+        for members in pieces(found.items()):
+            newest_since = max([newest_since, *[member.since for _origin, member in members]])
+            yield
+        for members in pieces(found.items()):
+            in_use += [
+                str(origin.peer)
+                for origin, member in members
+                if member.last_heartbeat > newest_since or member.since == newest_since
+                if member.data.message_model is not MessageModel.BROADCASTING  # reads all queues
+            ]
+            if len(in_use) >= _NAMED:
+                break
+            yield
         if len(in_use) < 2:
             return False
         self._told_at[group, client_id] = now
@@ -64,6 +78,6 @@ class Namesakes:
             "give each client an id of its own",
             quoted(group),
             quoted(client_id),
-            quoted(", ".join(in_use[:3])),
+            quoted(", ".join(in_use[:_NAMED])),
         )
         return True

@@ -5,7 +5,7 @@ A heartbeat names the groups that a client sends for, too.
 Source: RocketMQ's ClientManageProcessor and ConsumerManageProcessor.
 """
 
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from typing import Final
 
 from broker.consumers.differences import Differences
@@ -19,6 +19,7 @@ from broker.groups.state import GROUPS
 from broker.log.state import BrokerState
 from broker.producers.members import Producer, Producers
 from broker.serving.origin import Origin
+from broker.serving.work_in_steps import WorkInSteps
 from broker.settings.settings import Settings
 from broker.topics.names import check_group_name, is_legal_name
 from remoting.bodies.consumer_group import encode_consumer_list
@@ -57,6 +58,7 @@ class ClientProcessor:
         settings: how many members and subscriptions there may be, and whether members are told of
             one another.
         clock: seconds on the monotonic clock.
+        work: takes what takes long, in steps.
     """
 
     def __init__(
@@ -68,6 +70,7 @@ class ClientProcessor:
         filters: FilterChanges,
         settings: Settings,
         clock: Callable[[], float],
+        work: WorkInSteps,
     ) -> None:
         self._groups = state[GROUPS]
         self._consumers = consumers
@@ -79,6 +82,7 @@ class ClientProcessor:
         self._filters = filters
         self._settings = settings
         self._clock = clock
+        self._work = work
 
     def heartbeat(self, origin: Origin, command: Command) -> Steps:
         """Register a client. The reply comes when the groups of its consumers are in the log.
@@ -199,10 +203,18 @@ class ClientProcessor:
 
     def expire(self) -> None:
         """Drop members that have been silent for too long; tell of groups that differ."""
-        now = self._clock()
-        self._notify(self._consumers.expire(now))
-        self._differences.look(now)
-        self._namesakes.look(now)
+        self._work.begin("looking over consumers", self._looking(self._clock()))
+
+    def _looking(self, now: float) -> Iterator[None]:
+        lost: set[str] = set()
+        while groups := self._consumers.expire(now):
+            lost.update(groups)
+            yield
+        for group in sorted(lost):
+            self._notify([group])
+            yield
+        yield from self._differences.look(now)
+        yield from self._namesakes.look(now)
 
     def end_term(self) -> None:
         """Forget all clients: this member no longer leads, and they turn to the new leader."""

@@ -25,6 +25,9 @@ _NEVER: Final = 1 << 62
 # What one choice may find that cannot be given; the others are found again by the next one.
 _MAX_LOST: Final = 64
 
+# That may have something again, in one step.
+_QUEUES_A_STEP: Final = 16
+
 # The heap keeps times that mean nothing any more; it is made anew when it has more than this beside
 # twice those that do.
 _STALE: Final = 1024
@@ -102,9 +105,9 @@ class Chooser:
             self._soonest[key] = visible_ms
 
     def take_due(self, now_ms: int) -> list[QueueKey]:
-        """The queues where choices found nothing, and something may be due now."""
+        """A few queues where choices found nothing, and something may be due now."""
         due: list[QueueKey] = []
-        while self._times and self._times[0][0] <= now_ms:
+        while self._times and self._times[0][0] <= now_ms and len(due) < _QUEUES_A_STEP:
             time_ms, key = heapq.heappop(self._times)
             if self._wakes.get(key) == time_ms:
                 del self._wakes[key]

@@ -185,12 +185,20 @@ class Popping:
 
     def tick(self) -> None:
         """Answer those whose time is over, and look what is due again."""
-        for pop in self._waiting.take_expired(self._clock()):
-            call(_WHAT, self._answer_nothing, pop)
-        for key in self._chooser.take_due(self._wall_clock_ms()):
-            self.stir(key)
+        self._work.begin("looking at pops that wait", self._looking())
         if len(self._waiting):
             self._crowding.look()
+
+    def _looking(self) -> Iterator[None]:
+        while expired := self._waiting.take_expired(self._clock()):
+            for pop in expired:
+                call(_WHAT, self._answer_nothing, pop)
+            yield
+        while due := self._chooser.take_due(self._wall_clock_ms()):
+            for key in due:
+                self.stir(key)
+            self.flush()
+            yield
         self.flush()
 
     def give_no_more(self) -> None:

@@ -12,6 +12,9 @@ from remoting.wire.command import Command
 # than this beside twice the pops that still wait.
 _STALE_DEADLINES: Final = 1024
 
+# Whose time is over, in one step.
+_POPS_A_STEP: Final = 16
+
 
 class WaitingPop:
     """One that waits.
@@ -87,9 +90,9 @@ class WaitingPops:
         return len(self._waiting.get(topic, {}).get(group, ()))
 
     def take_expired(self, now: float) -> list[WaitingPop]:
-        """Those whose time is over."""
+        """A few of those whose time is over; empty when there is none."""
         expired: list[WaitingPop] = []
-        while self._deadlines and self._deadlines[0][0] <= now:
+        while self._deadlines and self._deadlines[0][0] <= now and len(expired) < _POPS_A_STEP:
             pop = heapq.heappop(self._deadlines)[2]
             if self._waits(pop):
                 self.remove(pop)

@@ -12,7 +12,7 @@ from remoting.wire.codes import RequestCode
 
 def _service(parts: Parts) -> Service:
     producers = parts[PRODUCERS]
-    processor = ProducerProcessor(producers, parts.wall_clock_ms, parts.clock)
+    processor = ProducerProcessor(producers, parts.wall_clock_ms, parts.clock, parts.work)
     return Service(
         handlers={
             RequestCode.GET_PRODUCER_CONNECTION_LIST: Handler(processor.connections),

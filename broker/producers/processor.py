@@ -3,12 +3,13 @@
 Source: RocketMQ's AdminBrokerProcessor.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from broker.errors import RequestRefused
 from broker.producers.members import Producer, Producers
 from broker.serving.origin import Origin
+from broker.serving.work_in_steps import WorkInSteps
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
@@ -26,6 +27,7 @@ class ProducerProcessor:
         producers: the members of the groups.
         wall_clock_ms: milliseconds since 1970.
         clock: seconds on the monotonic clock.
+        work: takes what takes long, in steps.
     """
 
     def __init__(
@@ -33,10 +35,12 @@ class ProducerProcessor:
         producers: Producers,
         wall_clock_ms: Callable[[], int],
         clock: Callable[[], float],
+        work: WorkInSteps,
     ) -> None:
         self._producers = producers
         self._wall_clock_ms = wall_clock_ms
         self._clock = clock
+        self._work = work
 
     def connections(self, _origin: Origin, command: Command) -> Steps:
         """The members of one group (204).
@@ -80,7 +84,11 @@ class ProducerProcessor:
 
     def expire(self) -> None:
         """Drop members that have been silent for too long."""
-        self._producers.expire(self._clock())
+        self._work.begin("dropping silent producers", self._expiring(self._clock()))
+
+    def _expiring(self, now: float) -> Iterator[None]:
+        while self._producers.expire(now):
+            yield
 
     def _row(self, origin: Origin, member: Producer) -> JsonValue:
         silent_ms = round((self._clock() - member.last_heartbeat) * 1000)

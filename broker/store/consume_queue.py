@@ -9,7 +9,7 @@ the newest units may be in memory only, and are written many at a time.
 
 from bisect import bisect_left
 from collections.abc import Callable
-from typing import Final, NoReturn
+from typing import Final, NoReturn, TypeAlias
 
 from broker.messages.record_facts import UNIT
 from broker.store.consume_queue_disk import OS_DISK, ConsumeQueueDisk
@@ -26,14 +26,17 @@ TAIL_BYTES: Final = 640 * UNIT_BYTES
 # a tenth of the time of a send, on each member.
 WRITE_UNITS: Final = 204
 
+# Gives a descriptor for a path, which stays open until the next call at least; the second argument
+# tells whether something will be written.
+OpenFile: TypeAlias = Callable[[str, bool], int]
+
 
 class ConsumeQueue:
     """The units of one queue of one topic.
 
     Args:
         folder: where its files lie; made when the first units are written.
-        open_file: gives a descriptor for a path, which stays open until the next call at least;
-            the second argument tells whether something will be written.
+        open_file: see OpenFile.
         units_per_file: 300,000 but in tests.
         disk: has the files.
         write_units: how many units are written at once; at most what the tail has.
@@ -65,7 +68,7 @@ class ConsumeQueue:
     def __init__(
         self,
         folder: str,
-        open_file: Callable[[str, bool], int],
+        open_file: OpenFile,
         units_per_file: int = UNITS_PER_FILE,
         disk: ConsumeQueueDisk = OS_DISK,
         write_units: int = WRITE_UNITS,
@@ -111,7 +114,7 @@ class ConsumeQueue:
 
     def put_back(self, first: int, units: bytes) -> None:
         """Write units that are missing in the files, before `end`. Raises DiskFailed."""
-        self._write_at(first, units)
+        self._write_at(first, units, self._open_file)
 
     def begins_with(self, first: int) -> None:
         """All of the log that is left was looked through, and this is the first unit in it.
@@ -121,7 +124,7 @@ class ConsumeQueue:
         if first > self.first:
             # The file of the unit before is always there: see `remove_files`. A message that the
             # log does not have any more lies at 0.
-            self._write_at(first - 1, bytes(UNIT_BYTES))
+            self._write_at(first - 1, bytes(UNIT_BYTES), self._open_file)
         self.floor = self._begin = first
         self._kept_position = 0  # what was asked while files were missing does not count
         self._suspect = False
@@ -147,13 +150,39 @@ class ConsumeQueue:
         """The offset behind the last unit that the files have."""
         return self.end - self._unwritten
 
+    def unwritten(self) -> bytes:
+        """The units that are in memory only: those from `written` on."""
+        return self._tail[-self._unwritten * UNIT_BYTES :] if self._unwritten else b""
+
+    def paths(self, first: int, end: int) -> list[str]:
+        """The files that have the units from `first` to before `end`, which is behind it."""
+        starts = range(
+            first * UNIT_BYTES // self._file_bytes, -(-end * UNIT_BYTES // self._file_bytes)
+        )
+        return [self._path(number * self._file_bytes) for number in starts]
+
+    def write_beside(self, first: int, units: bytes, open_file: OpenFile) -> None:
+        """Write units that `unwritten` gave, in any thread, unless that was done meanwhile.
+
+        The queue may go on, and write the same units: they are the same bytes in the same place.
+
+        Raises:
+            DiskFailed: a file could not be written.
+        """
+        if self.written < first + len(units) // UNIT_BYTES:
+            self._write_at(first, units, open_file)
+
+    def note_written(self, end: int) -> None:
+        """`write_beside` has written the units before `end`."""
+        self._unwritten = min(self._unwritten, self.end - end)
+
     def flush(self) -> None:
         """Write the units that are in memory only. Raises DiskFailed."""
         if self._unwritten:
             self._write_end(self._tail)
 
     def _write_end(self, tail: bytes) -> None:
-        self._write_at(self.written, tail[-self._unwritten * UNIT_BYTES :])
+        self._write_at(self.written, tail[-self._unwritten * UNIT_BYTES :], self._open_file)
         self._unwritten = 0
 
     def read(self, first: int, count: int) -> bytes:
@@ -228,29 +257,29 @@ class ConsumeQueue:
     def _path(self, file_start: int) -> str:
         return f"{self.folder}/{file_start:020d}"
 
-    def _write_at(self, first: int, units: bytes) -> None:
+    def _write_at(self, first: int, units: bytes, open_file: OpenFile) -> None:
         position, at = first * UNIT_BYTES, 0
         while at < len(units):
             within = (position + at) % self._file_bytes
             piece = units[at : at + self._file_bytes - within]
-            self._write(position + at - within, within, piece)
+            self._write(position + at - within, within, piece, open_file)
             at += len(piece)
 
-    def _write(self, file_start: int, within: int, data: bytes) -> None:
+    def _write(self, file_start: int, within: int, data: bytes, open_file: OpenFile) -> None:
         path = self._path(file_start)
         try:
-            written = self._disk.write(self._opened_to_write(path), data, within)
+            written = self._disk.write(self._opened_to_write(path, open_file), data, within)
         except OSError as error:
             raise DiskFailed("pwrite", path, error) from error
         if written != len(data):
             _fail("pwrite", path, f"only {written} of {len(data)} bytes were written")
 
-    def _opened_to_write(self, path: str) -> int:
+    def _opened_to_write(self, path: str, open_file: OpenFile) -> int:
         try:
-            return self._open_file(path, True)
+            return open_file(path, True)
         except FileNotFoundError:
             self._disk.make_folder(self.folder)  # the first units of this queue
-            return self._open_file(path, True)
+            return open_file(path, True)
 
     def _read(self, file_start: int, within: int, size: int) -> bytes:
         path = self._path(file_start)

@@ -6,6 +6,7 @@ from collections import OrderedDict
 from collections.abc import KeysView, Mapping
 from functools import partial
 from pathlib import Path
+from threading import Lock
 from types import MappingProxyType
 from typing import Final
 
@@ -14,6 +15,7 @@ from broker.messages.record_facts import units_of
 from broker.store.consume_queue import UNITS_PER_FILE, WRITE_UNITS, ConsumeQueue
 from broker.store.consume_queue_disk import OS_DISK, ConsumeQueueDisk
 from broker.store.damaged_queues import DamagedQueues
+from broker.store.lacking_units import LackingUnits
 from broker.store.queue_sync import QueueSync
 from broker.store.synced_mark import SyncedMark
 from dledger import DiskFailed
@@ -68,6 +70,7 @@ class ConsumeQueues:
         self._grown: set[tuple[str, int]] = set()
         self._unwritten: dict[tuple[str, int], ConsumeQueue] = {}
         self._sync: QueueSync | None = None
+        self._removal = Lock()  # for what `LackingUnits` must not write to any more
         self._mark = SyncedMark(self._folder, disk)
         self.to_mend = DamagedQueues({}, 0)
 
@@ -111,34 +114,34 @@ class ConsumeQueues:
             self._mark.withdraw()
         # A running member restores in a thread: what is to be mended changes before what is there.
         self.to_mend = DamagedQueues(damaged, log_end)
-        self._queues = queues
+        with self._removal:
+            self._queues = queues
         self.all_grown()
 
     def sync_due(self, log_end: int) -> QueueSync:
         """What has to be durable before the state of now may be saved; to be run in any thread.
 
         `log_end`: how far the state is, as a position of the log.
-
-        Raises:
-            DiskFailed: a file could not be written.
         """
         last = self._sync
         if last is not None and last.has_failed:
             return last  # fails again: a replay has to write everything anew
-        self._write_all()
         paths = self._written
-        if last is not None and not last.is_done:
+        if last is not None and last.is_done:
+            last.lacking.note_written()
+            self._unwritten = {
+                key: queue for key, queue in self._unwritten.items() if queue.written < queue.end
+            }
+        elif last is not None:
             paths |= last.paths
+        lacking = LackingUnits(
+            self._unwritten, self._disk, lambda key: self._queue(*key), self._removal
+        )
+        paths |= lacking.paths
         self._written = set()
-        folders: set[str] = set()
-        for path in paths:
-            queue = os.path.dirname(path)
-            folders |= {queue, os.path.dirname(queue)}
-        if folders:
-            folders |= {self._folder, os.path.dirname(self._folder)}
         # While queues are damaged their files are not those of the state, whatever is synced.
         mark = None if self.damaged else partial(self._mark.write, log_end)
-        self._sync = QueueSync(paths, folders, self._disk.sync, mark)
+        self._sync = QueueSync(paths, self._folder, self._disk.sync, mark, lacking)
         return self._sync
 
     def append(self, arrivals: Mapping[tuple[str, int], Arrivals]) -> None:
@@ -230,7 +233,10 @@ class ConsumeQueues:
         if queue is None:
             return
         queue.flush()  # later it would make a file again that is removed now
-        for path in queue.remove_files(queue.begin(kept_position)):
+        begin = queue.begin(kept_position)
+        with self._removal:
+            given_up = queue.remove_files(begin)
+        for path in given_up:
             self._close_file(path)
             try:
                 self._disk.remove(path)
@@ -246,7 +252,9 @@ class ConsumeQueues:
             DiskFailed: a file could not be removed.
         """
         folder = os.path.join(self._folder, topic)
-        for queue_id in self._queues.pop(topic, ()):
+        with self._removal:
+            given_up = self._queues.pop(topic, {})
+        for queue_id in given_up:
             self._unwritten.pop((topic, queue_id), None)
         self.to_mend.delete_topic(topic)
         for path in [path for path in self._files if path.startswith(folder + os.sep)]:

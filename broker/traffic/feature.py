@@ -34,7 +34,7 @@ def _service(parts: Parts) -> Service:
 
     def look_over() -> None:
         figures.look()
-        traffic.let_go()
+        parts.work.begin("forgetting idle counters", traffic.let_go())
 
     return Service(
         handlers={RequestCode.VIEW_BROKER_STATS_DATA: Handler(processor.view)},

@@ -14,6 +14,7 @@ from broker.serving.parts import Shared
 from broker.topics.names import DEAD_LETTER_PREFIX, is_system_topic
 from broker.traffic.counter import Counter
 from broker.traffic.second import Given, Put, Second
+from remoting.bodies.pieces import pieces
 
 # Names and keys that are counted; one takes 1.1 KB.
 MAX_COUNTERS: Final = 30_000
@@ -218,12 +219,16 @@ class Traffic:
             rates.append((present - of(sums)) / (now - began) if now > began else 0.0)
         return tuple(rates)
 
-    def let_go(self) -> None:
-        """Forget what counts nothing any more."""
+    def let_go(self) -> Iterator[None]:
+        """Forget what counts nothing any more, in steps."""
         self._settle()
         oldest = self.second - IDLE_SECONDS
-        for key in [key for key, one in self._counters.items() if one.last_second < oldest]:
-            del self._counters[key]
+        for keys in pieces(self._counters):
+            for key in keys:
+                counter = self._counters.get(key)
+                if counter is not None and counter.last_second < oldest:
+                    del self._counters[key]
+            yield
 
     def _present(self) -> Second:
         """The present second; what there was in the last one is counted before."""

@@ -113,8 +113,58 @@ def test_what_a_snapshot_stands_for_is_written(tmp_path: Path) -> None:
     target = queues(tmp_path)
     fill(target, "A", 0, 0, FEW + 1)
     sync = target.sync_due(1)
+    fill(target, "A", 0, FEW + 1, 1)  # comes meanwhile, and is of the next one
+    sync.run()
     assert file_bytes(tmp_path, "A") == (FEW + 1) * UNIT_BYTES
     assert {Path(path).name for path in sync.paths} == {f"{0:020d}", f"{FEW * UNIT_BYTES:020d}"}
+    target.close()
+
+
+def test_a_snapshot_writes_nothing_when_it_begins_and_each_unit_once(tmp_path: Path) -> None:
+    disk = CountingDisk()
+    target = ConsumeQueues(tmp_path / "consumequeue", disk=disk)
+    fill(target, "A", 0, 0, 3)
+    sync = target.sync_due(1)
+    assert disk.calls == 0
+    sync.run()
+    again = target.sync_due(1)
+    assert not again.paths
+    assert not target._unwritten
+    fill(target, "A", 0, 3, 2)
+    target.close()
+    content = (tmp_path / "consumequeue" / "A" / "0" / f"{0:020d}").read_bytes()
+    assert content == b"".join(map(unit, range(5)))
+
+
+def test_a_snapshot_syncs_what_was_written_while_it_began(tmp_path: Path) -> None:
+    target = ConsumeQueues(tmp_path / "consumequeue", write_units=4)
+    fill(target, "A", 0, 0, 1)
+    sync = target.sync_due(1)
+    fill(target, "A", 0, 1, 4)  # the queue writes all of it by itself
+    sync.run()
+    target.sync_due(2).run()
+    fill(target, "A", 0, 5, 1)
+    target.close()
+    content = (tmp_path / "consumequeue" / "A" / "0" / f"{0:020d}").read_bytes()
+    assert content == b"".join(map(unit, range(6)))
+
+
+def test_a_snapshot_makes_no_file_again_that_is_removed_meanwhile(tmp_path: Path) -> None:
+    target = queues(tmp_path)
+    for topic in ("removed", "deleted", "anew"):
+        fill(target, topic, 0, 0, 2 * FEW + 2)
+    sync = target.sync_due(1)
+    target.remove_files("removed", 0, 100 * (2 * FEW + 1))
+    target.delete_topic("deleted")
+    target.delete_topic("anew")
+    target.append({("anew", 0): arrivals(0, range(70, 71))})
+    sync.run()
+    folder = tmp_path / "consumequeue"
+    kept = folder / "removed" / "0"
+    assert [path.name for path in kept.iterdir()] == [f"{2 * FEW * UNIT_BYTES:020d}"]
+    assert not (folder / "deleted").exists()
+    assert not (folder / "anew").exists()
+    assert target.read("anew", 0, 0, 9) == unit(70)
     target.close()
 
 
@@ -141,10 +191,10 @@ def test_a_disk_that_takes_nothing_when_it_is_closed_is_left_to_the_next_start(
     target = queues(tmp_path)
     fill(target, "A", 0, 0, 1)
     (tmp_path / "consumequeue").write_text("in the way")
-    with pytest.raises(DiskFailed):
-        target.sync_due(1)
-    with pytest.raises(DiskFailed):  # not forgotten by the first one
-        target.sync_due(1)
+    with pytest.raises(OSError, match="consumequeue"):
+        target.sync_due(1).run()
+    with pytest.raises(OSError, match="consumequeue"):  # not forgotten by the first one
+        target.sync_due(1).run()
     target.close()
 
 
@@ -202,8 +252,11 @@ def test_a_disk_that_takes_nothing_is_a_typed_error(tmp_path: Path) -> None:
     (tmp_path / "consumequeue").write_text("in the way")
     target = queues(tmp_path)
     fill(target, "A", 0, 0, 1)
-    with pytest.raises(DiskFailed):
-        target.sync_due(1)
+    with pytest.raises(OSError, match="consumequeue"):
+        target.sync_due(1).run()
+    (tmp_path / "consumequeue").unlink()
+    target.sync_due(1).run()
+    assert file_bytes(tmp_path, "A") == UNIT_BYTES
 
 
 class CountingDisk(OsConsumeQueueDisk):
@@ -248,12 +301,12 @@ def test_a_topic_is_deleted_by_one_call_and_its_files_are_removed_later(tmp_path
     target = ConsumeQueues(folder, disk=disk)
     for topic in ("A", "B"):
         target.append({(topic, queue_id): arrivals(0, range(1)) for queue_id in range(300)})
-        target.sync_due(1)
+        target.sync_due(1).run()
     before = disk.calls
     target.delete_topic("A")
     target.delete_topic("never made")
     assert disk.calls == before + 2  # one for each
-    assert sorted(one.name for one in folder.iterdir()) == [".removed", "B"]
+    assert sorted(one.name for one in folder.iterdir()) == [".removed", ".synced", "B"]
     assert {key[0] for key in target.keys()} == {"B"}  # noqa: SIM118
     target.append({("A", 0): arrivals(0, range(1))})  # it is made again, and begins anew
     target.delete_topic("A")

@@ -26,7 +26,7 @@ class Origin:
 def lines(caplog: pytest.LogCaptureFixture, namesakes: Namesakes, now: float) -> list[str]:
     caplog.clear()
     with caplog.at_level(logging.WARNING):
-        namesakes.look(now)
+        list(namesakes.look(now))
     return [record.getMessage() for record in caplog.records]
 
 

@@ -96,7 +96,7 @@ def test_the_log_tells_once_of_each_change_and_not_too_often(
     def lines(now: float) -> list[str]:
         caplog.clear()
         with caplog.at_level(logging.WARNING):
-            differences.look(now)
+            list(differences.look(now))
         return [record.getMessage() for record in caplog.records]
 
     consumers.register(origins[0], Member("c0", 0, data("T=a")))
@@ -126,7 +126,7 @@ def test_a_line_about_many_kinds_is_short(caplog: pytest.LogCaptureFixture) -> N
     for number in range(50):
         topics = [f"topic-{number}-{at}" for at in range(100)]
         consumers.register(Origin(), Member(f"c{number}", 0, data(*topics)))
-    Differences(consumers).look(0)
+    list(Differences(consumers).look(0))
     (record,) = caplog.records
     assert "and 47 other ways" in record.getMessage()
     assert len(record.getMessage()) < 800

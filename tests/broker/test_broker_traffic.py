@@ -211,7 +211,7 @@ def test_counters_are_let_go_when_they_are_idle() -> None:
     traffic = Traffic(lambda: now, "c")
     traffic.given("h", "T", 0, 5, 1, 0.0)
     now = 30 * 3600.0
-    traffic.let_go()
+    list(traffic.let_go())
     assert traffic.counter(Counted.GROUP_GET_NUMS, "T@h") is None
     traffic.given("h", "T", 0, 1, 1, 0.0)
     counter = traffic.counter(Counted.GROUP_GET_NUMS, "T@h")

@@ -179,6 +179,21 @@ def test_a_broker_is_dropped_when_its_time_comes_and_not_before() -> None:
     assert table.next_expiry() is None
 
 
+def test_of_many_brokers_that_fall_silent_some_are_dropped_at_once_and_the_rest_at_once_after() -> (
+    None
+):
+    table = RouteTable()
+    addresses = [f"10.0.0.1:{port}" for port in range(10_000, 10_150)]
+    for address in addresses:
+        register(table, address, 0, name=address)
+    dropped: list[str] = []
+    while (expiry := table.next_expiry()) is not None and expiry <= 1e6:
+        some = [live.identity.address for live in table.expire(1e6)]
+        assert 0 < len(some) <= 64
+        dropped += some
+    assert dropped == addresses
+
+
 def test_a_sign_of_life_adds_a_full_timeout() -> None:
     table = RouteTable()
     register(table, A, 0)

@@ -84,6 +84,7 @@ def _not_in_snapshots(what: str) -> list[Replacement]:
 
 def _queues_not_synced() -> list[Replacement]:
     def run(self: QueueSync) -> None:
+        self.lacking.write()
         if self._mark is not None:
             self._mark()
         self.is_done = True
@@ -92,12 +93,7 @@ def _queues_not_synced() -> list[Replacement]:
 
 
 def _queue_folders_not_synced() -> list[Replacement]:
-    def run(self: QueueSync) -> None:
-        self.folders = frozenset()
-        ran(self)
-
-    ran = QueueSync.run
-    return [Replacement(QueueSync, "run", run)]
+    return [Replacement(QueueSync, "_folders", lambda _: set())]
 
 
 def _files_of_another_state_believed() -> list[Replacement]:
