@@ -27,16 +27,15 @@ from broker.messages.state import MESSAGES
 from broker.sends.entry_packing import EntryPacking, Spot
 from broker.sends.entry_room import EntryRoom
 from broker.sends.pending_messages import PendingMessages, Replies
+from broker.sends.unique_keys import UniqueKeys
 from broker.serving.parts import Parts, Shared
 from broker.traffic.put_times import PUT_TIMES, PutTimes
 from broker.traffic.traffic import TRAFFIC, Traffic
 from dledger import HEADER_BYTES, Appended, Body, DLedgerError, LogFull, PositionedBody
 from remoting.message.errors import MessageMalformed
-from remoting.message.message_id import unique_message_key
 from remoting.message.properties import (
     TAGS,
     UNIQUE_KEY,
-    edit_properties,
     has_pair,
     is_whole,
     mended_runs,
@@ -101,7 +100,6 @@ class Sends:
         self._host, self._port = store_address.host, store_address.port
         self._limits = limits
         self._wall_clock_ms = wall_clock_ms
-        self._process_id = process_id
         self._clock = clock
         self._put_times = put_times
         self._traffic = traffic
@@ -113,7 +111,7 @@ class Sends:
         # encoded it anew would cost the event loop as much as an append.
         self._held: _Placed | None = None
         self._store_timestamp_ms = 0
-        self._key_counter = 0
+        self._keys = UniqueKeys(store_address, process_id, wall_clock_ms)
         self._epoch = 0
         self._formats = state[FORMATS]
         self._room = EntryRoom(state, log)
@@ -317,11 +315,7 @@ class Sends:
         properties = with_last_pair_alone(properties, _TAGS)
         if has_pair(properties, _UNIQUE_KEY):
             return properties
-        self._key_counter += 1
-        key = unique_message_key(
-            self._host, self._process_id, self._port, self._wall_clock_ms(), self._key_counter
-        )
-        return edit_properties(properties, {UNIQUE_KEY: key})
+        return self._keys.add(properties)
 
     def _appended(
         self,
