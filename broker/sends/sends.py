@@ -287,8 +287,7 @@ class Sends:
         records = send.records
         one_by_one: Sequence[MessageRecord]
         if isinstance(records, RecordBatch):
-            runs = records.properties
-            records.properties = mended_runs(runs, _UNIQUE_KEY, _TAGS, self._mended)
+            records.properties = self.mended(records.properties)
             one_by_one = (records.shared,)
         else:
             for record in records:
@@ -306,6 +305,10 @@ class Sends:
             # A third of the time of PositionedBody(...).
             return list(map(tuple.__new__, repeat(PositionedBody), records.encode_parts()))
         return list(starmap(PositionedBody, encode_parts_of_all(records)))
+
+    def mended(self, runs: Sequence[bytes]) -> list[bytes]:
+        """Properties as they are stored. A long batch may have them mended before it is added."""
+        return mended_runs(runs, _UNIQUE_KEY, _TAGS, self._mended)
 
     def _mended(self, properties: bytes) -> bytes:
         """The properties with one tag at most, and with a key to find the message by, as RocketMQ's
