@@ -62,7 +62,7 @@ class LoopWatch(trio.abc.Instrument):
         """Begin to watch. Without a thread, no names are told."""
         trio.lowlevel.add_instrument(self)
         try:
-            thread = threading.Thread(target=self._look, name="dledger-loop-watch", daemon=True)
+            thread = threading.Thread(target=self._look_on, name="dledger-loop-watch", daemon=True)
             thread.start()
         except RuntimeError as error:  # the system gives no more threads
             logger.warning("what holds the loop will have no names: %s", error)
@@ -107,15 +107,19 @@ class LoopWatch(trio.abc.Instrument):
             unsaid,
         )
 
-    def _look(self) -> None:
-        """Keep the name of what runs. Runs in a thread."""
+    def _look_on(self) -> None:
+        """Look again and again. Runs in a thread."""
         while not self._stop.wait(_LOOK_S):
-            since = self._since
-            if since is None or time.perf_counter() - since < _LOOK_S:
-                continue
-            frame = sys._current_frames().get(self._thread_id)
-            if frame is not None and self._since == since:
-                self._seen = (since, _name(frame))
+            self.look()
+
+    def look(self) -> None:
+        """Keep the name of what runs, if it has run for a while. Called in any thread."""
+        since = self._since
+        if since is None or time.perf_counter() - since < _LOOK_S:
+            return
+        frame = sys._current_frames().get(self._thread_id)
+        if frame is not None and self._since == since:
+            self._seen = (since, _name(frame))
 
 
 def _name(frame: FrameType | None) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Generator, Hashable
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Final
 
 from nameserver.errors import RegistrationRefused
@@ -16,7 +17,13 @@ from remoting.bodies.registration import (
     decode_registration_in_steps,
     registration_crc,
 )
-from remoting.bodies.route import decode_route, encode_cluster_info, encode_route
+from remoting.bodies.route import (
+    TopicRoute,
+    decode_route_in_steps,
+    encode_cluster_info_in_steps,
+    encode_route,
+    encode_route_in_steps,
+)
 from remoting.bodies.table import (
     encode_member_group,
     encode_properties_text,
@@ -71,35 +78,37 @@ class _Lists:
         self._changes = 0
         self._bodies: dict[Hashable, bytes] = {}
 
-    def body(self, what: Hashable, make: Callable[[], bytes]) -> bytes:
-        """The body of `what`, by `make` unless it is known."""
+    def body(
+        self, what: Hashable, steps: Generator[None, None, bytes]
+    ) -> Generator[None, None, bytes]:
+        """The body of `what`, which `steps` return, unless it is known."""
         body = self._known(what)
         if body is None:
-            body = self._bodies[what] = make()
+            changes = self._routes.changes
+            body = yield from steps
+            if changes == self._routes.changes:
+                self._bodies[what] = body
         return body
 
     def topics(
         self, what: Hashable, steps: Generator[None, None, list[str]]
     ) -> Generator[None, None, bytes]:
         """The body of `what`, a list of the topics that `steps` return, unless it is known."""
-        body = self._known(what)
-        if body is not None:
-            return body
-        changes = self._routes.changes
-        names: list[str] = []
-        for piece in pieces((yield from steps), _TOPICS_A_STEP):
-            names += map(compact_json, piece)
-            yield
-        body = f'{{"topicList":[{",".join(names)}]}}'.encode()
-        if changes == self._routes.changes:
-            self._bodies[what] = body
-        return body
+        return self.body(what, _topic_list(steps))
 
     def _known(self, what: Hashable) -> bytes | None:
         if self._changes != self._routes.changes or len(self._bodies) >= _MAX_LISTS:
             self._changes = self._routes.changes
             self._bodies.clear()
         return self._bodies.get(what)
+
+
+def _topic_list(steps: Generator[None, None, list[str]]) -> Generator[None, None, bytes]:
+    names: list[str] = []
+    for piece in pieces((yield from steps), _TOPICS_A_STEP):
+        names += map(compact_json, piece)
+        yield
+    return f'{{"topicList":[{",".join(names)}]}}'.encode()
 
 
 class Processors:
@@ -172,8 +181,10 @@ class Processors:
 
     # Routes
 
-    def _route(self, _asker: Asker, command: Command) -> Command:
+    def _route(self, _asker: Asker, command: Command) -> Command | Steps:
         topic = command.text("topic")
+        if self._routes.is_long(topic):
+            return self._long_route(command, topic)
         route = self._routes.route(topic)
         if route is None:
             return command.reply(
@@ -183,9 +194,18 @@ class Processors:
         route.order_topic_conf = self._settings.get(ORDER_TOPIC_NAMESPACE, topic)
         return command.reply(body=encode_route(route))
 
-    def _cluster(self, _asker: Asker, command: Command) -> Command:
-        body = self._lists.body("cluster", lambda: encode_cluster_info(self._routes.cluster_info()))
+    def _long_route(self, command: Command, topic: str) -> Steps:
+        order = TopicRoute(order_topic_conf=self._settings.get(ORDER_TOPIC_NAMESPACE, topic))
+        parts = chain([order], self._routes.route_in_parts(topic))
+        return command.reply(body=(yield from encode_route_in_steps(parts)))
+
+    def _cluster(self, _asker: Asker, command: Command) -> Steps:
+        body = yield from self._lists.body("cluster", self._cluster_body())
         return command.reply(body=body)
+
+    def _cluster_body(self) -> Generator[None, None, bytes]:
+        info = yield from self._routes.cluster_info_in_steps()
+        return (yield from encode_cluster_info_in_steps(info))
 
     def _topics(self, _asker: Asker, command: Command) -> Steps:
         body = yield from self._lists.topics("topics", self._routes.topics_in_steps())
@@ -197,13 +217,13 @@ class Processors:
         body = yield from self._lists.topics(("topics of", cluster), steps)
         return command.reply(body=body)
 
-    def _system_topics(self, _asker: Asker, command: Command) -> Command:
+    def _system_topics(self, _asker: Asker, command: Command) -> Steps:
         """The names of clusters and brokers: brokers make topics of these names for tools' probes.
 
         A name that is not a topic, since no topic may be called so, is left out: tools take the
         whole list for topics.
         """
-        info = self._routes.cluster_info()
+        info = yield from self._routes.cluster_info_in_steps()
         address = next((data.master for data in info.brokers.values() if data.master), None)
         names = dict.fromkeys([*info.clusters, *info.brokers])
         topics = [name for name in names if self._routes.has_topic(name)]
@@ -224,8 +244,8 @@ class Processors:
         self._routes.delete_topic(command.text("topic"), command.fields.get("clusterName") or None)
         return command.reply()
 
-    def _register_topic(self, _asker: Asker, command: Command) -> Command:
-        route = decode_route(command.body, MAX_ADDED_ROUTE_BYTES)
+    def _register_topic(self, _asker: Asker, command: Command) -> Steps:
+        route = yield from decode_route_in_steps(command.body, MAX_ADDED_ROUTE_BYTES)
         self._routes.add_queues(command.text("topic"), route.queues)
         return command.reply()
 

@@ -13,7 +13,7 @@ the proof are refused.
 """
 
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Mapping
+from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from itertools import chain, islice, repeat
@@ -27,7 +27,7 @@ from nameserver.errors import (
     StaleMaster,
     TableFull,
 )
-from remoting.bodies.pieces import last_of, pieces
+from remoting.bodies.pieces import ROWS_A_STEP, last_of, pieces
 from remoting.bodies.registration import BrokerRegistration
 from remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicRoute
 from remoting.bodies.topic_config import PERMISSION_WRITE, DataVersion, TopicConfig
@@ -578,8 +578,20 @@ class RouteTable:
     def route(self, topic: str) -> TopicRoute | None:
         """Where a topic lives, or None when no living broker serves it."""
         names = sorted(self._names_of(topic))
-        if not names:
-            return None
+        return self._route(topic, names) if names else None
+
+    def is_long(self, topic: str) -> bool:
+        """Whether so many brokers serve a topic that its route is better told in parts."""
+        return len(self._topics.get(topic, ())) > ROWS_A_STEP and self.has_topic(topic)
+
+    def route_in_parts(self, topic: str) -> Iterator[TopicRoute]:
+        """As `route`, in parts that follow one another; none when no living broker serves it."""
+        for piece in pieces(sorted(self._names_of(topic))):
+            known = self._names
+            names = [name for name in piece if name in known and topic in known[name].queues]
+            yield self._route(topic, names)
+
+    def _route(self, topic: str, names: list[str]) -> TopicRoute:
         filter_servers: dict[str, list[str]] = {}
         for broker_name in names:
             for address in self._names[broker_name].addresses.values():
@@ -629,12 +641,18 @@ class RouteTable:
         return None if name is None else self._live.get(name.addresses.get(MASTER_ID, ""))
 
     def cluster_info(self) -> ClusterInfo:
+        """As `cluster_info_in_steps`, at once."""
+        return last_of(self.cluster_info_in_steps())
+
+    def cluster_info_in_steps(self) -> Generator[None, None, ClusterInfo]:
         """Every broker by name, and the names of each cluster."""
         info = ClusterInfo()
-        for broker_name in sorted(self._names):
-            data = self._broker_data(broker_name)
-            info.brokers[broker_name] = data
-            info.clusters.setdefault(data.cluster, []).append(broker_name)
+        for piece in pieces(sorted(self._names)):
+            for broker_name in piece:
+                if (data := self.broker(broker_name)) is not None:
+                    info.brokers[broker_name] = data
+                    info.clusters.setdefault(data.cluster, []).append(broker_name)
+            yield
         return info
 
     def has_topic(self, topic: str) -> bool:

@@ -10,6 +10,8 @@ from broker.consumers.members import Consumers
 from broker.errors import RequestRefused
 from broker.serving.origin import Origin
 from remoting.bodies.message_queue import decode_queue_keyed, queue_keyed_json
+from remoting.bodies.pieces import pieces
+from remoting.net.answering import Steps
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command, server_request
 from remoting.wire.errors import RemotingError
@@ -32,7 +34,7 @@ class ConsumerStatus:
     def __init__(self, consumers: Consumers) -> None:
         self._consumers = consumers
 
-    def gather(self, origin: Origin, command: Command) -> None:
+    def gather(self, origin: Origin, command: Command) -> Steps:
         """Tell which offset each member of a group has come to in each of its queues of a topic.
 
         A member that does not answer in time, or whose answer cannot be read, is left out.
@@ -44,11 +46,12 @@ class ConsumerStatus:
         topic, group = command.name("topic"), command.name("group")
         wanted = command.fields.get("clientAddr", "")
         found = self._consumers.group(group)
-        members = {
-            one.client_id: peer
-            for peer, one in (found.members.items() if found is not None else ())
-            if not peer.is_closed and wanted in ("", str(peer.peer), one.client_id)
-        }
+        members: dict[str, Origin] = {}
+        for piece in pieces(found.members.items() if found is not None else ()):
+            for peer, one in piece:
+                if not peer.is_closed and wanted in ("", str(peer.peer), one.client_id):
+                    members[one.client_id] = peer
+            yield
         if not members:
             raise RequestRefused(
                 ResponseCode.SYSTEM_ERROR,
@@ -79,6 +82,7 @@ class ConsumerStatus:
                 _told(answered, client_id),
                 ASK_SECONDS,
             )
+        return None
 
 
 def _told(

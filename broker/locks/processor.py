@@ -3,7 +3,8 @@
 Source: RocketMQ's RebalanceLockManager.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from typing import Final
 
 from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
@@ -15,8 +16,21 @@ from broker.log.submissions import Then, submit_commands
 from broker.serving.origin import Origin
 from broker.topics.names import check_group_name, check_topic_name
 from dledger import SessionClock
-from remoting.bodies.consumer_group import QueueLock, decode_queue_lock, encode_locked_queues
+from remoting.bodies.consumer_group import (
+    QueueLock,
+    decode_queue_lock_in_steps,
+    encode_locked_rows,
+    locked_row,
+)
+from remoting.bodies.pieces import pieces
+from remoting.net.answering import Steps, answer_each
 from remoting.wire.command import Command
+
+# Queues that are looked at in one step.
+_AT_ONCE: Final = 256
+
+# Queues that one entry locks, so that what the longest names take is applied in several parts.
+_IN_ONE_ENTRY: Final = 1024
 
 
 class LockProcessor:
@@ -38,46 +52,55 @@ class LockProcessor:
         self._clock = clock
         self._lock_clock = SessionClock()
 
-    def lock(self, origin: Origin, command: Command) -> None:
+    def lock(self, origin: Origin, command: Command) -> Steps:
         """Lock queues for an ordered consumer; the reply lists those it has, when they are applied.
 
         Raises:
             BodyMalformed: it cannot be read.
             RequestRefused (29): a bad name.
         """
-        asked, locks = decode_queue_lock(command.body), self._locks
-        _check_lock(asked)
+        asked = yield from _read(command)
+        locks = self._locks
         free = locks.room(self._limits.max_locks)
         wanted: list[tuple[str, int]] = []
-        for queue in asked.queues:
-            if locks.owner(asked.group, queue.topic, queue.queue_id) is None:
-                free -= 1
-                if free < 0:
-                    continue
-            wanted.append((queue.topic, queue.queue_id))
+        for piece in pieces(asked.queues, _AT_ONCE):
+            for queue in piece:
+                if locks.owner(asked.group, queue.topic, queue.queue_id) is None:
+                    free -= 1
+                    if free < 0:
+                        continue
+                wanted.append((queue.topic, queue.queue_id))
+            yield
 
         def then(refusal: RequestRefused | None) -> None:
             if refusal is not None:
                 origin.send(command.reply(refusal.code, remark=refusal.remark))
                 return
-            owned = [
-                queue
-                for queue in asked.queues
-                if locks.is_owner(asked.group, asked.client_id, queue.topic, queue.queue_id)
-            ]
-            origin.send(command.reply(body=encode_locked_queues(owned)))
+            answer_each(origin, [command], lambda _origin, command: self._owned(command, asked))
 
         self._change_locks(asked, True, wanted, then)
+        return None
 
-    def unlock(self, origin: Origin, command: Command) -> None:
+    def _owned(self, command: Command, asked: QueueLock) -> Steps:
+        """The reply with the queues that a client has locked."""
+        rows: list[str] = []
+        for piece in pieces(asked.queues, _AT_ONCE):
+            rows += [
+                locked_row(queue)
+                for queue in piece
+                if self._locks.is_owner(asked.group, asked.client_id, queue.topic, queue.queue_id)
+            ]
+            yield
+        return command.reply(body=encode_locked_rows(rows))
+
+    def unlock(self, origin: Origin, command: Command) -> Steps:
         """Give up locks.
 
         Raises:
             BodyMalformed: it cannot be read.
             RequestRefused (29): a bad name.
         """
-        asked = decode_queue_lock(command.body)
-        _check_lock(asked)
+        asked = yield from _read(command)
 
         def then(refusal: RequestRefused | None) -> None:
             origin.send(
@@ -88,17 +111,25 @@ class LockProcessor:
 
         queues = [(queue.topic, queue.queue_id) for queue in asked.queues]
         self._change_locks(asked, False, queues, then)
+        return None
 
     def _change_locks(
         self, asked: QueueLock, is_lock: bool, queues: list[tuple[str, int]], then: Then
     ) -> None:
         time_ms = self._lock_clock.now_ms(self._clock(), self._log.term, self._locks.time_ms)
-        change = LockQueues(asked.group, asked.client_id, is_lock, time_ms, queues)
-        submit_commands(self._log, [change], then)
+        changes = [
+            LockQueues(asked.group, asked.client_id, is_lock, time_ms, piece)
+            for piece in list(pieces(queues, _IN_ONE_ENTRY)) or [[]]
+        ]
+        submit_commands(self._log, changes, then)
 
 
-def _check_lock(asked: QueueLock) -> None:
-    """Names go into the log and the state, so they are bounded. Raises RequestRefused (29)."""
+def _read(command: Command) -> Generator[None, None, QueueLock]:
+    """Read the request and check its names, as they go into the log and the state."""
+    asked = yield from decode_queue_lock_in_steps(command.body)
     check_group_name(asked.group)
-    for queue in asked.queues:
-        check_topic_name(queue.topic)
+    for piece in pieces(asked.queues, _AT_ONCE):
+        for queue in piece:
+            check_topic_name(queue.topic)
+        yield
+    return asked

@@ -76,11 +76,12 @@ class QueueLocks:
     ) -> None:
         """Lock what is free, expired, or the client's own."""
         self._advance(time_ms)
+        new = LockOwner(client_id, self.time_ms)
         for topic, queue_id in queues:
             key = (group, topic, queue_id)
             owner = self._held.get(key)
             if owner is None or owner.client_id == client_id or self._has_expired(owner):
-                self.put(key, LockOwner(client_id, self.time_ms))
+                self.put(key, new)
 
     def unlock(
         self, group: str, client_id: str, queues: Iterable[tuple[str, int]], time_ms: int

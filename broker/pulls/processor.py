@@ -129,7 +129,7 @@ class PullProcessor:
         request = read_pull_request(command, self._max_hold_seconds)
         self._check(request)
         if (moved_to := self._moved_to(origin, request)) is not None:
-            return _moved(command, moved_to)
+            return self._moved(command, request, moved_to)
         if not request.has_subscription:
             self._subscribe(request)
         self._pulled.note(request)
@@ -264,7 +264,7 @@ class PullProcessor:
             try:
                 self._check(request)  # again, as it has waited
                 if (moved_to := self._moved_to(origin, request)) is not None:
-                    return _moved(command, moved_to)
+                    return self._moved(command, request, moved_to)
                 return self._answer(origin, command, request, arrivals)
             except RequestRefused as error:
                 return command.reply(error.code, remark=error.remark)
@@ -316,6 +316,16 @@ class PullProcessor:
         if moved_to is not None:
             self._generations.send(origin, key, moved_to)
         return moved_to
+
+    def _moved(self, command: Command, request: PullRequest, offset: int) -> Command:
+        """The reply to a pull of a group that was moved: go on there."""
+        topic, queue_id = request.topic, request.queue_id
+        begin, end = self._reader.begin(topic, queue_id), self._reader.end(topic, queue_id)
+        return command.reply(
+            ResponseCode.PULL_OFFSET_MOVED,
+            _fields(str(offset), str(begin), str(end)),
+            remark="the offset was reset",
+        )
 
     def _may_commit(self, origin: Origin, request: PullRequest) -> bool:
         """Whether what a client reads is the progress of its group."""
@@ -420,7 +430,7 @@ class PullProcessor:
 
 
 def _ask_again(held: HeldPull) -> None:
-    offset = str(held.request.offset)
+    offset = str(held.request.offset)  # how far the queue goes is for the next leader to tell
     fields = _fields(offset, "0", offset)
     code = ResponseCode.PULL_RETRY_IMMEDIATELY
     held.origin.send(held.command.reply(code, fields, remark="leadership moves"))
@@ -434,13 +444,6 @@ def _fields(offset: str, begin: str, end: str) -> dict[str, str]:
         "minOffset": begin,
         "maxOffset": end,
     }
-
-
-def _moved(command: Command, offset: int) -> Command:
-    """The reply to a pull of a group that was moved: go on there."""
-    text = str(offset)
-    code = ResponseCode.PULL_OFFSET_MOVED
-    return command.reply(code, _fields(text, "0", text), remark="the offset was reset")
 
 
 def _reply(command: Command, result: ReadResult) -> Command:

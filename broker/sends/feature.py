@@ -28,6 +28,7 @@ def _service(parts: Parts) -> Service:
         parts[SETTINGS],
         parts.config.group,
         parts.config.address,
+        sends.mended,
     )
 
     def end_term(refusal: RequestRefused) -> None:

@@ -1,5 +1,8 @@
 """Answers sends (10, 310, 320)."""
 
+from collections.abc import Callable, Sequence
+from typing import Final
+
 from broker.errors import RequestRefused
 from broker.groups.max_times import max_times
 from broker.groups.state import GROUPS
@@ -15,13 +18,19 @@ from broker.serving.origin import Origin
 from broker.settings.settings import Settings
 from broker.topics.names import RETRY_PREFIX, created_for_group, dead_letter_topic
 from broker.topics.state import TOPICS
+from remoting.bodies.pieces import pieces
 from remoting.bodies.topic_config import PERMISSION_WRITE, TopicConfig
 from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import message_id
 from remoting.message.properties import DELAY_TIME_LEVEL, edit_properties
+from remoting.message.record_batch import RecordBatch
 from remoting.net.address import Address
+from remoting.net.answering import Steps
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
+
+# Messages of a batch that are taken in one step.
+_AT_ONCE: Final = 1024
 
 
 class SendProcessor:
@@ -34,6 +43,7 @@ class SendProcessor:
         room: tells what the log holds.
         disk: refuses messages when it is too full.
         settings: whether clients may send, and how much at once.
+        mended: see `Sends.mended`.
     """
 
     def __init__(
@@ -46,7 +56,9 @@ class SendProcessor:
         settings: Settings,
         broker_name: str,
         address: Address,
+        mended: Callable[[Sequence[bytes]], list[bytes]],
     ) -> None:
+        self._mended = mended
         self._topics = state[TOPICS]
         self._groups = state[GROUPS]
         self._locks = state[LOCKS]
@@ -59,8 +71,8 @@ class SendProcessor:
         self._id_prefix = message_id(address.host, address.port, 0)[:-16]
         self._turn = 0
 
-    def send(self, origin: Origin, command: Command) -> None:
-        """Take a send; it leaves for the log with the next flush of `Sends`.
+    def send(self, origin: Origin, command: Command) -> Steps | None:
+        """Take a send, a long batch in steps; it leaves for the log with the next flush of `Sends`.
 
         Raises:
             RequestRefused: see `read_send_request`, `AwaitedTopics.topic_for` and `Sends.add`; (13)
@@ -81,6 +93,25 @@ class SendProcessor:
             # Not 1, which would leave the sender in doubt whether it was stored.
             raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason) from None
         self._room.check(request.longest_bytes)
+        if isinstance(request.records, RecordBatch) and len(request.records) > _AT_ONCE:
+            return self._take_in_steps(origin, command, request, request.records)
+        self._take(origin, command, request)
+        return None
+
+    def _take_in_steps(
+        self, origin: Origin, command: Command, request: SendRequest, batch: RecordBatch
+    ) -> Steps:
+        """Take a batch that took some milliseconds to read, and will to encode."""
+        runs: list[bytes] = []
+        for piece in pieces(batch.properties, _AT_ONCE):
+            yield
+            runs += self._mended(piece)
+        batch.properties = runs
+        yield
+        self._take(origin, command, request)
+        return None
+
+    def _take(self, origin: Origin, command: Command, request: SendRequest) -> None:
         topic = request.topic
         if topic.startswith(RETRY_PREFIX):
             config, queue_id = self._retry_target(command, request)

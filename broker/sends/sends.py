@@ -27,16 +27,15 @@ from broker.messages.state import MESSAGES
 from broker.sends.entry_packing import EntryPacking, Spot
 from broker.sends.entry_room import EntryRoom
 from broker.sends.pending_messages import PendingMessages, Replies
+from broker.sends.unique_keys import UniqueKeys
 from broker.serving.parts import Parts, Shared
 from broker.traffic.put_times import PUT_TIMES, PutTimes
 from broker.traffic.traffic import TRAFFIC, Traffic
 from dledger import HEADER_BYTES, Appended, Body, DLedgerError, LogFull, PositionedBody
 from remoting.message.errors import MessageMalformed
-from remoting.message.message_id import unique_message_key
 from remoting.message.properties import (
     TAGS,
     UNIQUE_KEY,
-    edit_properties,
     has_pair,
     is_whole,
     mended_runs,
@@ -101,7 +100,6 @@ class Sends:
         self._host, self._port = store_address.host, store_address.port
         self._limits = limits
         self._wall_clock_ms = wall_clock_ms
-        self._process_id = process_id
         self._clock = clock
         self._put_times = put_times
         self._traffic = traffic
@@ -113,7 +111,7 @@ class Sends:
         # encoded it anew would cost the event loop as much as an append.
         self._held: _Placed | None = None
         self._store_timestamp_ms = 0
-        self._key_counter = 0
+        self._keys = UniqueKeys(store_address, process_id, wall_clock_ms)
         self._epoch = 0
         self._formats = state[FORMATS]
         self._room = EntryRoom(state, log)
@@ -289,8 +287,7 @@ class Sends:
         records = send.records
         one_by_one: Sequence[MessageRecord]
         if isinstance(records, RecordBatch):
-            runs = records.properties
-            records.properties = mended_runs(runs, _UNIQUE_KEY, _TAGS, self._mended)
+            records.properties = self.mended(records.properties)
             one_by_one = (records.shared,)
         else:
             for record in records:
@@ -309,6 +306,10 @@ class Sends:
             return list(map(tuple.__new__, repeat(PositionedBody), records.encode_parts()))
         return list(starmap(PositionedBody, encode_parts_of_all(records)))
 
+    def mended(self, runs: Sequence[bytes]) -> list[bytes]:
+        """Properties as they are stored. A long batch may have them mended before it is added."""
+        return mended_runs(runs, _UNIQUE_KEY, _TAGS, self._mended)
+
     def _mended(self, properties: bytes) -> bytes:
         """The properties with one tag at most, and with a key to find the message by, as RocketMQ's
         broker adds it. Of several tags consumers take the last, and consume queues have the hash of
@@ -317,11 +318,7 @@ class Sends:
         properties = with_last_pair_alone(properties, _TAGS)
         if has_pair(properties, _UNIQUE_KEY):
             return properties
-        self._key_counter += 1
-        key = unique_message_key(
-            self._host, self._process_id, self._port, self._wall_clock_ms(), self._key_counter
-        )
-        return edit_properties(properties, {UNIQUE_KEY: key})
+        return self._keys.add(properties)
 
     def _appended(
         self,

@@ -113,7 +113,41 @@ class Requests:
                 return None
         except RequestRefused as refusal:
             return _unserved(command, handler, refusal)
-        return _answer_now(connection, command, handler)
+        return self._answer_now(connection, command, handler)
+
+    def _answer_now(
+        self, connection: Connection, command: Command, handler: Handler
+    ) -> Command | Steps | None:
+        try:
+            reply = handler.answer(connection, command)
+        except (RequestRefused, Fatal) as error:
+            return _failed(command, handler, error)
+        if reply is None or isinstance(reply, Command):
+            return reply
+        return self._in_steps(command, handler, reply)
+
+    def _in_steps(self, command: Command, handler: Handler, steps: Steps) -> Steps:
+        """Answer in steps. This member may lead no more at any of them, and what the last of them
+        leaves for the log is the last that comes in this turn.
+        """
+        while True:
+            try:
+                next(steps)
+            except StopIteration as ended:
+                reply: Command | None = ended.value
+                break
+            except (RequestRefused, Fatal) as error:
+                return _failed(command, handler, error)
+            yield
+            self.follow_role()
+            if not handler.any_role:
+                try:
+                    self._check_leads(handler)
+                except RequestRefused as refusal:
+                    return _unserved(command, handler, refusal)
+        if self._term is not None:
+            self._flush()
+        return reply
 
     def _check_leads(self, handler: Handler) -> None:
         """Raises RequestRefused (14) when another member is to be asked."""
@@ -126,7 +160,7 @@ class Requests:
                 self._check_leads(handler)
             except RequestRefused as refused:
                 return _unserved(command, handler, refused)
-            return _answer_now(connection, command, handler)
+            return self._answer_now(connection, command, handler)
 
         def steps() -> Iterator[None]:
             answer_each(connection, [command], answer_now)
@@ -201,25 +235,6 @@ class Requests:
         """Let the services drop what has been silent for too long: every ten seconds."""
         for service in self._services:
             call("looking over clients", service.look_over)
-
-
-def _answer_now(
-    connection: Connection, command: Command, handler: Handler
-) -> Command | Steps | None:
-    try:
-        reply = handler.answer(connection, command)
-    except (RequestRefused, Fatal) as error:
-        return _failed(command, handler, error)
-    if reply is None or isinstance(reply, Command):
-        return reply
-    return _in_steps(command, handler, reply)
-
-
-def _in_steps(command: Command, handler: Handler, steps: Steps) -> Steps:
-    try:
-        return (yield from steps)
-    except (RequestRefused, Fatal) as error:
-        return _failed(command, handler, error)
 
 
 def _failed(command: Command, handler: Handler, error: RequestRefused | Fatal) -> Command | None:

@@ -2,7 +2,7 @@
 
 Appends have no task of their own: they are submitted as they arrive, and answered when they are
 applied. A request that waits for something else (an entry, a leader, a change of the members) has
-one.
+one. What takes time is called by `ClientTurns`, all of it.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from dledger.entry import Body, Entry
 from dledger.errors import ClientAppendsOff, DLedgerError, MessageMalformed, Rejected
 from dledger.network.conversation import Conversation
 from dledger.serving.client_answers import ClientAnswers
+from dledger.serving.client_turns import client_turns
 from dledger.sessions.session_errors import SessionsOff
 from dledger.sessions.session_gate import SessionGate, answers_of
 from dledger.status import RoleChange, Status
@@ -43,6 +44,7 @@ from dledger.wire.client_protocol import (
     encode_leadership,
     split_bodies,
 )
+from dledger.wire.frame import Frame
 from dledger.wire.session_protocol import (
     SESSION_OPERATIONS,
     decode_session_request,
@@ -51,9 +53,6 @@ from dledger.wire.session_protocol import (
 
 # Requests of one connection that may wait in a task of their own.
 MAX_WAITING = 64
-
-# Requests of one connection that are taken up between two checkpoints.
-TAKEN_AT_ONCE = 64
 
 
 class ServedNode(Protocol):
@@ -145,13 +144,11 @@ class ClientServer:
         try:
             async with unwrapping_nursery() as nursery:
                 nursery.start_soon(answers.write, nursery.cancel_scope)
-                client = _Client(self._node, answers, nursery)
-                while frames := await conversation.frames():
-                    for number, frame in enumerate(frames, 1):
+                client, turns = _Client(self._node, answers, nursery), client_turns()
+                while await conversation.wait():
+                    for frame in await turns.take(conversation.cut):
                         await answers.wait_room(len(frame.payload))
-                        client.take(decode_request(frame))
-                        if not number % TAKEN_AT_ONCE:
-                            await trio.lowlevel.checkpoint()
+                        await turns.take(client.take, frame)
                 nursery.cancel_scope.cancel()
         finally:
             answers.close()
@@ -166,8 +163,9 @@ class _Client:
         self._nursery = nursery
         self._waiting = 0
 
-    def take(self, request: Request) -> None:
-        """Answer a request, or start what will answer it."""
+    def take(self, frame: Frame) -> None:
+        """Answer a request, or start what will answer it. Raises MessageMalformed."""
+        request = decode_request(frame)
         self._answers.begin(len(request.payload))
         try:
             config = self._node.config
@@ -253,7 +251,11 @@ async def _entries(node: ServedNode, request: Request) -> bytes:
             raise MessageMalformed("entries takes a first index, a wait in ms, perhaps a size")
     with trio.move_on_after(min(wait_ms, MAX_WAIT_MS) / 1000):
         await node.wait_appliable(first)
-    return encode_entries(request.request_id, node.entries(first, max_bytes))
+    return await client_turns().take(_encode_entries, node, request.request_id, first, max_bytes)
+
+
+def _encode_entries(node: ServedNode, request_id: int, first: int, max_bytes: int) -> bytes:
+    return encode_entries(request_id, node.entries(first, max_bytes))
 
 
 async def _leader(node: ServedNode, request: Request) -> bytes:
@@ -265,10 +267,14 @@ async def _leader(node: ServedNode, request: Request) -> bytes:
             async for _ in node.role_changes():
                 if _tells(node, least_term):
                     break
+    return await client_turns().take(_encode_leader, node, request.request_id)
+
+
+def _encode_leader(node: ServedNode, request_id: int) -> bytes:
     role, member = node.role, node.config.node_id
     index, configuration = node.configuration
     known = Leadership(member, role.leader, role.term, role.ready, index, configuration.addresses)
-    return encode_leadership(request.request_id, known)
+    return encode_leadership(request_id, known)
 
 
 def _tells(node: ServedNode, least_term: int) -> bool:

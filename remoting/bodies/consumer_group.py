@@ -1,11 +1,12 @@
 """Bodies by which the members of a consumer group find one another and lock queues (38, 41, 42)."""
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.pieces import last_of, pieces
 from remoting.wire.loose_json import compact_json
 
 # The most queues of one request to lock or unlock: all queues of ten topics that have as many as a
@@ -63,18 +64,37 @@ def decode_queue_lock(body: bytes) -> QueueLock:
     Raises:
         BodyMalformed: it is no such body, or too long.
     """
+    return last_of(decode_queue_lock_in_steps(body))
+
+
+def decode_queue_lock_in_steps(body: bytes) -> Generator[None, None, QueueLock]:
+    """As `decode_queue_lock`."""
     value = JsonObject.parse("queue lock", body, MAX_QUEUE_LOCK_BYTES)
-    return QueueLock(
+    lock = QueueLock(
         value.name("consumerGroup"),
         value.name("clientId"),
-        [MessageQueue.from_json(queue) for queue in value.objects("mqSet", MAX_LOCKED_QUEUES)],
-        value.boolean("onlyThisBroker"),
+        only_this_broker=value.boolean("onlyThisBroker"),
     )
+    yield
+    for piece in pieces(value.objects("mqSet", MAX_LOCKED_QUEUES)):
+        lock.queues += map(MessageQueue.from_json, piece)
+        yield
+    return lock
 
 
 def encode_locked_queues(queues: Iterable[MessageQueue]) -> bytes:
     """The body of the reply to a lock request: the queues the member owns now."""
-    return compact_json({"lockOKMQSet": [queue.to_json() for queue in queues]}).encode()
+    return encode_locked_rows(map(locked_row, queues))
+
+
+def locked_row(queue: MessageQueue) -> str:
+    """One queue in the reply to a lock request."""
+    return compact_json(queue.to_json())
+
+
+def encode_locked_rows(rows: Iterable[str]) -> bytes:
+    """As `encode_locked_queues`, of rows by `locked_row`."""
+    return f'{{"lockOKMQSet":[{",".join(rows)}]}}'.encode()
 
 
 def decode_locked_queues(body: bytes) -> list[MessageQueue]:

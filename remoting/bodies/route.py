@@ -5,11 +5,12 @@ there, because the JavaScript client sorts them without looking. Source: RocketM
 and ClusterInfo.
 """
 
-from collections.abc import Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
 from remoting.bodies.json_object import JsonObject
+from remoting.bodies.pieces import last_of, pieces
 from remoting.wire.errors import BodyMalformed
 from remoting.wire.field_values import read_natural
 from remoting.wire.loose_json import LARGE, JsonValue, compact_json
@@ -149,6 +150,25 @@ def encode_route(route: TopicRoute) -> bytes:
     return compact_json(body).encode()
 
 
+def encode_route_in_steps(parts: Iterable[TopicRoute]) -> Generator[None, None, bytes]:
+    """As `encode_route`, of a route in parts; a step for each."""
+    brokers: list[str] = []
+    queues: list[str] = []
+    servers: dict[str, list[str]] = {}
+    order: str | None = None
+    for part in parts:
+        brokers += [compact_json(broker.to_json()) for broker in part.brokers]
+        queues += [compact_json(queue.to_json()) for queue in part.queues]
+        servers |= part.filter_servers
+        order = order or part.order_topic_conf
+        yield
+    tail = "" if order is None else f',"orderTopicConf":{compact_json(order)}'
+    return (
+        f'{{"brokerDatas":[{",".join(brokers)}],"filterServerTable":{compact_json(servers)},'
+        f'"queueDatas":[{",".join(queues)}]{tail}}}'
+    ).encode()
+
+
 def decode_route(body: bytes, max_bytes: int | None = None) -> TopicRoute:
     """Read the body of the reply to a route request, from any version of RocketMQ.
 
@@ -159,14 +179,27 @@ def decode_route(body: bytes, max_bytes: int | None = None) -> TopicRoute:
     Raises:
         BodyMalformed: it is not one, or too long.
     """
+    return last_of(decode_route_in_steps(body, max_bytes))
+
+
+def decode_route_in_steps(
+    body: bytes, max_bytes: int | None = None
+) -> Generator[None, None, TopicRoute]:
+    """As `decode_route`."""
     value = JsonObject.parse("route", body, max_bytes)
     servers = value.object("filterServerTable")
-    return TopicRoute(
-        [QueueData.from_json(queue) for queue in value.objects("queueDatas")],
-        [BrokerData.from_json(broker) for broker in value.objects("brokerDatas")],
-        value.optional_text("orderTopicConf"),
-        {address: servers.texts(address) for address in servers.members},
+    route = TopicRoute(
+        order_topic_conf=value.optional_text("orderTopicConf"),
+        filter_servers={address: servers.texts(address) for address in servers.members},
     )
+    for queues in pieces(value.objects("queueDatas")):
+        yield
+        route.queues += map(QueueData.from_json, queues)
+    for brokers in pieces(value.objects("brokerDatas")):
+        yield
+        route.brokers += map(BrokerData.from_json, brokers)
+    yield
+    return route
 
 
 @dataclass(slots=True)
@@ -184,8 +217,17 @@ class ClusterInfo:
 
 def encode_cluster_info(info: ClusterInfo) -> bytes:
     """The body of the reply to a cluster request."""
-    brokers = {name: broker.to_json() for name, broker in info.brokers.items()}
-    return compact_json({"brokerAddrTable": brokers, "clusterAddrTable": info.clusters}).encode()
+    return last_of(encode_cluster_info_in_steps(info))
+
+
+def encode_cluster_info_in_steps(info: ClusterInfo) -> Generator[None, None, bytes]:
+    """As `encode_cluster_info`."""
+    rows: list[str] = []
+    for piece in pieces(info.brokers.items()):
+        rows += [f"{compact_json(name)}:{compact_json(data.to_json())}" for name, data in piece]
+        yield
+    clusters = compact_json(info.clusters)
+    return f'{{"brokerAddrTable":{{{",".join(rows)}}},"clusterAddrTable":{clusters}}}'.encode()
 
 
 def decode_cluster_info(body: bytes) -> ClusterInfo:

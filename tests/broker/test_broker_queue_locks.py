@@ -17,7 +17,12 @@ from broker.locks.state import LOCK_MS, LOCKS, QueueLocks
 from broker.log.entry import encode_log_command
 from broker.log.fold import fold
 from broker.log.state_snapshot import captured, restored
-from remoting.bodies.consumer_group import QueueLock, decode_locked_queues, encode_queue_lock
+from remoting.bodies.consumer_group import (
+    MAX_LOCKED_QUEUES,
+    QueueLock,
+    decode_locked_queues,
+    encode_queue_lock,
+)
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import ResponseCode
 from tests.broker.one_broker import Client, running_broker, served
@@ -191,3 +196,20 @@ async def test_names_that_cannot_be_do_not_get_into_the_log(
             reply = await client.ask(code, encode_queue_lock(asked))
             assert reply.code in (ResponseCode.INVALID_PARAMETER, ResponseCode.SYSTEM_ERROR)
         assert broker.node.status().last_index == written
+
+
+async def test_the_most_queues_of_a_request_are_locked_and_given_up_in_the_order_of_requests(
+    tmp_path: Path,
+) -> None:
+    queues = [MessageQueue(f"T{number}", "broker-a", 0) for number in range(MAX_LOCKED_QUEUES)]
+    body = encode_queue_lock(QueueLock("g", "c1", queues))
+    async with running_broker(tmp_path) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        locks = broker.machine.state[LOCKS]
+        for held in (queues, queues[-1:]):
+            locked = await client.ask(41, body)
+            assert decode_locked_queues(locked.body) == queues
+            assert len(locks.owners) == MAX_LOCKED_QUEUES
+            given_up = encode_queue_lock(QueueLock("g", "c1", held))
+            assert (await client.ask(42, given_up)).code == 0
+            assert len(locks.owners) == MAX_LOCKED_QUEUES - len(held)

@@ -73,6 +73,8 @@ async def test_a_group_goes_back_to_a_time_and_reads_on_from_there(tmp_path: Pat
         reply = await client.pull("T", 10, commitOffset=10, sysFlag=5)
         assert reply.code == ResponseCode.PULL_OFFSET_MOVED
         assert reply.fields["nextBeginOffset"] == "4"
+        # A client counts from these how far behind it is.
+        assert (reply.fields["minOffset"], reply.fields["maxOffset"]) == ("0", "10")
         await client.ask(28)
         assert await committed(client) == 4
         reply = await client.pull("T", 4)

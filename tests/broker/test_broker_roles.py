@@ -1,21 +1,25 @@
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import pytest
 import trio
 
+from bench.costs.asker import Asker
+from broker.limits import MAX_BATCH_MESSAGES
+from broker.sends.sends import SENDS
 from dledger.free_ports import free_ports
 from nameserver.server import serve_nameserver
 from remoting.bodies.route import TopicRoute, decode_route
+from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.record import decode_records
 from remoting.net.client import RemotingClient
 from remoting.net.server import serve
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
-from tests.broker.one_broker import Client, running_broker, until
+from tests.broker.one_broker import Client, running_broker, send_fields, until
 from tests.broker.three_brokers import group_of_three
 
 
@@ -155,3 +159,55 @@ async def test_a_name_server_that_never_answers_delays_a_new_topic_by_a_second_a
                 assert (await client.send("T", b"x")).code == 0
             assert len(decode_records((await client.pull("T", 0)).body)) == 1
         nursery.cancel_scope.cancel()
+
+
+# --- answers in steps -----------------------------------------------------------------------------
+
+
+class StepByStep(Asker):
+    """A client whose answers in steps are taken by the test."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.steps: list[Iterator[object]] = []
+
+    def go_on(self, steps: Iterator[object]) -> None:
+        self.steps.append(steps)
+
+
+def long_batch() -> Command:
+    body = encode_batch_body([BatchMessage(b"x")] * MAX_BATCH_MESSAGES)
+    fields = {name: str(value) for name, value in send_fields("T", 0).items()}
+    return Command(320, fields | {"m": "true"}, body)
+
+
+async def test_a_long_batch_is_taken_in_steps_and_stored_without_another_request(
+    tmp_path: Path,
+) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        assert (await client.send("T", b"first")).code == 0
+        reply = await client.ask(320, long_batch().body, **long_batch().fields)
+        assert (reply.code, reply.fields["queueOffset"]) == (0, "1")
+        assert len(set(reply.fields["msgId"].split(","))) == MAX_BATCH_MESSAGES
+        asker = StepByStep()
+        broker.requests.on_commands(asker, [long_batch()])  # type: ignore[arg-type]
+        assert len(list(asker.steps[0])) > MAX_BATCH_MESSAGES // 2048
+        assert broker.parts[SENDS].waiting_messages == 0
+
+
+async def test_an_answer_in_steps_ends_when_this_member_leads_no_more(tmp_path: Path) -> None:
+    async with running_broker(tmp_path) as (broker, nursery):
+        client = Client(nursery, str(broker.config.address))
+        assert (await client.send("T", b"first")).code == 0
+        asker = StepByStep()
+        broker.requests.on_commands(asker, [long_batch()])  # type: ignore[arg-type]
+        (steps,) = asker.steps
+        next(steps)
+        assert asker.last is None
+        broker.requests.let_go()
+        for _step in steps:
+            pass
+        assert asker.last is not None
+        assert asker.last.code == ResponseCode.SERVICE_NOT_AVAILABLE
+        assert broker.parts[SENDS].waiting_messages == 0

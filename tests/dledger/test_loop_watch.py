@@ -1,40 +1,57 @@
 """What holds the event loop is counted, and told with a name."""
 
-import logging
-import time
+import threading
 
 import pytest
-import trio
-import trio.lowlevel
 
 from dledger.loop_watch import HOLD_S, LoopWatch, watched_loop
 
 
-def hold_the_loop(seconds: float) -> None:
-    """Compute, as a step that is too long does."""
-    end = time.perf_counter() + seconds
-    while time.perf_counter() < end:
-        pass
+class Clocks:
+    """The clocks of a watch, which the test moves.
+
+    Attributes:
+        seconds: of the wall clock.
+        computed: of the loop's processor time.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.seconds = self.computed = 100.0
+        for name in ("perf_counter", "monotonic"):
+            monkeypatch.setattr(f"dledger.loop_watch.time.{name}", lambda: self.seconds)
+        monkeypatch.setattr("dledger.loop_watch.time.thread_time", lambda: self.computed)
 
 
-async def test_a_long_step_is_counted_and_told_with_its_name(
-    caplog: pytest.LogCaptureFixture,
+def hold_the_loop(watch: LoopWatch, clocks: Clocks) -> None:
+    """Compute for long, and be seen."""
+    watch.after_io_wait(0)
+    clocks.seconds += 4 * HOLD_S
+    clocks.computed += 4 * HOLD_S
+    watch.look()
+    watch.before_io_wait(0)
+
+
+def test_a_long_step_is_counted_and_told_with_its_name(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with caplog.at_level(logging.WARNING), watched_loop() as watch:
-        await trio.lowlevel.checkpoint()
-        before = watch.holds, watch.held_s
-        hold_the_loop(4 * HOLD_S)
-        await trio.lowlevel.checkpoint()
-    assert watch.holds == before[0] + 1
-    assert watch.held_s >= before[1] + 4 * HOLD_S
+    watch, clocks = LoopWatch(), Clocks(monkeypatch)
+    hold_the_loop(watch, clocks)
+    assert watch.holds == 1
+    assert watch.held_s == pytest.approx(4 * HOLD_S)
     assert any("hold_the_loop" in record.getMessage() for record in caplog.records)
 
 
-async def test_waiting_is_no_hold() -> None:
-    watch = LoopWatch()
-    watch.start()
-    await trio.sleep(2 * HOLD_S)
-    watch.stop()
+async def test_a_thread_looks_while_a_step_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    looked = threading.Event()
+    monkeypatch.setattr(LoopWatch, "look", lambda _watch: looked.set())
+    with watched_loop():
+        assert looked.wait(10)
+
+
+def test_waiting_is_no_hold(monkeypatch: pytest.MonkeyPatch) -> None:
+    watch, clocks = LoopWatch(), Clocks(monkeypatch)
+    watch.before_io_wait(0)
+    clocks.seconds += 2 * HOLD_S
     watch.after_io_wait(0)
     watch.before_io_wait(0)
     assert watch.holds == 0

@@ -9,15 +9,18 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from bench.costs.full_nameserver import EVERYWHERE, FullNameServer, Routes
 from nameserver import limits
 from nameserver.errors import BrokerAlive, RegistrationRefused, StaleMaster, TableFull
 from nameserver.limits import MAX_SETTINGS, MAX_VALUE_CHARACTERS
 from nameserver.routes import BrokerIdentity, RouteTable, Speaker
 from nameserver.settings import SettingTable
+from remoting.bodies.pieces import last_of
 from remoting.bodies.registration import BrokerRegistration
-from remoting.bodies.route import QueueData
+from remoting.bodies.route import QueueData, encode_route
 from remoting.bodies.topic_config import DataVersion, TopicConfig
 from remoting.net.errors import AddressMalformed
+from remoting.wire.command import Command
 
 A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 
@@ -596,3 +599,27 @@ class RouteTableMachine(RuleBasedStateMachine):
 
 RouteTableMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
 TestRouteTableMachine = RouteTableMachine.TestCase
+
+
+def test_a_route_of_many_brokers_is_told_in_parts_and_as_one_that_is_not() -> None:
+    full = FullNameServer(Routes(brokers=200, topics=3, topics_of_broker=2))
+    ask = Command(105, {"topic": EVERYWHERE})
+    steps = full.processors.table.handle(full.asker, ask)
+    assert steps is not None
+    assert not isinstance(steps, Command)
+    reply = last_of(steps)
+    route = full.table.route(EVERYWHERE)
+    assert reply is not None
+    assert route is not None
+    assert len(route.brokers) == 200
+    assert reply.body == encode_route(route)
+
+
+def test_a_broker_that_leaves_while_a_long_route_is_told_is_left_out_of_the_rest() -> None:
+    full = FullNameServer(Routes(brokers=200, topics=3, topics_of_broker=2))
+    parts = full.table.route_in_parts(EVERYWHERE)
+    told = next(parts)
+    full.table.connection_closed(full.asker.connection, 0.0)
+    full.table.expire(1e9)
+    assert len(told.brokers) == 64
+    assert [len(part.brokers) for part in parts] == [0, 0, 0]

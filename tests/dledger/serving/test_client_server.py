@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -20,8 +20,9 @@ from dledger.entry import Body
 from dledger.errors import LogFull, MessageMalformed
 from dledger.free_ports import free_ports
 from dledger.network.conversation import Conversation
-from dledger.serving import client_answers, client_server
+from dledger.serving import client_answers, client_server, client_turns
 from dledger.serving.client_server import ClientServer, ServedNode
+from dledger.serving.client_turns import TURN_SECONDS
 from dledger.waits.pending_appends import Appended, Done
 from dledger.wire.client_protocol import (
     MAX_BODIES,
@@ -266,6 +267,63 @@ def test_whatever_a_hostile_member_answers_is_refused_with_one_kind_of_error(
 ) -> None:
     with suppress(MessageMalformed):
         decode(value, payload)
+
+
+# --- turns ----------------------------------------------------------------------------------------
+
+
+class SlowNode(HoldingNode, trio.abc.Instrument):
+    """Takes a quarter of a turn for each request."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__()
+        self.seconds = 0.0
+        self.done_in: dict[int, list[str]] = {}  # by round of the loop
+        self.round = 0
+        monkeypatch.setattr(client_turns, "now", lambda: self.seconds)
+
+    def submit(self, bodies: Sequence[Body], done: Done) -> None:
+        self._work("append")
+        done([Appended(1, 1, 0, None)])
+
+    def entries(self, first: int, max_bytes: int) -> list[dledger.Entry]:
+        self._work("entries")
+        return []
+
+    async def wait_appliable(self, index: int) -> None:
+        await trio.lowlevel.checkpoint()
+
+    def _work(self, what: str) -> None:
+        self.seconds += TURN_SECONDS / 4
+        self.done_in.setdefault(self.round, []).append(what)
+
+    def before_io_wait(self, timeout: float) -> None:
+        """A round of the loop ends. Called by trio."""
+        self.round += 1
+
+
+ASKED = {
+    "append": append(1),
+    "entries": Request(1, Operation.ENTRIES, [1, 0], b""),
+}
+
+
+@pytest.mark.parametrize("what", ASKED)
+@pytest.mark.parametrize("connections", [1, 20])
+async def test_a_flood_of_requests_lets_the_loop_go_on_after_each_turn(
+    what: str, connections: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = SlowNode(monkeypatch)
+    async with AsyncExitStack() as stack:
+        trio.lowlevel.add_instrument(node)
+        stack.callback(trio.lowlevel.remove_instrument, node)
+        clients = [await stack.enter_async_context(served(node)) for _ in range(connections)]
+        for client in clients:
+            await client.ask(*[ASKED[what]] * 60)
+        for client in clients:
+            await client.answers(60)
+    # A turn begins once in a round, but one may also end there.
+    assert max(map(len, node.done_in.values())) <= 2 * 4
 
 
 # --- a real node ----------------------------------------------------------------------------------
