@@ -8,6 +8,7 @@ case: nothing is heard any more from its old connection.
 import logging
 from collections.abc import Generator, Iterator
 from itertools import islice
+from math import inf
 from typing import Final
 
 from broker.consumers.members import Consumers
@@ -56,7 +57,7 @@ class Namesakes:
     def _tell(self, group: str, client_id: str, now: float) -> Generator[None, None, bool]:
         """Tell of an id, if more than one of its connections is in use."""
         found = self._consumers.namesakes.get((group, client_id), {})
-        newest_since, in_use = float("-inf"), list[str]()
+        newest_since, in_use = -inf, list[str]()
         for members in pieces(found.items()):
             newest_since = max([newest_since, *[member.since for _origin, member in members]])
             yield

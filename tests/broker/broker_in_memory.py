@@ -17,7 +17,7 @@ from broker.delay.deliveries import DELIVERIES
 from broker.features import REGISTRY
 from broker.formats.commands import RaiseFormat
 from broker.formats.gate import READ_BY_ALL
-from broker.log.entry import FORMAT_VERSION, LARGE_ENTRIES_VERSION, LogCommand, encode_log_command
+from broker.log.entry import LARGE_ENTRIES_VERSION, LogCommand, encode_log_command
 from broker.log.guarded_log import GuardedLog
 from broker.machine import BrokerMachine
 from broker.retention.kept_back import KEPT_BACK
@@ -129,7 +129,7 @@ class BrokerInMemory:
             process_id=1,
             figures=dict,
             work=AtOnce(),
-            made={READ_BY_ALL: lambda: FORMAT_VERSION},
+            made={READ_BY_ALL: lambda: format_version},
         )
         self._answers: dict[int, Command] = {}
         self._opaque = 0

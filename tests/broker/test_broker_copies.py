@@ -330,6 +330,7 @@ def most_properties(more: dict[str, str]) -> int:
 def makers_of(name: str) -> Iterator[tuple[Path, str]]:
     """The functions of the broker that make an object of a class."""
     for path in Path(broker.__file__).parent.rglob("*.py"):
+        makers: dict[ast.Call, str] = {}  # an inner function comes behind the one that it is in
         for function in ast.walk(ast.parse(path.read_text())):
             if isinstance(function, ast.FunctionDef):
                 for call in ast.walk(function):
@@ -338,7 +339,9 @@ def makers_of(name: str) -> Iterator[tuple[Path, str]]:
                         and isinstance(call.func, ast.Name)
                         and call.func.id == name
                     ):
-                        yield path, function.name
+                        makers[call] = function.name
+        for maker in makers.values():
+            yield path, maker
 
 
 def test_messages_that_the_broker_makes_go_into_the_log_as_copies_alone() -> None:

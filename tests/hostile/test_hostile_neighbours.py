@@ -172,7 +172,7 @@ async def test_what_members_subscribe_to_forges_no_line_of_the_log(
             wanted = SubscriptionData(forged, forged + str(number))
             data = ConsumerData("g" + forged, subscriptions=[wanted])
             consumers.register(number, Member(forged, 0.0, data))  # type: ignore[arg-type]
-        Differences(consumers).look(100.0)
+        list(Differences(consumers).look(100.0))
     assert "subscribe to different things" in caplog.text
     assert all(text.isprintable() for text in caplog.messages)
     assert all(len(text) <= MAX_EVENT_CHARACTERS for text in caplog.messages)

@@ -226,7 +226,7 @@ def test_garbage_closes_its_own_connection_and_no_other(tmp_path: Path, address:
     assert dledger("append", "--group", "g1", "--peers", f"n0={address}", "still here").stdout
     process.terminate()
     _, errors = process.communicate(timeout=10)
-    assert "is this a dledger peer?" in errors
+    assert "the other side speaks HTTP" in errors
 
 
 def test_a_killed_member_that_was_to_sync_later_loses_nothing(tmp_path: Path, address: str) -> None:
