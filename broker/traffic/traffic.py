@@ -23,6 +23,10 @@ MAX_COUNTERS: Final = 30_000
 # longest time. To look for them takes some milliseconds, so it is not done for each new one.
 _FORGOTTEN_SHARE: Final = 16
 
+# Queues, and queues of groups, that are counted at once at the most; they hold the loop for
+# some 3 ms, and counters that make room for others for 20 ms.
+_COUNTED_AT_ONCE: Final = 128
+
 # A counter that counts nothing for so long is all zero, and is let go.
 IDLE_SECONDS: Final = 26 * 3600
 
@@ -233,7 +237,7 @@ class Traffic:
     def _present(self) -> Second:
         """The present second; what there was in the last one is counted before."""
         number, second = self.second, self._second
-        if number != second.number or len(second) >= MAX_COUNTERS:
+        if number != second.number or len(second) >= _COUNTED_AT_ONCE:
             self._settle()
             second = self._second = Second(number)
         return second
