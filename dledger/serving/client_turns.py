@@ -6,7 +6,6 @@ timers. So a flood of requests, or of connections, makes answers late, and nothi
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from typing import Final, TypeVar, TypeVarTuple
 
@@ -22,8 +21,8 @@ T = TypeVar("T")
 
 
 def now() -> float:
-    """The clock of turns, in seconds."""
-    return time.perf_counter()
+    """The clock of turns, in seconds: the loop's, so that a simulated loop decides by its own."""
+    return trio.current_time()
 
 
 class ClientTurns:
