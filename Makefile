@@ -155,5 +155,5 @@ $(VENV)/.installed-package: pyproject.toml $(VENV)/.installed-tools
 # pyspark comes as source only. It is built with the locked setuptools, not with whatever
 # setuptools is newest that day, hence no build isolation.
 $(VENV)/.installed-spark: requirements/spark.txt $(VENV)/.installed-tools
-	$(PIP_INSTALL) --require-hashes --no-build-isolation --use-pep517 -r requirements/spark.txt
+	$(PIP_INSTALL) --no-compile --require-hashes --no-build-isolation --use-pep517 -r requirements/spark.txt
 	@touch $@

@@ -226,6 +226,7 @@ def test_a_stopped_process_is_seen_to_be_stopped() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_ours_loses_its_leaders_and_nothing_else(tmp_path: Path) -> None:
     (watched,) = [each for each in WATCHED if each.key == "dledger"]
     watching = watched.prepare(Toolchain(tmp_path / "build"))._replace(settled_s=0.5)
@@ -238,6 +239,7 @@ def test_ours_loses_its_leaders_and_nothing_else(tmp_path: Path) -> None:
     assert verdict.lost == 0
 
 
+@pytest.mark.long
 def test_sends_by_a_follower_are_compared_with_direct_ones(tmp_path: Path) -> None:
     arguments = ["--rounds", "1", "--seconds", "0.4", "--in-flight", "2", "--dir", str(tmp_path)]
     ran = CliRunner().invoke(relayed.main, arguments)
@@ -249,6 +251,7 @@ def test_sends_by_a_follower_are_compared_with_direct_ones(tmp_path: Path) -> No
     assert "some is no list of numbers" in ran.output
 
 
+@pytest.mark.long
 def test_the_rates_of_the_client_are_measured_in_every_way(tmp_path: Path) -> None:
     arguments = ["--rounds", "1", "--seconds", "0.2", "--consumed", "2000", "--at-once", "500"]
     ran = CliRunner().invoke(client_rates.main, [*arguments, "--dir", str(tmp_path)])

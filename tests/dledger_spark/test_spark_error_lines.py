@@ -400,6 +400,7 @@ def test_the_line_of_an_error_of_spark() -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_errors_of_the_source_in_spark_have_one_line(
     spark: Any, folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -100,6 +100,7 @@ def run(spark: Any, path: Path, checkpoint: Path, sink: Sink, **options: object)
     raise late
 
 
+@pytest.mark.long
 def test_a_stream_takes_all_in_batches_and_goes_on_at_its_checkpoint(
     spark: Any, write_log: LogWriter, tmp_path: Path
 ) -> None:

@@ -323,6 +323,7 @@ def types(table: Any) -> dict[str, str]:
 
 
 @pytest.mark.spark
+@pytest.mark.long
 def test_spark_computes_the_same_tables(spark: Any, home: TableHome, tmp_path: Path) -> None:
     from dledger_spark.tables.spark_engine import SparkEngine  # noqa: PLC0415
 

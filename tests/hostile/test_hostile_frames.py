@@ -258,6 +258,7 @@ async def test_requests_that_are_refused_without_end_do_not_fill_the_log(
 
 
 @pytest.mark.slow
+@pytest.mark.long
 async def test_damaged_frames_that_are_relayed_hold_up_no_one(tmp_path: Path) -> None:
     await attacked(tmp_path, brokers=3, seconds=4, seed=20_262)
 

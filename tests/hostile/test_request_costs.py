@@ -103,20 +103,26 @@ async def test_each_code_that_is_answered_has_a_dearest_request(tmp_path: Path) 
         assert [code for code, requests in table.items() if not requests] == []
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_no_request_holds_the_loop_by_the_size_of_the_state(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Each step of work that is done in steps is seen by itself.
     monkeypatch.setattr("remoting.net.client_work.SLICE_SECONDS", 1e-9)
     monkeypatch.setattr("remoting.net.client_work.TURN_SECONDS", 0)
-    few = await costs_with(tmp_path / "few", FEW)
-    many = await costs_with(tmp_path / "many", MANY)
-    grown = {
-        name: (few[name], many[name])
-        for name in few.keys() - BOUNDED
-        if many[name].instructions > 1.5 * few[name].instructions + FEW_INSTRUCTIONS
-    }
+    grown: dict[str, tuple[Cost, Cost]] = {}
+    # What a timer adds to one request now and then does not come twice.
+    for attempt in ("first", "second"):
+        few = await costs_with(tmp_path / attempt / "few", FEW)
+        many = await costs_with(tmp_path / attempt / "many", MANY)
+        found = {
+            name: (few[name], many[name])
+            for name in few.keys() - BOUNDED
+            if many[name].instructions > 1.5 * few[name].instructions + FEW_INSTRUCTIONS
+        }
+        grown = {name: one for name, one in found.items() if attempt == "first" or name in grown}
+        if not grown:
+            break
     for name, (small, large) in grown.items():
         print(f"{name}: {small} to {large}")
     assert grown == {}

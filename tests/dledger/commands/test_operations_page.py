@@ -167,6 +167,7 @@ def steps() -> Iterator[tuple[str, list[str]]]:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_what_the_page_of_operators_shows_is_what_happens(machines: Machines) -> None:
     done = 0
     for command, printed in steps():

@@ -135,6 +135,7 @@ def group(tmp_path: Path) -> Iterator[Running]:
             member.kill()
 
 
+@pytest.mark.long
 def test_members_that_are_behind_the_log_catch_up_under_load(group: Running) -> None:
     group.start("n0")
     group.start("n1")
