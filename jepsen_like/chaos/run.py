@@ -38,6 +38,7 @@ from jepsen_like.chaos.nemeses.file_faults import (
     torn_tail,
     wiped_folder,
 )
+from jepsen_like.chaos.nemeses.hostile_client import NEMESIS as HOSTILE
 from jepsen_like.chaos.nemeses.hostile_client import HostileClient
 from jepsen_like.chaos.nemeses.inside_faults import InsideFaults
 from jepsen_like.chaos.nemeses.membership_faults import MembershipFaults
@@ -266,7 +267,7 @@ class Run:
     ) -> None:
         for fault in lane:
             await self._wait_until(zero + fault.begin_s)
-            if self._nemeses.catalogue[fault.nemesis].harms_data:
+            if self._nemeses.catalogue[fault.nemesis].harms_data or fault.nemesis == HOSTILE:
                 await self._wait_until_whole(group)
             if self._stops.is_set() or trio.current_time() > zero + self._plan.time_s:
                 return

@@ -15,6 +15,7 @@ import trio
 import dledger
 from jepsen_like.chaos.doubts import Doubts, doubts_of
 from jepsen_like.chaos.gaps import GapRow, gap_rows, windows_of
+from jepsen_like.chaos.nemeses.hostile_client import unserved
 from jepsen_like.chaos.nemeses.schedule import Fault
 from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, CLIENT_DEFAULT, RunPlan
 from jepsen_like.chaos.run import Run, RunResult
@@ -62,6 +63,9 @@ def judge(run: Run, check_limit_s: float) -> RunVerdict:
     checked = check_file(
         run.history, Plan(_model(run), time_limit_s=check_limit_s, allowed=allowed)
     )
+    operations = _operations(run)
+    gaps = _gaps(run, operations)
+    result.findings += unserved(gaps)
     findings = [*result.findings, *(f"in the end: {each}" for each in result.unanswered)]
     exit_, reason = _outcome(checked, findings)
     if exit_ is RunExit.NOTHING_FOUND and result.aborted:
@@ -69,8 +73,6 @@ def judge(run: Run, check_limit_s: float) -> RunVerdict:
     doubts = doubts_of(result.events, result.links)
     if exit_ is RunExit.NOTHING_FOUND:
         exit_, reason = doubted(reason, doubts)
-    operations = _operations(run)
-    gaps = _gaps(run, operations)
     return RunVerdict(exit_, reason, checked, statistics, gaps, operations, doubts.texts)
 
 

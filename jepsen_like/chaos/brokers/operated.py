@@ -14,7 +14,9 @@ from remoting.wire.errors import RemotingError
 
 RECALLS = 0.5
 # One producer operates, so that there is one order of what is done.
-OPERATOR, OPERATES = 0, 0.1
+OPERATOR, RESETS = 0, 0.1
+# Seldom: nothing is lost of what was sent before the last deletion.
+DELETES = 0.04
 SHORTEST_DELAY_MS, LONGEST_DELAY_MS = 6_000, 10_000
 
 
@@ -48,7 +50,7 @@ class Reset(Messages):
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
         """Send a message, or move the group."""
-        if turn.place != OPERATOR or not turn.chance.happens(OPERATES):
+        if turn.place != OPERATOR or not turn.chance.happens(RESETS):
             return await super().send(producer, turn)
 
         async def reset() -> None:
@@ -66,7 +68,7 @@ class Remade(Messages):
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
         """Send a message, or delete the topic and make it again."""
-        if turn.place == OPERATOR and turn.chance.happens(OPERATES):
+        if turn.place == OPERATOR and turn.chance.happens(DELETES):
             return await self._remake(turn)
         delay_ms = turn.chance.randint(SHORTEST_DELAY_MS, LONGEST_DELAY_MS)
         if turn.chance.happens(0.5):

@@ -7,6 +7,7 @@ import pytest
 from jepsen_like.checkers.catalogue import CATALOGUE
 from jepsen_like.checkers.checker import Request
 from jepsen_like.checkers.report import Report, Verdict
+from jepsen_like.history.errors import HistoryUnreadable
 from jepsen_like.history.header import Header
 from jepsen_like.history.history import History
 from jepsen_like.history.operation import EventType, Operation
@@ -137,3 +138,18 @@ def test_parts_are_checked_by_their_own_models_and_the_worst_counts() -> None:
     assert sent.verdict is Verdict.INVALID
     undone = told("parts", *SENT_AND_RECEIVED, RESET, DRAIN, settings=settings, key=("b", None))
     assert undone.counts == {"b undone": 1}
+
+
+@pytest.mark.parametrize(
+    ("parts", "key", "said"),
+    [
+        (None, ("a", None), "parts in the header"),
+        (Map({"a": Map({"model": "queue"})}), None, r"a key is \[part, key\]"),
+        (Map({"a": Map({"model": "queue"})}), ("b", None), r"a key is \[part, key\]"),
+        (Map({"a": Map({"model": "none"})}), ("a", None), "names no model"),
+        (Map({"a": "queue"}), ("a", None), "names no model"),
+    ],
+)
+def test_parts_without_a_model_are_unreadable(parts: Value, key: Value, said: str) -> None:
+    with pytest.raises(HistoryUnreadable, match=said):
+        told("parts", ("send", 1), settings=Map({"parts": parts}), key=key)

@@ -495,11 +495,11 @@ def test_a_setting_of_another_shape_is_refused(check: Check, settings: dict[str,
         report_of(check, **settings)
 
 
-# A history of parts names them in its header; `test_changed_queues` has such.
+# `parts` is made of others; its own tests are in test_changed_queues.py.
 OF_ONE_MODEL = sorted(set(CATALOGUE) - {"parts"})
 
 
-@pytest.mark.parametrize("name", sorted(set(OF_ONE_MODEL) - {"statistics"}))
+@pytest.mark.parametrize("name", sorted({*OF_ONE_MODEL} - {"statistics"}))
 def test_a_function_of_another_model_makes_a_history_unreadable(name: str) -> None:
     with pytest.raises(HistoryUnreadable, match='"jump" is no function of this model'):
         CATALOGUE[name].check(recorded((0, "invoke", "jump", None)), Request())
@@ -517,7 +517,7 @@ def test_any_small_history_gets_a_verdict_or_is_unreadable(name: str) -> None:
     functions = sorted(
         {"add", "read", "txn", "transfer", "send", "receive", "drain", "append", "increment"}
         | {"commit", "fetch", "poll", "assign", "reset", "prepare", "rollback", "enqueue"}
-        | {"dequeue", "write", "cas", "get", "put", "acquire", "release"}
+        | {"dequeue", "write", "cas", "get", "put", "acquire", "release", "recall", "delete"}
     )
     odd = [None, 1, "x", True, 1.5, [1], [[1]], {"a": 1}, [1, 2], {"id": 1}, [["r", 1, None]]]
     verdicts = set()
