@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
@@ -10,6 +12,10 @@ from xdist.scheduler import LoadScopeScheduling
 # Deadlines are by the wall clock: where others use the processor, too, right code misses them.
 settings.register_profile("dledger", settings(), deadline=None)
 settings.load_profile("dledger")
+
+# Here brokers share their loop, and its garbage, with thousands of tests: what it is held for says
+# nothing of them, and tests of what they log must not depend on it.
+logging.getLogger("dledger.loop_watch").setLevel(logging.ERROR)
 
 _JAVA = "a Java virtual machine"
 _SPARK = "tests/dledger_spark/test_spark_"

@@ -24,9 +24,7 @@ from tests.dledger.snapshots.test_install_nodes import caught_up
 def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
     loud = [one for one in caplog.records if one.levelno >= logging.WARNING]
     # The last member that ends has nobody to hand leadership over to, and says so.
-    # How long the loop was held is a matter of the machine here.
-    quiet = ("ending", "loop_watch")
-    return [one.getMessage() for one in loud if not one.name.endswith(quiet)]
+    return [one.getMessage() for one in loud if not one.name.endswith("ending")]
 
 
 async def until_known(nursery: trio.Nursery, names: Address) -> None:

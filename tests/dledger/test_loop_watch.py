@@ -1,10 +1,17 @@
 """What holds the event loop is counted, and told with a name."""
 
+import logging
 import threading
 
 import pytest
 
 from dledger.loop_watch import HOLD_S, LoopWatch, watched_loop
+
+
+@pytest.fixture(autouse=True)
+def _loud(caplog: pytest.LogCaptureFixture) -> None:
+    """All other tests have it quiet."""
+    caplog.set_level(logging.WARNING, "dledger.loop_watch")
 
 
 class Clocks:
