@@ -16,7 +16,7 @@ from broker.consumers.kinds import Kind, Kinds, kind_of
 from broker.serving.origin import Origin
 from broker.serving.parts import Shared
 from remoting.bodies.heartbeat import ConsumerData, MessageModel, SubscriptionData
-from remoting.bodies.pieces import last_of, pieces
+from remoting.bodies.pieces import pieces
 
 # A member without a heartbeat for this long is gone; RocketMQ's value, four heartbeats.
 MEMBER_EXPIRY_SECONDS: Final = 120.0
@@ -96,14 +96,10 @@ class GroupMembers:
         self.broadcasting -= member.data.message_model is MessageModel.BROADCASTING
         return member
 
-    def clients_by_kind(self, most_kinds: int, most_clients: int) -> dict[Kind, list[str]]:
-        """Some of the clients of some kinds: the kinds with the fewest members first."""
-        return last_of(self.clients_by_kind_in_steps(most_kinds, most_clients))
-
     def clients_by_kind_in_steps(
         self, most_kinds: int, most_clients: int
     ) -> Generator[None, None, dict[Kind, list[str]]]:
-        """As `clients_by_kind`."""
+        """Some of the clients of some kinds: the kinds with the fewest members first."""
         counts = self.kinds.counts
         fewest = nsmallest(most_kinds, counts, key=counts.__getitem__)
         found: dict[Kind, list[str]] = {kind: [] for kind in fewest}

@@ -297,7 +297,7 @@ async def test_offsets_resets_and_locks_are_kept(folder: Path, told: Any) -> Non
             assert (await one.committed(group, topic)).fields["offset"] == str(offset)
         # No offset is kept, so it begins with the first message of a queue that lost none.
         assert (await one.committed("gone", "orders")).fields["offset"] == "0"
-        # Who was moved and does not know it yet: what it commits meanwhile does not count.
+        # A member that was moved and does not know it yet commits: that does not count.
         fields: dict[str, Any] = {"consumerGroup": "g", "topic": "orders", "queueId": 0}
         assert (await one.client.ask(15, commitOffset=8, **fields)).code == 0
         moved = await one.client.pull("orders", 8)

@@ -288,7 +288,7 @@ class Writer:
             (_early, late) = await self.client.messages(GIVEN_UP)
             id_ = message_id(late.store_host, late.store_port, late.physical_offset)
             await self.ask(code, msgId=id_, topic="transacted")
-            await self.until_end(GIVEN_UP, 3)  # nobody says how it ends this time either
+            await self.until_end(GIVEN_UP, 3)  # no producer ends it this time either
 
     async def popping(self) -> None:
         """Of T: one acknowledged, one hidden longer, one due soon; of another one all in order."""

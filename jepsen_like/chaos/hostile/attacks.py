@@ -20,7 +20,7 @@ KEY_END, PAIR_END = "\x01", "\x02"
 
 
 def repeated_code(chance: Chance) -> bytes:
-    """A thousand requests of one code, whose answers nobody reads."""
+    """A thousand requests of one code; the client does not read the answers."""
     fields = {"topic": TOPIC, "consumerGroup": GROUP, "group": GROUP, "queueId": "0"}
     command = Command(int(chance.choice(CODES)), fields, b"")
     return encode_command(command) * FRAMES_A_WRITE

@@ -14,7 +14,7 @@ from functools import partial
 from typing import NamedTuple
 
 from broker.pulls.request import SUBSCRIPTION_FLAG, SUSPEND_FLAG
-from jepsen_like.simulation.broker.asking import Asks, send_fields
+from jepsen_like.simulation.broker.asking import PATIENCE_S, Asks, question, send_fields
 from jepsen_like.simulation.broker.log_model import LogModel
 from jepsen_like.simulation.broker.raw_entries import NUMBER_BYTES
 from jepsen_like.simulation.broker.served_broker import ServedBroker
@@ -35,8 +35,6 @@ CLIENTS = ("O0", "O1", "O2")
 QUEUES = 2
 KEYS = 4
 MOST_MESSAGES = 4
-# So long a client waits for an answer before it asks again.
-PATIENCE_S = 1.0
 HOLD_MS = 500
 LARGEST_N = 5
 
@@ -184,18 +182,6 @@ class OrderedClients:
         else:
             self._pull(broker, queue, seat, seat.offset)
 
-    def _question(self, seat: _Seat, then: Callable[[Command], None]) -> Callable[[Command], None]:
-        """`then` for the answer to a question of this lock's time."""
-        era = seat.era
-        seat.asks_until = self._loop.now + PATIENCE_S
-
-        def answered(reply: Command) -> None:
-            if seat.era == era:
-                seat.asks_until = 0.0
-                then(reply)
-
-        return answered
-
     def _lock(self, broker: ServedBroker, client: str, queue: int, seat: _Seat) -> None:
         def then(reply: Command) -> None:
             if reply.code != ResponseCode.SUCCESS:
@@ -212,8 +198,8 @@ class OrderedClients:
             seat.holds, seat.offset = True, None
 
         body = encode_queue_lock(QueueLock(CONSUMERS, client, [_mq(queue)]))
-        question = self._question(seat, then)
-        self._ask(broker, RequestCode.LOCK_BATCH_MQ, {}, body, question)
+        answered = question(seat, self._loop, then)
+        self._ask(broker, RequestCode.LOCK_BATCH_MQ, {}, body, answered)
 
     def _leave(self, broker: ServedBroker, client: str, queue: int, seat: _Seat) -> None:
         seat.holds, seat.offset, seat.left = False, None, True
@@ -242,8 +228,8 @@ class OrderedClients:
                 )
 
         fields = {"consumerGroup": CONSUMERS, "topic": TOPIC, "queueId": queue}
-        question = self._question(seat, then)
-        self._ask(broker, RequestCode.QUERY_CONSUMER_OFFSET, fields, then=question)
+        answered = question(seat, self._loop, then)
+        self._ask(broker, RequestCode.QUERY_CONSUMER_OFFSET, fields, then=answered)
 
     def _pull(self, broker: ServedBroker, queue: int, seat: _Seat, offset: int) -> None:
         def then(reply: Command) -> None:
@@ -257,7 +243,7 @@ class OrderedClients:
             self._commit(broker, queue, following)
 
         fields = self._pull_fields(queue, offset, "*", "TAG")
-        self._ask(broker, RequestCode.PULL_MESSAGE, fields, then=self._question(seat, then))
+        self._ask(broker, RequestCode.PULL_MESSAGE, fields, then=question(seat, self._loop, then))
 
     def _pull_fields(
         self, queue: int, offset: int, expression: str, kind: str

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from broker.pulls.request import COMMIT_OFFSET_FLAG, SUBSCRIPTION_FLAG, SUSPEND_FLAG
-from jepsen_like.simulation.broker.asking import Asks, send_fields
+from jepsen_like.simulation.broker.asking import Asks, question, send_fields
 from jepsen_like.simulation.broker.log_model import UNIT, LogModel
 from jepsen_like.simulation.broker.raw_entries import NUMBER_BYTES
 from jepsen_like.simulation.broker.served_broker import Client, ServedBroker
@@ -37,8 +37,6 @@ MOST_MESSAGES = 4
 HOLD_MS = 500
 # So many of its places a member may commit once more.
 MOST_PLACES = 12
-# So long a member waits for an answer before it asks again.
-PATIENCE_S = 1.0
 
 
 @dataclass(slots=True)
@@ -187,17 +185,6 @@ class RemadeClients:
         else:
             self._pull(connection, queue, seat, seat.offset)
 
-    def _question(self, seat: _Seat, then: Callable[[Command], None]) -> Callable[[Command], None]:
-        era = seat.era
-        seat.asks_until = self._loop.now + PATIENCE_S
-
-        def answered(reply: Command) -> None:
-            if seat.era == era:
-                seat.asks_until = 0.0
-                then(reply)
-
-        return answered
-
     def _ask_offset(self, connection: _Connection, queue: int, seat: _Seat) -> None:
         def then(reply: Command) -> None:
             if reply.code == ResponseCode.SUCCESS:
@@ -206,8 +193,8 @@ class RemadeClients:
                 seat.is_at(0)
 
         fields = {"consumerGroup": CONSUMERS, "topic": TOPIC, "queueId": queue}
-        question = self._question(seat, then)
-        connection.ask(RequestCode.QUERY_CONSUMER_OFFSET, fields, question)
+        answered = question(seat, self._loop, then)
+        connection.ask(RequestCode.QUERY_CONSUMER_OFFSET, fields, answered)
 
     def _pull(self, connection: _Connection, queue: int, seat: _Seat, offset: int) -> None:
         chance = self._chance
@@ -227,7 +214,7 @@ class RemadeClients:
             "subVersion": 1,
         }
         then = partial(self._pulled, connection.broker, queue, seat)
-        connection.ask(RequestCode.PULL_MESSAGE, fields, self._question(seat, then))
+        connection.ask(RequestCode.PULL_MESSAGE, fields, question(seat, self._loop, then))
 
     def _pulled(self, broker: ServedBroker, queue: int, seat: _Seat, reply: Command) -> None:
         if reply.code == ResponseCode.SUCCESS:
