@@ -107,7 +107,7 @@ async def test_steps_are_taken_in_slices_and_an_error_ends_its_own_steps_alone(
 
 
 async def test_one_call_that_fails_does_not_keep_the_others_from_being_made(
-    work: ClientWork, caplog: pytest.LogCaptureFixture
+    work: ClientWork, clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
     results: list[float] = []
     with caplog.at_level(logging.ERROR):
