@@ -11,8 +11,8 @@ LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-h
 	--no-emit-index-url --custom-compile-command "make lock" $(LOCK_ARGUMENTS)
 PYTEST_ARGUMENTS ?=
 # Tests run in as many processes; those that use Spark share one of them. Many tests wait for timers and
-# for other processes, so that three keep two cores busy.
-TEST_PROCESSES ?= 3
+# for other processes, so that four keep two cores busy.
+TEST_PROCESSES ?= 4
 SUPPORTED_PYTHONS := 3.11 3.12 3.13
 PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 BENCH_ARGUMENTS ?=
