@@ -63,3 +63,7 @@ class GuardedLog:
     def read_bytes(self, pos: int, size: int) -> bytes:
         """As in `dledger.Node`."""
         return self._log.read_bytes(pos, size)
+
+    def check_at(self, pos: int) -> None:
+        """As in `dledger.Node`."""
+        self._log.check_at(pos)

@@ -38,3 +38,7 @@ class Log(Protocol):
     def read_bytes(self, pos: int, size: int) -> bytes:
         """Bytes of the log."""
         ...
+
+    def check_at(self, pos: int) -> None:
+        """As in `dledger.Node`."""
+        ...

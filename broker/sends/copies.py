@@ -41,7 +41,7 @@ from remoting.message.properties import (
     UNIQUE_KEY,
     encode_properties,
 )
-from remoting.message.record import MessageRecord
+from remoting.message.record import MessageRecord, body_crc
 from remoting.net.address import Address
 from remoting.wire.codes import ResponseCode
 from remoting.wire.quoted import quoted
@@ -155,7 +155,8 @@ class Copies:
 
         What a step raises of itself depends on the message and on the state, which all members have
         alike: it would fail for each leader, so something stands in for the copy. What this
-        member's log raises, and refusals, are told to `done`, which tries again.
+        member's log raises, and refusals, are told to `done`, which tries again. A message that is
+        damaged on this member's disk alone is one of these: the member ends, another one leads.
         """
         try:
             step()
@@ -164,6 +165,11 @@ class Copies:
         except (DLedgerError, OSError, MemoryError) as error:
             done(failure(what, error))
         except Exception as error:
+            try:
+                self._log.check_at(position)
+            except DLedgerError as damage:
+                done(failure(what, damage))
+                return
             code = failure(f"copying {what}, at {position} of the log,", error).code
             reason = f"{type(error).__name__}: {error}"
             never = NeverStored(code, f"it cannot be read or copied: {reason}")
@@ -177,6 +183,9 @@ class Copies:
 
     def _hand_over(self, copy: Copy, add: Callable[[MadeMessages], None]) -> None:
         original = copy.record.physical_offset
+        # A copy has a sum of its own, so it would make damage of this disk a message like others.
+        if copy.record.body_crc and copy.record.body_crc != body_crc(copy.record.body):
+            self._log.check_at(original)
         run, left_out = fitted(copy.record.properties)
         copy.record.properties = run
         if left_out:

@@ -263,6 +263,20 @@ class Node:
         """`size` bytes of the log at `pos`, for callers that keep positions of their entries."""
         return self._store.read_bytes(pos, size)
 
+    def check_at(self, pos: int) -> None:
+        """Check the sums of the entry that holds a byte of the log.
+
+        For callers of `read_bytes`, which checks none, that cannot make sense of what they read.
+
+        Raises OutsideLog, NodeClosing; LogCorrupt or DiskFailed, with which the node then stops.
+        """
+        self._check_open()
+        try:
+            self._store.check_at(pos)
+        except Fatal as error:
+            self._driver.fail(error)
+            raise
+
     @property
     def max_body_bytes(self) -> int:
         """The longest body that this member appends."""

@@ -153,6 +153,17 @@ class LogReader:
         except OSError as cause:
             self._health.disk_failed("read", cause)
 
+    def check_at(self, pos: int) -> None:
+        """Check the sums of the entry that holds the byte at `pos`, as `read_run` does.
+
+        Raises OutsideLog, LogCorrupt, DiskFailed.
+        """
+        extent = self._extent
+        if not extent.begin_pos <= pos < extent.end_pos:
+            raise OutsideLog("byte", pos, extent.begin_pos, extent.end_pos - 1)
+        index = self.last_before(pos, extent.last_index) + 1
+        self.read_run(index, index, 0)
+
     # --- segments -----------------------------------------------------------------------------
 
     def segment_begin(self, index: int) -> SegmentBegin:

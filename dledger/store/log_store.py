@@ -148,6 +148,10 @@ class LogStore(Protocol):
         """Read `size` bytes of the log at `pos`, within one segment and before `end_pos`."""
         ...
 
+    def check_at(self, pos: int) -> None:
+        """Check the sums of the entry that holds the byte at `pos`."""
+        ...
+
     def truncate_after(self, index: int) -> None:
         """Drop every entry after `index`; durable on return."""
         ...

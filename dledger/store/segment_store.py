@@ -164,6 +164,10 @@ class SegmentStore:
         """Read `size` bytes of the log at `pos`, within one segment and before `end_pos`."""
         return self._reader.read_bytes(pos, size)
 
+    def check_at(self, pos: int) -> None:
+        """Check the sums of the entry that holds the byte at `pos`; see LogReader.check_at."""
+        self._reader.check_at(pos)
+
     def note_committed(self, index: int) -> None:
         """Note the commit index. No entry up to it is ever truncated."""
         self._extent.committed = max(self._extent.committed, index)

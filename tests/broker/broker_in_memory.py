@@ -33,6 +33,7 @@ from dledger import (
     DLedgerError,
     Entry,
     EntryTooLarge,
+    LogCorrupt,
 )
 from dledger.entry import Magic, body_bytes, stamped_body
 from jepsen_like.simulation.broker.served_broker import SERVED, Client
@@ -57,6 +58,7 @@ class MemoryLog:
         self.max_body_bytes = max_body_bytes
         self.content = bytearray()
         self.longest_body_bytes = 0
+        self.is_damaged = False
         self._entries = 0
         self._machine = machine
         self._pending: deque[tuple[list[Entry], Done]] = deque()
@@ -81,6 +83,11 @@ class MemoryLog:
     def read_bytes(self, pos: int, size: int) -> bytes:
         assert pos + size <= self.end
         return bytes(memoryview(self.content)[pos : pos + size])
+
+    def check_at(self, pos: int) -> None:
+        """Raise LogCorrupt if the test has damaged what this member has."""
+        if self.is_damaged:
+            raise LogCorrupt("memory", pos, "damaged by the test")
 
     def settle(self) -> None:
         """Apply what was appended, and what that has appended."""

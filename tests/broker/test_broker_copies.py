@@ -588,6 +588,32 @@ ON_ITS_OWN: Final[dict[str, tuple[dict[str, str], Callable[[BrokerInMemory], Non
 }
 
 
+@pytest.mark.parametrize("in_body", [True, False])
+@pytest.mark.parametrize("name", ON_ITS_OWN)
+def test_what_is_damaged_on_one_disk_alone_is_left_to_another_leader(
+    name: str, in_body: bool
+) -> None:
+    more, wear = ON_ITS_OWN[name]
+    with broker_in_memory() as there:
+        sent = Sent(b"body" * 200, {"UNIQ_KEY": KEY, "TAGS": "tag", **more})
+        assert send(there, sent).code == 0
+        at = there.log.content.index(sent.body) + (7 if in_body else len(sent.body))
+        whole = there.log.content[at]
+        there.log.content[at] = 255
+        there.log.is_damaged = True
+        wear(there)
+        damaged = bytes(there.log.content)
+        assert there.messages(UNDELIVERED_TOPIC) == []
+        assert damaged.count(b"bodybod\xff" if in_body else sent.body) == 1  # no copy of it
+        # The next leader has a disk of its own.
+        there.log.content[at] = whole
+        there.log.is_damaged = False
+        begin_another_term(there)
+        wear(there)
+        assert there.messages(UNDELIVERED_TOPIC) == []
+        assert there.log.content.count(sent.body) == 2
+
+
 def of_nothing(there: BrokerInMemory, _sent: Sent) -> None:
     """Let the log take nothing but short commands: not even a message in place of another."""
     there.log.max_body_bytes = 550

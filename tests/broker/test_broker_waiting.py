@@ -116,6 +116,9 @@ class FakeLog:
     def read_bytes(self, pos: int, size: int) -> bytes:
         raise AssertionError("nothing is read here")
 
+    def check_at(self, pos: int) -> None:
+        raise AssertionError("nothing is read here")
+
     def finish(self, outcome: Any = None, result: Any = None) -> None:
         bodies, done = self.taken.pop(0)
         done(outcome or [Appended(at, 1, 1000 * at, result) for at in range(len(bodies))])

@@ -121,6 +121,9 @@ def test_what_a_request_raises_when_its_append_ends_does_not_reach_the_log(
         def read_bytes(self, pos: int, size: int) -> bytes:
             return b""
 
+        def check_at(self, pos: int) -> None:
+            pass
+
     def fails(_outcome: object) -> None:
         raise RuntimeError("a defect")
 

@@ -69,6 +69,10 @@ class MemberLog:
         """As in `dledger.Node`."""
         return self._store.read_bytes(pos, size)
 
+    def check_at(self, pos: int) -> None:
+        """As in `dledger.Node`."""
+        self._store.check_at(pos)
+
     @property
     def begin_position(self) -> int:
         """As in `dledger.Node`."""

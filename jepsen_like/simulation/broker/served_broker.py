@@ -147,6 +147,9 @@ class _ProcessLog:
     def read_bytes(self, pos: int, size: int) -> bytes:
         return self._process.store.read_bytes(pos, size)
 
+    def check_at(self, pos: int) -> None:
+        self._process.store.check_at(pos)
+
 
 T = TypeVar("T")
 

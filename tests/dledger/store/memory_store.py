@@ -211,6 +211,10 @@ class MemoryStore:
                 content[unit.pos - begin : unit.end - begin] = entry
         return bytes(content[pos - begin : pos - begin + size])
 
+    def check_at(self, pos: int) -> None:
+        """Memory does not rot."""
+        self.read_bytes(pos, 1)
+
     def truncate_after(self, index: int) -> None:
         """Drop every entry behind `index`; InvariantBroken if it is committed."""
         self._check_usable()

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from dledger.core.hard_state import HardState
-from dledger.entry import Magic, decode_entries
+from dledger.entry import HEADER_BYTES, Magic, decode_entries
 from dledger.errors import DiskFailed, InvariantBroken, LogCorrupt, OutsideLog
 from dledger.store.disk import DiskFile, OsDisk, OsDiskFile
 from dledger.store.open_store import open_store
@@ -206,6 +206,25 @@ def test_an_unreadable_block_ends_the_store(tmp_path: Path) -> None:
     with pytest.raises(DiskFailed):
         store.read(1, 2, 1000)
     store.close()
+
+
+@pytest.mark.parametrize("rotten", [4, HEADER_BYTES + 7])  # in the header, in the body
+@pytest.mark.parametrize("asked", [0, HEADER_BYTES, HEADER_BYTES + 9])
+def test_rot_of_an_entry_is_found_by_a_check_of_any_of_its_bytes(
+    tmp_path: Path, rotten: int, asked: int
+) -> None:
+    store = open_one(OsDisk(), tmp_path)
+    store.append(1, Magic.NORMAL, bodies(4))
+    begin, end = store.header_at(2).pos, store.end_pos
+    with (tmp_path / "dledger-n0" / "data" / file_name(0)).open("r+b") as segment:
+        segment.seek(begin + rotten)
+        segment.write(b"?")
+    store.check_at(begin - 1)
+    store.check_at(end - 1)
+    with pytest.raises(OutsideLog):
+        store.check_at(end)
+    with pytest.raises(LogCorrupt):
+        store.check_at(begin + asked)
 
 
 def test_rot_under_an_index_unit_is_found_by_reads(tmp_path: Path) -> None:
