@@ -34,13 +34,15 @@ PROBES = frozenset({"broker/__main__.py", "dledger/free_ports.py", "dledger_mq/t
 def makes_connections(text: str) -> bool:
     """Whether a module names a function that makes connections, or makes a plain socket."""
     for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Attribute) and node.attr in MAKES:
-            return True
-        if isinstance(node, ast.ImportFrom) and MAKES & {one.name for one in node.names}:
-            return True
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-            if node.func.attr in ("socket", "SocketType") or node.func.attr == "from_stdlib_socket":
+        match node:
+            case ast.Attribute(attr=name) if name in MAKES:
                 return True
+            case ast.ImportFrom(names=names) if MAKES & {one.name for one in names}:
+                return True
+            case ast.Call(func=ast.Attribute(attr="socket" | "from_stdlib_socket")):
+                return True
+            case _:
+                continue
     return False
 
 

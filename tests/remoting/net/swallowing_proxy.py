@@ -12,15 +12,15 @@ from remoting.net.address import parse_address
 class SwallowingProxy:
     """Passes connections on to a server. Those that were forgotten once are lost for good.
 
-    Args:
-        target: "host:port" of the server.
-
     Attributes:
+        address: where it listens, once it is started.
+        target: "host:port" of the server; it may be given later than the proxy starts.
         connections: how many came.
     """
 
-    def __init__(self, target: str) -> None:
-        self._target = parse_address(target)
+    def __init__(self, target: str = "") -> None:
+        self.address = ""
+        self.target = target
         self._forgotten = 0  # connections with a lower number pass nothing
         self._is_cut = False
         self.connections = 0
@@ -37,12 +37,14 @@ class SwallowingProxy:
     async def start(self, nursery: trio.Nursery) -> str:
         """Listen; returns the address."""
         listeners = await nursery.start(partial(trio.serve_tcp, self._serve, 0, host="127.0.0.1"))
-        return f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        self.address = f"127.0.0.1:{listeners[0].socket.getsockname()[1]}"
+        return self.address
 
     async def _serve(self, client: trio.SocketStream) -> None:
         number = self.connections
         self.connections += 1
-        server = await trio.open_tcp_stream(self._target.host, self._target.port)
+        host, port = parse_address(self.target)
+        server = await trio.open_tcp_stream(host, port)
         async with client, server, trio.open_nursery() as nursery:
             nursery.start_soon(self._copy, number, client, server)
             await self._copy(number, server, client)
