@@ -128,7 +128,7 @@ async def test_every_kind_of_client_is_served_soon_after_its_connections_were_fo
             pulling,
             admin,
         ):
-            await stack.enter_async_context(client)  # type: ignore[arg-type]
+            await stack.enter_async_context(client)
 
         async def send_everywhere() -> None:
             await producer.send_many([Message(topic, b"x") for topic in TOPICS])
@@ -138,11 +138,12 @@ async def test_every_kind_of_client_is_served_soon_after_its_connections_were_fo
                 raise RouteNotFound("new", (names,))
 
         async with trio.open_nursery() as nursery:
-            for kind, call in {
+            calls: dict[str, Callable[[], Awaitable[object]]] = {
                 "producer": send_everywhere,
                 "pull": partial(pulling.pull, first[-1], 0),
                 "admin": partial(admin.progress, "push"),
-            }.items():
+            }
+            for kind, call in calls.items():
                 nursery.start_soon(served.repeat, kind, call)
             await trio.sleep(0.5)
             for proxy in (to_broker, to_names):
