@@ -22,8 +22,9 @@ _log = logging.getLogger(__name__)
 # the only one of its queue.
 LOCAL_TRIES: Final = 3
 
-# RocketMQ's pause before a message that could not be given back is consumed again here.
-LOCAL_RETRY_SECONDS: Final = 5.0
+# The pause before a message that could not be given back is consumed again here. RocketMQ pauses
+# for 5 s; giving back has already been tried for as long, and fails most often by the network.
+LOCAL_RETRY_SECONDS: Final = 1.0
 
 _NO_SCOPE: Final = nullcontext()
 

@@ -98,6 +98,7 @@ class Client:
         self._producers: dict[str, list[Asked | None]] = {}
         self.replies = AwaitedReplies()
         self._consumers: dict[str, ConsumerEntry] = {}
+        self._met: set[str] = set()  # masters that this client was connected with
         self._heartbeat_wanted = trio.Event()
         self._loop: trio.lowlevel.TrioToken | None = None
 
@@ -111,7 +112,7 @@ class Client:
         self._loop = trio.lowlevel.current_trio_token()
         self._identity = new_identity(self._nameservers[0], self._given_id)
         nursery = await self._stack.enter_async_context(Background(until_the_end=True))
-        self._remoting = RemotingClient(nursery, self._answer)
+        self._remoting = RemotingClient(nursery, self._answer, on_connected=self._connected)
         self._routes = Routes(self._remoting, self._nameservers)
         self._routes.watch(self._route_changed)
         self._silence = SilenceWatch(self._remoting, self._routes)
@@ -327,8 +328,14 @@ class Client:
         """There may be a broker that does not know this client yet."""
         self._heartbeat_wanted.set()
 
+    def _connected(self, address: str) -> None:
+        """A broker forgets a client with its connection, and is told of it by the next one."""
+        if address in self._met:
+            self._heartbeat_wanted.set()
+        self._met = (self._met | {address}) & self.routes.masters()
+
     async def _keep_known(self) -> None:
-        """Send heartbeats every 30 s, and when a route changes."""
+        """Send heartbeats every 30 s, when a route changes, and after a connection was lost."""
         while True:
             with trio.move_on_after(HEARTBEAT_SECONDS):
                 await self._heartbeat_wanted.wait()

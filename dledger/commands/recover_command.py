@@ -18,6 +18,7 @@ from dledger.errors import ConfigInvalid
 from dledger.local_group import GROUP_FILE, load_group
 from dledger.rescue.group_recovery import Recovery, RecoveryRefused, recover_group
 from dledger.rescue.survivor import Survivor, longest, look_at
+from dledger.sockets import dialled
 from dledger.unwrapping_nursery import unwrapping_nursery
 
 # A running member accepts a connection in a fraction of this, even on another continent.
@@ -174,7 +175,7 @@ async def _who_listens(members: Mapping[str, str]) -> list[str]:
     async def knock(node_id: str, address: str) -> None:
         with trio.move_on_after(_KNOCK_S):
             try:
-                stream = await trio.open_tcp_stream(*parse_address(f"peers.{node_id}", address))
+                stream = await dialled(*parse_address(f"peers.{node_id}", address))
             except OSError:
                 return
             await stream.aclose()

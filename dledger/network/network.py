@@ -6,19 +6,13 @@ they are read and written through the stream alone, as those with TLS are.
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from typing import Protocol
 
 import trio
 
 from dledger.config import Address
-
-# A connection whose bytes nobody acknowledges for so long is given up, and dialled again. Without
-# this the kernel sends them again ever more seldom, up to every two minutes: after a link was cut
-# for 8 s, a member was without its leader for 5 s more. Three seconds leave room for two packets
-# lost in a row on a link with 300 ms a round trip.
-UNACKNOWLEDGED_MS = 3_000
+from dledger.sockets import dialled, listening
 
 Listeners = Sequence[trio.abc.Listener[trio.abc.Stream]]
 
@@ -43,15 +37,12 @@ class Tcp:
     """The network of the operating system."""
 
     async def dial(self, address: Address) -> trio.abc.Stream:
-        """As in Network. The connection breaks if what is sent is not acknowledged for a while."""
-        stream = await trio.open_tcp_stream(*address)
-        if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
-            stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
-        return stream
+        """As in Network. The connection breaks when the other side is gone."""
+        return await dialled(*address)
 
     async def listen(self, address: Address) -> list[trio.SocketListener]:
         """As in Network."""
-        return await trio.open_tcp_listeners(address.port, host=address.host)
+        return await listening(*address)
 
 
 TCP = Tcp()

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import trio
 
+from dledger.sockets import dialled
 from remoting.net.address import Address, parse_address
 from remoting.net.answering import answer_each
 from remoting.net.connection import Connection, ConnectionLimits
@@ -25,6 +26,12 @@ DEFAULT_TIMEOUT_SECONDS: Final = 3.0
 
 # How often connections are looked over for silence and for requests without a reply.
 SWEEP_SECONDS: Final = 0.5
+
+# A connection on which a request is overdue is closed when the server has sent nothing since it was
+# asked, and the next request makes a new one. What lies between may have forgotten it, or resends
+# what was lost ever more seldom. No healthy server is silent for so long; what is asked for less
+# time counts from the first such request.
+MOST_SILENT_SECONDS: Final = 0.5
 
 OnRequest: TypeAlias = Callable[[Connection, Command], Command | None]
 
@@ -56,6 +63,7 @@ class RemotingClient:
         nursery: where its tasks run.
         on_request: answers requests that servers send us (such as 40, 220, 221, 307); returns the
             reply or None. Without it they are answered as not supported.
+        on_connected: told the address of each connection that was made; must not block.
         limits: what it opens and holds; the defaults when None.
         tls: speak TLS with every server, by this context; plain when None.
     """
@@ -65,11 +73,13 @@ class RemotingClient:
         nursery: trio.Nursery,
         on_request: OnRequest | None = None,
         *,
+        on_connected: Callable[[str], None] | None = None,
         limits: ClientLimits | None = None,
         tls: ssl.SSLContext | None = None,
     ) -> None:
         self._nursery = nursery
         self._on_request: OnRequest = on_request or _answer_unsupported
+        self._on_connected = on_connected
         self._limits = limits or ClientLimits()
         self._tls = tls
         self._connections: dict[str, Connection] = {}
@@ -102,6 +112,7 @@ class RemotingClient:
                 trio.lowlevel.reschedule(task)
 
         connection = self._connection(address)
+        sent_at = trio.current_time()
         opaque = connection.request(command, settle, timeout_seconds)
 
         def abort(_raise_cancel: Callable[[], object]) -> trio.lowlevel.Abort:
@@ -116,6 +127,8 @@ class RemotingClient:
                 is_waiting = True
                 await trio.lowlevel.wait_task_rescheduled(abort)
         if not results:
+            connection.note_overdue(sent_at)
+            connection.expire(trio.current_time(), MOST_SILENT_SECONDS)
             raise RequestTimedOut(address, command.code, timeout_seconds)
         result = results[0]
         if isinstance(result, RemotingError):
@@ -192,6 +205,8 @@ class RemotingClient:
         try:
             stream = await self._connect(address, parsed, connection)
             if stream is not None:
+                if self._on_connected is not None:
+                    self._on_connected(address)
                 await connection.run(stream, self._receive)
                 _log.debug("connection with %s ended: %s", address, quoted(connection.close_error))
         except Exception:
@@ -209,7 +224,7 @@ class RemotingClient:
         plain: trio.SocketStream | None = None
         try:
             with trio.move_on_after(self._limits.connect_seconds):
-                plain = await trio.open_tcp_stream(parsed.host, parsed.port)
+                plain = await dialled(parsed.host, parsed.port)
                 if self._tls is None:
                     return plain
                 secured = trio.SSLStream(plain, self._tls, server_hostname=parsed.host)
@@ -234,7 +249,7 @@ class RemotingClient:
                 await self._closed.wait()
             now = trio.current_time()
             for address, connection in list(self._connections.items()):
-                connection.expire(now)
+                connection.expire(now, MOST_SILENT_SECONDS)
                 silent = now - connection.last_activity
                 if silent >= self._limits.idle_seconds:
                     connection.close(IdleTooLong(address, silent))

@@ -14,6 +14,7 @@ from remoting.net.client_work import ClientWork, now, take_steps
 from remoting.net.errors import (
     ConnectFailed,
     ConnectionClosed,
+    PeerSilent,
     PeerTooSlow,
     RequestTimedOut,
     TooManyRequests,
@@ -115,6 +116,8 @@ class Connection:
         self._kept: dict[int, int] = {}  # by number: bytes of requests that are being answered
         self._kept_bytes = 0
         self._partial_since = self._unsent_since = self.last_activity
+        self._heard_at = math.inf  # when the peer sent something last, or the connection began
+        self._owes_since = math.inf  # when the first request was sent that is overdue since then
         self._held = held
         self._client_work = client_work
         self._turn_ends = math.inf
@@ -370,12 +373,29 @@ class Connection:
         """Stop waiting for a reply: its `settle` is not called, and the reply is dropped."""
         self._requests.take(opaque)
 
-    def expire(self, now: float) -> None:
-        """End every request whose time is over. The owner of the connection calls this."""
-        if len(self._requests):
-            for one in self._requests.expired(now):
-                error = RequestTimedOut(str(self.peer), one.code, one.timeout_seconds)
-                self._tell(one.settle, error)
+    def expire(self, now: float, most_silent_seconds: float = math.inf) -> None:
+        """End every request whose time is over. The owner of the connection calls this.
+
+        Args:
+            now: on trio's clock.
+            most_silent_seconds: close the connection when a request is overdue and the peer has
+                sent nothing since, for so long. One that sends anything is there, and only late
+                with an answer.
+        """
+        overdue = self._requests.expired(now) if len(self._requests) else []
+        for one in overdue:
+            self.note_overdue(one.deadline - one.timeout_seconds)
+        if (silent := now - self._owes_since) >= most_silent_seconds:
+            self.close(PeerSilent(str(self.peer), silent))
+        # Now, so that what is asked again in their place is not asked on a connection that closes.
+        for one in overdue:
+            error = RequestTimedOut(str(self.peer), one.code, one.timeout_seconds)
+            self._tell(one.settle, error)
+
+    def note_overdue(self, sent_at: float) -> None:
+        """A request that was sent then had no reply in its time."""
+        if sent_at >= self._heard_at:
+            self._owes_since = min(self._owes_since, sent_at)
 
     def close(self, error: RemotingError | str) -> None:
         """Close at once; drop unsent frames, and fail every waiting request.
@@ -420,6 +440,7 @@ class Connection:
                     self._scope = nursery.cancel_scope
                     self._descriptor = plain_descriptor(stream)
                     self._receive = receive
+                    self._heard_at = trio.current_time()
                     nursery.start_soon(self._write, stream)
                     await self._read(stream)
                     nursery.cancel_scope.cancel()
@@ -541,7 +562,8 @@ class Connection:
             self._has_peer_ended = True
             self.close("the peer closed it")
             return
-        self.last_activity = trio.current_time()
+        self.last_activity = self._heard_at = trio.current_time()
+        self._owes_since = math.inf
         filled = len(data) == self._wanted
         try:
             self._decode(data)

@@ -224,6 +224,23 @@ class TooFewDescriptors(RemotingError):
         )
 
 
+class PeerSilent(RemotingError):
+    """A peer has sent nothing since a request that it did not answer in its time.
+
+    Attributes:
+        address: the peer, "host:port".
+        silent_seconds: since when it has sent nothing.
+    """
+
+    def __init__(self, address: str, silent_seconds: float) -> None:
+        self.address = address
+        self.silent_seconds = silent_seconds
+        super().__init__(
+            f"{address} owes an answer and has sent nothing for {silent_seconds:.1f} s: "
+            "check that it runs, and what lies between"
+        )
+
+
 class IdleTooLong(RemotingError):
     """Nothing was received or sent on a connection for too long.
 

@@ -19,6 +19,7 @@ from typing import Final, TypeAlias
 
 import trio
 
+from dledger.sockets import dialled
 from remoting.net.address import Address, peer_address
 from remoting.net.proxy_header import encode_proxy_header
 from remoting.net.reset_on_death import end_in_order
@@ -215,7 +216,7 @@ class _Relay:
         server: trio.SocketStream | None = None
         try:
             with trio.move_on_after(DIAL_SECONDS):
-                server = await trio.open_tcp_stream(target.host, target.port)
+                server = await dialled(target.host, target.port)
                 hello = encode_proxy_header(self._peer, self._here)
                 await server.send_all(hello + self._heartbeat() + self._questions())
                 return server

@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeAlias
 
 import trio
 
+from dledger.sockets import listening
 from remoting.net.address import Address, peer_address
 from remoting.net.answering import failure_reply, log_failure
 from remoting.net.bounded_log import about_client
@@ -57,9 +58,6 @@ TELL_SECONDS: Final = 60.0
 
 # A sweep that comes later than this shows that the process was stopped.
 _STOPPED_SECONDS: Final = 5.0
-
-# Connections that the system keeps until they are accepted, as trio's own listeners.
-_BACKLOG: Final = 65535
 
 _OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
@@ -225,29 +223,14 @@ async def listen(host: str, port: int, *, is_shared: bool = False) -> list[trio.
     """
     if not 0 <= port <= 65535:
         raise ListenFailed(host, port, "a port is 0 to 65535")
+    if is_shared and not hasattr(socket, "SO_REUSEPORT"):
+        raise ListenFailed(host, port, "this system cannot share a port among processes")
     try:
-        if is_shared:
-            return [await _shared_listener(host, port)]
-        return await trio.open_tcp_listeners(port, host=host)
+        return await listening(host, port, is_shared=is_shared)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
             raise PortInUse(host, port) from None
         raise ListenFailed(host, port, error.strerror or str(error)) from None
-
-
-async def _shared_listener(host: str, port: int) -> trio.SocketListener:
-    if not hasattr(socket, "SO_REUSEPORT"):
-        raise ListenFailed(host, port, "this system cannot share a port among processes")
-    made = trio.socket.socket()
-    try:
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
-        await made.bind((host, port))
-        made.listen(_BACKLOG)
-    except BaseException:
-        made.close()
-        raise
-    return trio.SocketListener(made)
 
 
 class Server:

@@ -333,6 +333,17 @@ async def test_a_producer_is_known_by_its_heartbeat_and_leaves_its_group() -> No
     assert left.fields["producerGroup"] == "group"
 
 
+async def test_a_client_whose_connection_was_lost_is_known_by_the_next_one() -> None:
+    """A broker that has forgotten a member gives its queues to others, and asks it nothing."""
+    async with running() as cluster, cluster.producer() as producer:
+        await producer.send(Message("T", b"x"))
+        await until(lambda: len(cluster.first.asked(RequestCode.HEART_BEAT)) == 1)
+        cluster.first.cut()
+        await until(lambda: not cluster.first.connections)
+        await producer.send(Message("T", b"x"))
+        await until(lambda: len(cluster.first.asked(RequestCode.HEART_BEAT)) == 2)
+
+
 @pytest.mark.feature("F51")
 async def test_a_silent_leader_is_left_when_another_is_elected() -> None:
     async with running() as cluster, cluster.producer(timeout_seconds=10) as producer:

@@ -197,6 +197,14 @@ NEMESES: dict[str, Nemesis] = {
             Kind("flapping", 2.0, 5.0),
         ),
     ),
+    "silence": Nemesis(
+        "packets between all clients and all members vanish, for less or more than kernels wait",
+        Lane.NETWORK,
+        (
+            Kind("clients-cut", 1.0, 4.0, settle_s=5.0),
+            Kind("clients-cut-long", 6.0, 20.0, settle_s=5.0),
+        ),
+    ),
     "loss": Nemesis(
         "packets between members are lost: 5 to 30 in 100",
         Lane.NETWORK,

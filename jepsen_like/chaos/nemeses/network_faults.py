@@ -1,4 +1,4 @@
-"""Faults of the network between members: partitions, and packets that are lost, late, or twice."""
+"""Faults of the network: partitions, and packets that are lost, late, or twice."""
 
 from __future__ import annotations
 
@@ -22,6 +22,7 @@ from jepsen_like.chaos.links.shapes import (
 )
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.executor import Done, Executor, leader_of, target_of
+from jepsen_like.chaos.wiring import CLIENTS_HOST
 from jepsen_like.simulation.chance import Chance
 
 # A flapping link changes so often: about as often as elections end.
@@ -45,7 +46,7 @@ class Network(Protocol):
 
 class NetworkFaults:
     """Breaks the links between members. Those between clients and members stay whole, so that
-    clients see what a member that is cut off tells them.
+    clients see what a member that is cut off tells them; only one nemesis cuts all of these.
 
     What became of packets meanwhile tells whether a fault took effect.
     """
@@ -69,6 +70,7 @@ class NetworkFaults:
         styles = ("loss", "delay", "reorder", "duplicate")
         return {
             **dict.fromkeys(shapes, self.partition),
+            **dict.fromkeys(("clients-cut", "clients-cut-long"), self.silence),
             **dict.fromkeys(styles, self.packets),
             "flapping": self.flapping,
         }
@@ -80,6 +82,13 @@ class NetworkFaults:
         cut = sorted(f"{source}>{target}" for source, target in cuts)
         async with self._broken(cuts, "lost") as effect:
             yield Done(targets, {"cut": cut}, effect.copy)
+
+    @asynccontextmanager
+    async def silence(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        """Let packets between clients and members vanish; members hear one another."""
+        names = sorted(member.name for member in group.present)
+        async with self._broken(isolated(names, CLIENTS_HOST), "lost") as effect:
+            yield Done(tuple(names), effect=effect.copy)
 
     @asynccontextmanager
     async def flapping(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:

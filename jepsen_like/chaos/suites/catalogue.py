@@ -66,6 +66,8 @@ SUITES: dict[str, Suite] = {
             Row("offset", "kill,power,partition"),
             Row("queue-lock", "kill,freeze,partition"),
             Row("messages", "name-server,clients,kill"),
+            Row("messages", "silence,kill"),
+            Row("session-counter", "silence,kill"),
             Row("ordered", "kill,freeze,partition"),
             Row("delay", "kill,freeze,partition"),
             Row("transaction", "kill,freeze,partition"),
@@ -140,7 +142,7 @@ SUITES: dict[str, Suite] = {
             )
             for nemeses in (
                 *("kill,freeze", "partition,loss", "wipe,flip,disk-full", "rolling,stop"),
-                "name-server,clients",
+                *("name-server,clients", "silence"),
             )
         )
         + tuple(

@@ -236,6 +236,26 @@ def test_a_member_is_back_soon_after_a_long_cut(tmp_path: Path) -> None:
     assert back_ns - healed_ns < 2_500_000_000
 
 
+@pytest.mark.long
+@pytest.mark.skipif(why_not() is not None, reason=f"no namespaces here: {why_not()}")
+@pytest.mark.parametrize("workload", ["session-counter", "messages"])
+def test_clients_are_served_soon_after_their_packets_vanished_for_long(
+    workload: str, tmp_path: Path
+) -> None:
+    plan = RunPlan(workload, ("silence",), time_s=34.0, seed=5)
+    one = Run(plan, tmp_path, lambda progress: None)
+    one.schedule = [Fault(0, "silence", "clients-cut-long", 4.0, 20.0, 0, "fault 0")]
+    trio.run(one.run)
+    assert one.result.findings == []
+    times = {event["event"]: event["time_ns"] for event in one.result.events}
+    begun, end = times["begin"], times["end"]
+    assert isinstance(begun, int)
+    assert isinstance(end, int)
+    ends = [each.ended_ns for each in read_history(one.history).operations if each.ok]
+    assert not [at for at in ends if at is not None and begun + 1_000_000_000 < at < end]
+    assert min(at for at in ends if at is not None and at > end) - end < 5_000_000_000
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -1,0 +1,126 @@
+"""Makes the TCP sockets of all servers and clients, which notice that the other side is gone.
+
+A firewall that drops packets, or a router that forgot a connection, tells neither side. The system
+would send unacknowledged bytes again ever more seldom, up to every two minutes, and would never ask
+on a connection where nothing is under way. So every socket is made here, and has both limits: for
+bytes that nobody acknowledges (TCP_USER_TIMEOUT), and for silence (SO_KEEPALIVE).
+
+They tell nothing of a process that is frozen: its system goes on acknowledging. Whoever waits for
+an answer has a limit of their own.
+
+Source: tcp(7). Linux ends a silent connection by TCP_USER_TIMEOUT, too; other systems after the
+number of probes.
+"""
+
+from __future__ import annotations
+
+import socket
+from typing import Final, NamedTuple, Protocol
+
+import trio
+
+# Connections that the system keeps until they are accepted, as trio's own listeners.
+_BACKLOG: Final = 65535
+
+
+class SilenceLimits(NamedTuple):
+    """After how long the other side of a connection is given up.
+
+    Attributes:
+        unacknowledged_ms: nothing of what was sent is acknowledged for so long.
+        idle_s: a connection silent for so long is probed.
+        probe_every_s: and again after so long, until `unacknowledged_ms` have passed in silence.
+    """
+
+    unacknowledged_ms: int
+    idle_s: int
+    probe_every_s: int
+
+    @property
+    def probes(self) -> int:
+        """How many probes in a row stay without an answer."""
+        return (self.unacknowledged_ms // 1000 - self.idle_s) // self.probe_every_s
+
+
+# Who dials is served again by dialling again, so that this limit is how late that begins. After it
+# the system would wait 6 s for its next attempt, so a short cut is got over without it. Three
+# probes lost in a row end a silent connection: at a loss of one packet in a hundred, one in a
+# million.
+DIALLED: Final = SilenceLimits(unacknowledged_ms=5_000, idle_s=2, probe_every_s=1)
+
+# Who accepts only forgets, and may have thousands of connections to probe. The system counts bytes
+# that the peer has no room for as unacknowledged, so that this limit holds for peers that do not
+# read, too: servers of `remoting` give them as long.
+ACCEPTED: Final = SilenceLimits(unacknowledged_ms=15_000, idle_s=5, probe_every_s=2)
+
+
+class TakesOptions(Protocol):
+    """A socket, or a stream over one."""
+
+    def setsockopt(self, level: int, option: int, value: int, /) -> None:
+        """As of a socket."""
+        ...
+
+
+def limit_silence(made: TakesOptions, limits: SilenceLimits) -> None:
+    """Have the system give a connection up by these limits; one that is accepted inherits them."""
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+    for name, value in (
+        ("TCP_USER_TIMEOUT", limits.unacknowledged_ms),  # Linux
+        ("TCP_KEEPIDLE", limits.idle_s),
+        ("TCP_KEEPALIVE", limits.idle_s),  # the same on macOS
+        ("TCP_KEEPINTVL", limits.probe_every_s),
+        ("TCP_KEEPCNT", limits.probes),
+    ):
+        if (option := getattr(socket, name, None)) is not None:
+            made.setsockopt(socket.IPPROTO_TCP, option, value)
+
+
+async def dialled(host: str, port: int) -> trio.SocketStream:
+    """A connection to that address. trio sets TCP_NODELAY.
+
+    Raises OSError, and UnicodeError for a name that the domain name system cannot have.
+    """
+    stream = await trio.open_tcp_stream(host, port)
+    try:
+        limit_silence(stream, DIALLED)
+    except OSError:  # some systems take no options of a connection that has ended by now
+        await trio.aclose_forcefully(stream)
+        raise
+    return stream
+
+
+async def listening(
+    host: str | None, port: int, *, is_shared: bool = False
+) -> list[trio.SocketListener]:
+    """Listen there. trio sets TCP_NODELAY on what is accepted.
+
+    Args:
+        host: an address of this machine; None, "0.0.0.0" and "::" are all of them.
+        port: 0 takes a free one.
+        is_shared: other processes of the same user may take the same port in the same way, and the
+            system spreads connections over all of them (SO_REUSEPORT). `host` is an IPv4 address.
+
+    Raises OSError.
+    """
+    if is_shared:
+        assert host is not None
+        listeners = [await _shared(host, port)]
+    else:
+        listeners = await trio.open_tcp_listeners(port, host=host)
+    for listener in listeners:
+        limit_silence(listener.socket, ACCEPTED)
+    return listeners
+
+
+async def _shared(host: str, port: int) -> trio.SocketListener:
+    made = trio.socket.socket()
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        await made.bind((host, port))
+        made.listen(_BACKLOG)
+    except BaseException:
+        made.close()
+        raise
+    return trio.SocketListener(made)

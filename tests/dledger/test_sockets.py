@@ -1,0 +1,68 @@
+"""Every connection of members and of their clients has limits for silence on both sides."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+import trio
+
+import dledger
+from dledger.config import Address
+from dledger.free_ports import free_ports
+from dledger.metrics.metrics_server import serve_text
+from dledger.sockets import ACCEPTED, DIALLED, SilenceLimits, dialled
+from tests.open_connections import limits_of_open_connections
+
+pytestmark = pytest.mark.skipif(
+    not hasattr(socket, "TCP_USER_TIMEOUT"), reason="only Linux has this limit"
+)
+
+
+class Nothing:
+    """A state machine without a state."""
+
+    def apply(self, entries: object) -> list[None]:
+        return [None for _ in entries]  # type: ignore[attr-defined]
+
+
+async def test_members_their_clients_and_scrapers_notice_that_the_other_side_is_gone(
+    tmp_path: Path, nursery: trio.Nursery
+) -> None:
+    ports = dict(zip(("n0", "n1"), free_ports(2), strict=True))
+    peers = {name: f"127.0.0.1:{port}" for name, port in ports.items()}
+    before = limits_of_open_connections()
+
+    def member(name: str) -> dledger.NodeConfig:
+        return dledger.NodeConfig(group="g", node_id=name, peers=peers, data_dir=tmp_path / name)
+
+    async with (
+        dledger.open_node(member("n0"), dledger.WithSessions(Nothing())),
+        dledger.open_node(member("n1"), dledger.WithSessions(Nothing())),
+        dledger.connect(peers, group="g") as log,
+        log.session() as session,
+    ):
+        index = (await session.append(b"x")).index
+        async for _entry in log.tail(index):
+            break
+        metrics = await nursery.start(serve_text, lambda: b"", Address("127.0.0.1", 0))
+        async with await dialled("127.0.0.1", metrics) as scraper:
+            await scraper.send_all(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n")
+            assert await scraper.receive_some()
+            found = limits_of_open_connections() - before
+    assert found.keys() == {DIALLED, ACCEPTED}
+    # A link between members, the log's connection to the leader, its reading one, the scraper's.
+    assert found[ACCEPTED] == found[DIALLED] >= 4
+
+
+@pytest.mark.parametrize("limits", [DIALLED, ACCEPTED])
+def test_a_silent_connection_is_given_up_after_three_lost_probes_at_least(
+    limits: SilenceLimits,
+) -> None:
+    assert limits.probes >= 3
+    assert limits.idle_s + limits.probes * limits.probe_every_s == limits.unacknowledged_ms / 1000
+
+
+def test_the_side_that_dials_again_notices_before_the_side_that_forgets() -> None:
+    assert DIALLED.unacknowledged_ms < ACCEPTED.unacknowledged_ms
