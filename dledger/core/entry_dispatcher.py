@@ -382,6 +382,11 @@ class EntryDispatcher:
         return self._sender if self.phase is Phase.INSTALL_SNAPSHOT else None
 
     @property
+    def last_sender(self) -> SnapshotSender | None:
+        """The transfer that runs, or of the snapshot that the peer catches up from."""
+        return self._sender
+
+    @property
     def needed(self) -> SnapshotOffer | None:
         """The snapshot that is being sent, or that the peer catches up from. This leader should
         keep it, and the log from where the snapshot's log begins.
@@ -407,6 +412,7 @@ class EntryDispatcher:
         if response.outcome is not InstallOutcome.AGREES:
             sender.receive(response, now)
             return
+        sender.installed = True
         before = sender.offer.begin.before_index
         self.next_index = max(before, self.match_index, self._view.before_begin) + 1
         self._change(PhaseEvent.AGREES)
