@@ -159,11 +159,11 @@ class NodeClosing(Rejected):
 
 
 class ReadUnavailable(Rejected):
-    """A linearizable read could not be confirmed (a read changes nothing, so retry is safe)."""
+    """A member cannot serve a read now; `reason` says why. It changed nothing: retry is safe."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        super().__init__(f"the read could not be confirmed: {reason}; try again")
+        super().__init__(f"the read cannot be served: {reason}; try again")
 
 
 class OutsideLog(Rejected):

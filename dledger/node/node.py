@@ -56,6 +56,7 @@ from dledger.waits.iterators import CommittedEntries, RoleChanges
 from dledger.waits.leadership_watch import LeadershipWatch
 from dledger.waits.pending_appends import Appended, Done
 from dledger.waits.progress import Progress
+from dledger.waits.read_problem import too_old
 from dledger.waits.snapshot_wait import wait_snapshot
 from dledger.waits.transfer_wait import wait_transferred
 from dledger.waits.waiting_reads import wait_read
@@ -223,13 +224,9 @@ class Node:
         Raises ReadUnavailable: ask again later, or use `read`.
         """
         self._check_readable()
-        if self._member.snapshots.awaited.is_restoring:
-            raise ReadUnavailable("the state is being replaced by a snapshot of the leader")
         lag_s = trio.current_time() - self._replica.fresh_as_of
-        if lag_s > max_lag_s:
-            raise ReadUnavailable(
-                f"the state here is {lag_s:.3g} s old, {max_lag_s:g} were allowed"
-            )
+        if lag_s > max_lag_s or self._member.snapshots.awaited.is_restoring:
+            raise ReadUnavailable(too_old(self._member.read_facts(), lag_s, max_lag_s))
         return self._replica.state.applied
 
     def _check_readable(self) -> None:

@@ -43,7 +43,6 @@ from dledger.errors import (
     InvariantBroken,
 )
 
-
 NO_MEMBERS = Configuration()
 
 

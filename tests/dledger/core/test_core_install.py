@@ -218,7 +218,8 @@ def test_an_installed_snapshot_is_known_until_the_learner_has_the_rest() -> None
     dispatcher.pump_snapshot(5.0)
     dispatcher.receive_install(answer(source.offers[0], 0, InstallOutcome.AGREES), 6.0)
     transfer = progress_of(dispatcher).transfer
-    assert transfer is not None and transfer.installed
+    assert transfer is not None
+    assert transfer.installed
     lacking, _, _ = behind(Source())
     assert progress_of(lacking).lacks_snapshot
 
