@@ -208,9 +208,7 @@ async def test_a_stale_read_is_refused_while_the_state_is_being_replaced(tmp_pat
                 await inside.wait()
             with pytest.raises(dledger.ReadUnavailable, match="replaced"):
                 behind.read_stale(max_lag_s=float("inf"))
-            with pytest.raises(
-                dledger.ReadUnavailable, match=r"by .*, and the read needs"
-            ):
+            with pytest.raises(dledger.ReadUnavailable, match=r"by .*, and the read needs"):
                 await behind.read()
             with pytest.raises(dledger.SnapshotUnavailable):
                 await behind.snapshot()
