@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
+from itertools import islice
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 from dledger.entry import Body, body_bytes
@@ -19,6 +21,9 @@ from dledger.waits.pending_appends import Appended, Done, Outcome
 # holds the loop for some 15 ms; larger ones make no append quicker, as each has a sync of its own.
 SLICE_ENTRIES: Final = 2048
 SLICE_BYTES: Final = 2 * 1024 * 1024
+
+
+_new = tuple.__new__
 
 
 class Submission(NamedTuple):
@@ -99,7 +104,8 @@ class Submissions:
 
     def add(self, bodies: Sequence[Body], body_bytes: int, done: Done) -> None:
         """Add a submission behind all others."""
-        self._waiting.append(Submission(bodies, body_bytes, done))
+        # tuple.__new__ takes a third of the time of Submission(...).
+        self._waiting.append(_new(Submission, (bodies, body_bytes, done)))
         self.entries += len(bodies)
         self.body_bytes += body_bytes
 
@@ -110,15 +116,11 @@ class Submissions:
         """
         if self._rest is None and self.entries <= SLICE_ENTRIES and self.body_bytes <= SLICE_BYTES:
             return list(self._waiting)
-        taken: list[Submission] = []
-        entries = room = 0
-        if self._rest is None:
-            for submission in self._waiting:
-                entries += len(submission.bodies)
-                room += submission.body_bytes
-                if entries > SLICE_ENTRIES or room > SLICE_BYTES:
-                    break
-                taken.append(submission)
+        if self._rest is not None:
+            return [self._part()]
+        taken = list(islice(self._waiting, SLICE_ENTRIES))
+        if _entries_of(taken) > SLICE_ENTRIES or _bytes_of(taken) > SLICE_BYTES:
+            taken = taken[: _fitting(taken)]
         return taken or [self._part()]
 
     def _part(self) -> Submission:
@@ -141,11 +143,14 @@ class Submissions:
 
     def took(self, slice_: Sequence[Submission], first: int, term: int) -> None:
         """Note that a slice is in the log, from `first` on."""
-        entries = sum(len(each.bodies) for each in slice_)
-        size = sum(each.body_bytes for each in slice_)
+        rest = self._rest
+        if rest is None and len(slice_) == len(self._waiting):
+            self._waiting.clear()
+            self.entries = self.body_bytes = 0
+            return
+        entries, size = _entries_of(slice_), _bytes_of(slice_)
         self.entries -= entries
         self.body_bytes -= size
-        rest = self._rest
         if rest is None:
             for _ in slice_:
                 self._waiting.popleft()
@@ -178,3 +183,26 @@ class Submissions:
         self._rest = None
         self.entries -= len(rest.bodies) - rest.begin
         self.body_bytes -= rest.body_bytes
+
+
+# Sums over thousands of submissions, in each turn of a busy leader.
+_bodies_of, _size_of = itemgetter(0), itemgetter(1)
+
+
+def _entries_of(submissions: Sequence[Submission]) -> int:
+    return sum(map(len, map(_bodies_of, submissions)))
+
+
+def _bytes_of(submissions: Sequence[Submission]) -> int:
+    return sum(map(_size_of, submissions))
+
+
+def _fitting(submissions: Sequence[Submission]) -> int:
+    """How many of the first ones fit into a slice."""
+    entries = size = 0
+    for count, submission in enumerate(submissions):
+        entries += len(submission.bodies)
+        size += submission.body_bytes
+        if entries > SLICE_ENTRIES or size > SLICE_BYTES:
+            return count
+    return len(submissions)

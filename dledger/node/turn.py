@@ -109,6 +109,9 @@ class Turn:
         refused: called with the fault of a message that no correct member sends.
         clock: the time, for the steps after a sync that the turn waited for.
         tally: counts.
+
+    Attributes:
+        submissions: appends that no turn has taken.
     """
 
     def __init__(
@@ -142,7 +145,7 @@ class Turn:
         self._link_changes: list[tuple[str, bool]] = []
         self._gone: list[tuple[str, int]] = []  # leaders whose process ended, and their terms
         self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
-        self._submissions = Submissions()
+        self.submissions = Submissions()
         self._proposed = False  # whether a slice was appended, and the next one has to wait
         self._reads: list[int] = []
         self._led_term: int | None = None
@@ -169,19 +172,9 @@ class Turn:
 
     def submit(self, bodies: Sequence[Body], body_bytes: int, done: Done) -> None:
         """Append these bodies in the next turn."""
-        self._submissions.add(bodies, body_bytes, done)
+        self.submissions.add(bodies, body_bytes, done)
         self.tally.appended_entries += len(bodies)
         self.tally.appended_bytes += body_bytes
-
-    @property
-    def queued_entries(self) -> int:
-        """How many entries wait for a turn."""
-        return self._submissions.entries
-
-    @property
-    def queued_bytes(self) -> int:
-        """The bytes of their bodies."""
-        return self._submissions.body_bytes
 
     @property
     def appends_alone(self) -> bool:
@@ -191,7 +184,7 @@ class Turn:
         last proposal must have had one entry as well. In a group of one voter that shows nothing,
         since each append is done before the next one comes: then this is False.
         """
-        only = self._last_proposed == 1 and self._submissions.is_one_entry
+        only = self._last_proposed == 1 and self.submissions.is_one_entry
         return only and not self._pending.entries and not self._replica.elector.is_alone
 
     def request_read(self, ticket: int) -> None:
@@ -204,7 +197,7 @@ class Turn:
 
     def reject_submissions(self, error: DLedgerError) -> None:
         """Answer each submission that has not entered the log with a copy of `error`."""
-        for done in self._submissions.take_all():
+        for done in self.submissions.take_all():
             done(error.again())
 
     # --- a turn -------------------------------------------------------------------------------
@@ -212,7 +205,7 @@ class Turn:
     @property
     def next_deadline(self) -> float:
         """When the next turn is due at the latest; minus infinity: now."""
-        if self._proposed and self._submissions:
+        if self._proposed and self.submissions:
             return _NOW  # the next slice
         deadline = self._replica.next_deadline()
         if self.syncs.may_wait:
@@ -265,7 +258,7 @@ class Turn:
 
     def _has_work(self, now: float) -> bool:
         """Whether there is anything to do before the next deadline but to send and to apply."""
-        if self._submissions or self._replica.has_work:
+        if self.submissions or self._replica.has_work:
             return True
         return self.syncs.is_due(now)
 
@@ -293,7 +286,7 @@ class Turn:
         send answers, provided that there was nothing to do before.
         """
         replica = self._replica
-        works = bool(self._submissions or self._ended_syncs or self._reads or self._gone)
+        works = bool(self.submissions or self._ended_syncs or self._reads or self._gone)
         if self._link_changes:
             works = True
             for peer, connected in _taken(self._link_changes):
@@ -332,7 +325,7 @@ class Turn:
 
     def propose(self) -> None:
         """Append a slice of the submissions if this member leads; else reject them all."""
-        waiting = self._submissions
+        waiting = self.submissions
         waiting.drop_failed(self._replica.state.term)
         if not waiting or self._proposed:
             return
