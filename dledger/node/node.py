@@ -18,6 +18,7 @@ from dledger.errors import (
     MachineStopped,
     MachineTooOld,
     NodeClosing,
+    OutsideLog,
     PeerFault,
     ReadUnavailable,
 )
@@ -255,6 +256,19 @@ class Node:
         except Fatal as error:
             self._driver.fail(error)
             raise
+
+    async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
+        """Some committed entries from `first` on, as this member's log holds them.
+
+        Waits up to `wait_s` for the entry at `first`; empty if it does not come. Raises OutsideLog
+        if the log begins after `first`; as `entries` otherwise.
+        """
+        with trio.move_on_after(max(wait_s, 0.0)):
+            await self.wait_appliable(first)
+        begin = self._store.first_index
+        if first < begin:
+            raise OutsideLog("entry", first, begin, self._replica.appliable)
+        return self.entries(first, _ITERATE_BYTES)
 
     def read_bytes(self, pos: int, size: int) -> bytes:
         """`size` bytes of the log at `pos`, for callers that keep positions of their entries."""
