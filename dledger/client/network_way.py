@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dledger.client.client_errors import AnswerUnreadable, GroupUnreachable
-from dledger.client.remote_entries import entries_in_answer
 from dledger.entry import Entry
 from dledger.errors import MessageMalformed, NodeClosing
 from dledger.sessions.session_entry import SessionCommand
 from dledger.sessions.with_sessions import SessionAnswer
-from dledger.wire.client_protocol import MAX_WAIT_MS, Operation
+from dledger.wire.client_protocol import MAX_WAIT_MS, Operation, decode_entries_answer
 from dledger.wire.session_protocol import decode_session_answers, encode_command
 
 
@@ -54,6 +53,6 @@ class NetworkWay:
         wait_ms = max(0, min(round(1000 * wait_s), MAX_WAIT_MS))
         try:
             answer = await self._leader.ask(Operation.ENTRIES, [first, wait_ms], b"")
-            return entries_in_answer(first, *answer)
+            return decode_entries_answer(*answer)
         except MessageMalformed as error:
             raise AnswerUnreadable(error.problem) from error
