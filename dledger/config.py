@@ -120,6 +120,10 @@ class NodeConfig:
     def __post_init__(self) -> None:
         _check_name("group", self.group)
         _check_name("node_id", self.node_id)
+        for name, kind in (("store", StoreConfig), ("snapshots", SnapshotPolicy)):
+            if not isinstance(given := getattr(self, name), kind):
+                problem = f"{given!r:.100} is no {kind.__name__}: give {kind.__name__}(...)"
+                raise ConfigInvalid(name, problem)
         if self.node_id not in self.peers:
             raise ConfigInvalid("node_id", f"{self.node_id} is not one of {sorted(self.peers)}")
         if len(self.peers) > MAX_MEMBERS:

@@ -159,11 +159,11 @@ class NodeClosing(Rejected):
 
 
 class ReadUnavailable(Rejected):
-    """A linearizable read could not be confirmed (a read changes nothing, so retry is safe)."""
+    """A member cannot serve a read now; `reason` says why. It changed nothing: retry is safe."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason
-        super().__init__(f"the read could not be confirmed: {reason}; try again")
+        super().__init__(f"the read cannot be served: {reason}; try again")
 
 
 class OutsideLog(Rejected):
@@ -354,11 +354,16 @@ class BirthUnreadable(Fatal):
 
 
 class DataFolderLocked(Fatal):
-    """Another process has the data folder open."""
+    """Another process has the data folder open, or another node of this one (`here`)."""
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, here: bool = False) -> None:
         self.path = path
-        super().__init__(f"{path} is open in another process: stop that one first")
+        self.here = here
+        where = "another process: stop that one first"
+        super().__init__(
+            f"{path} is open in "
+            + ("this process already: close the node that uses it first" if here else where)
+        )
 
 
 class DiskFailed(Fatal):
@@ -452,12 +457,17 @@ class ConfigurationLost(Fatal):
 
 
 class RestoreFailed(Fatal):
-    """The state machine raised while it restored a snapshot whose sums are valid."""
+    """The state machine raised while it restored a snapshot whose sums are valid.
 
-    def __init__(self, path: str) -> None:
+    `problem` says what it did, with the error that it raised. `__cause__` is that error.
+    """
+
+    def __init__(self, path: str, problem: str = "raised") -> None:
         self.path = path
+        self.problem = problem
         super().__init__(
-            f"the state machine raised while it restored {path}: fix it, then start the node again"
+            f"the state machine {problem} while it restored {path}: fix it, then start the node "
+            "again"
         )
 
 
@@ -487,7 +497,7 @@ class HardStateOutdated(Fatal):
 class MachineFailed(Fatal):
     """The state machine raised on committed entries, or did not return their results.
 
-    `problem` says what it did.
+    `problem` says what it did, with the error that it raised. `__cause__` is that error.
     """
 
     def __init__(self, first_index: int, last_index: int, problem: str = "raised") -> None:

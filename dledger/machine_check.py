@@ -3,13 +3,40 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from dledger.entry import Entry
 from dledger.errors import Fatal, MachineFailed, MachineTooOld, MachineUnusable
-from dledger.state_machine import StateMachine
+from dledger.state_machine import SnapshottingMachine, StateMachine
 
 Apply = Callable[[Sequence[Entry]], Sequence[object]]
+
+
+# Of an error that a machine raised, in the text of ours. Its `__cause__` has the whole error.
+_MAX_ERROR_CHARACTERS = 300
+
+
+def raised(error: BaseException) -> str:
+    """What a machine did that raised this error."""
+    text = repr(error)
+    if len(text) > _MAX_ERROR_CHARACTERS:
+        text = f"{text[:_MAX_ERROR_CHARACTERS]}..."
+    return f"raised {text}"
+
+
+def snapshot_chunks(machine: SnapshottingMachine) -> Iterator[bytes]:
+    """The chunks of a machine's state. Raises TypeError for what yields no bytes."""
+    chunks = machine.snapshot()
+    if isinstance(chunks, bytes | bytearray | memoryview | str):
+        kind = type(chunks).__name__
+        raise TypeError(f"snapshot() returned {kind}: return a list of chunks, such as [state]")
+    return map(_checked_chunk, chunks)
+
+
+def _checked_chunk(chunk: bytes) -> bytes:
+    if not isinstance(chunk, bytes | bytearray | memoryview):
+        raise TypeError(f"snapshot() gave a chunk of {type(chunk).__name__}: chunks are bytes")
+    return chunk
 
 
 def check_machine(machine: StateMachine) -> None:
@@ -43,7 +70,7 @@ def applied(apply: Apply, entries: Sequence[Entry], first: int, last: int) -> Se
     except (Fatal, MachineTooOld):
         raise  # its own word: a disk under its files that failed, say, or a machine inside of it
     except Exception as error:
-        raise MachineFailed(first, last) from error
+        raise MachineFailed(first, last, raised(error)) from error
     if type(results) is not list and not isinstance(results, Sequence):
         kind = "None" if results is None else type(results).__name__
         raise MachineFailed(first, last, f"returned {kind}, not a list of results, from apply()")

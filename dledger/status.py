@@ -17,7 +17,9 @@ def role_name(state: MemberState) -> str:
         return state.role.value
     if state.self_id in state.membership.members:
         return LEARNER
-    return REMOVED if state.membership.members else JOINING
+    # The log and snapshots of a member that joins begin with configurations from before it was
+    # admitted: it is only known to be removed if it was a member before.
+    return REMOVED if state.self_id in state.membership.ever_members else JOINING
 
 
 @dataclass(frozen=True, slots=True)

@@ -144,7 +144,7 @@ class GroupClient:
         """
         async with self._log(timeout_s) as log:
             try:
-                leader, _ = await log.ask_leader_once(
+                leader, _ = await log.ask_leader_long(
                     Operation.TRANSFER, (), (target or "").encode(), timeout_s
                 )
             except ConnectionLost as error:
@@ -175,11 +175,14 @@ class GroupClient:
         """Change the group's members, see `Node.change`; return the configuration in force then.
 
         Waits `timeout_s` for a leader, and then for as long as the leader needs to bring new
-        voters up to date. Raises as `Node.change`, GroupUnreachable, ConnectionLost (unknown).
+        voters up to date. If another member leads meanwhile, the next leader goes on; new voters
+        may be learners then, so that a change with `expected` raises ConfigurationMoved.
+
+        Raises as `Node.change`, GroupUnreachable, ConnectionLost (unknown).
         """
         request = encode_change(ChangeRequest(changes, transition, expected))
         async with self._log(timeout_s) as log:
-            _, payload = await log.ask_leader_once(*request, timeout_s)
+            _, payload = await log.ask_leader_long(*request, timeout_s)
         numbered = decode_configuration(payload)
         self._members.learn(numbered.index, numbered.configuration.addresses)
         return numbered

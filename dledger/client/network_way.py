@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from dledger.client.client_errors import AnswerUnreadable, GroupUnreachable
+from dledger.entry import Entry
 from dledger.errors import MessageMalformed, NodeClosing
 from dledger.sessions.session_entry import SessionCommand
 from dledger.sessions.with_sessions import SessionAnswer
-from dledger.wire.client_protocol import Operation
+from dledger.wire.client_protocol import MAX_WAIT_MS, Operation, decode_entries_answer
 from dledger.wire.session_protocol import decode_session_answers, encode_command
 
 
@@ -46,3 +47,12 @@ class NetworkWay:
         except NodeClosing as error:
             # NodeClosing is final for a session of that node. Over the network another node serves.
             raise GroupUnreachable("the leader is closing") from error
+
+    async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
+        """As in SessionWay."""
+        wait_ms = max(0, min(round(1000 * wait_s), MAX_WAIT_MS))
+        try:
+            answer = await self._leader.ask(Operation.ENTRIES, [first, wait_ms], b"")
+            return decode_entries_answer(*answer)
+        except MessageMalformed as error:
+            raise AnswerUnreadable(error.problem) from error

@@ -243,23 +243,33 @@ class RemoteLog:
             raise AnswerOverdue(limit_s)
         raise NotAppendedInTime(limit_s, problem)
 
-    async def ask_leader_once(
+    async def ask_leader_long(
         self, operation: Operation, numbers: Sequence[int], payload: bytes, timeout_s: float
     ) -> tuple[object, bytes]:
-        """Wait for a leader and send it a request, once, without a limit for the answer.
+        """As `ask_leader`, but the time is that until a leader takes the request: its answer may
+        take any time.
 
         Raises the error that the leader answers; GroupUnreachable if no leader is found in time.
         """
-        connection: NodeConnection | None = None
-        with trio.move_on_after(timeout_s):
-            while connection is None:
-                try:
-                    connection = await self._leader.reach()
-                except GroupUnreachable:
-                    continue  # that was a part of the time; wait for the rest
-        if connection is None:
-            raise GroupUnreachable(f"no leader within {timeout_s:g} s: {self._leader.problem}")
-        return await self._leader.ask_on(connection, operation, numbers, payload)
+        deadline, pause_s = trio.current_time() + timeout_s, FIRST_PAUSE_S
+        while True:
+            connection: NodeConnection | None = None
+            with trio.move_on_at(deadline):
+                while connection is None:
+                    try:
+                        connection = await self._leader.reach()
+                    except GroupUnreachable:
+                        continue  # that was a part of the time; wait for the rest
+            if connection is None:
+                raise GroupUnreachable(f"no leader within {timeout_s:g} s: {self._leader.problem}")
+            try:
+                return await self._leader.ask_on(connection, operation, numbers, payload)
+            except _PASSING:
+                if trio.current_time() >= deadline:
+                    raise
+            if not connection.left:
+                await trio.sleep(jittered(pause_s))
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
 
 @asynccontextmanager

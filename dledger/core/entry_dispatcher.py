@@ -29,7 +29,8 @@ from dledger.core.snapshot.snapshot_sender import SnapshotSender
 from dledger.errors import InvariantBroken, PeerFault
 
 # Batches in flight to one peer. A round trip with a sync takes about 1 ms and a batch holds the
-# entries of one driver turn, so a handful keeps the pipe full; the rest is room for a slow disk.
+# entries of one driver turn, so a handful keeps the pipe full; the rest is room for a slow disk. A
+# batch of one large entry counts as many, or heartbeats would wait behind 64 MiB on the connection.
 MAX_BATCHES_IN_FLIGHT = 16
 
 # The least time between two pushes that carry only a commit index. Appends carry it for free; an
@@ -94,6 +95,10 @@ class BatchSizer(Protocol):
         """The last index of the batch that begins at `first` and ends at `last` at most."""
         ...
 
+    def batch_weight(self, first: int) -> int:
+        """For how many batches of the usual size the one counts that was just cut at `first`."""
+        ...
+
 
 # A peer that installs a snapshot keeps the leader's log from being discarded. After this much
 # silence it no longer does; such a peer begins again with a newer snapshot when it comes back.
@@ -106,6 +111,7 @@ class EntryDispatcher:
     __slots__ = (
         "_batches",
         "_in_flight",
+        "_in_flight_weight",
         "_most_sent",
         "_probe_deadline",
         "_probed",
@@ -151,8 +157,9 @@ class EntryDispatcher:
         self._view = view
         self._batches = batches
         # The last entry of each batch in flight, and when the batch left; minus infinity if some
-        # of its entries had been sent before.
-        self._in_flight: deque[tuple[int, float]] = deque()
+        # of its entries had been sent before; and for how many batches it counts.
+        self._in_flight: deque[tuple[int, float, int]] = deque()
+        self._in_flight_weight = 0
         self._most_sent = -1
         self._round_trip = RoundTrip()
         self._probed = False  # whether the probe of `next_index` was sent
@@ -193,7 +200,7 @@ class EntryDispatcher:
         if self.phase is _INSTALL and self._sender is not None:
             return self._sender.next_deadline()
         if self.next_index <= self._view.last_index and (
-            self.phase is _COMMIT or len(self._in_flight) < MAX_BATCHES_IN_FLIGHT
+            self.phase is _COMMIT or self._in_flight_weight < MAX_BATCHES_IN_FLIGHT
         ):
             return _NOW
         deadline = _NEVER
@@ -241,13 +248,16 @@ class EntryDispatcher:
         # A late answer may have moved the match past the probe that led here. Entries that are
         # already acknowledged would never leave the window again.
         self.next_index = max(self.next_index, self.match_index + 1)
-        while self.next_index <= last and len(self._in_flight) < MAX_BATCHES_IN_FLIGHT:
+        while self.next_index <= last and self._in_flight_weight < MAX_BATCHES_IN_FLIGHT:
             if self.match_index >= self.next_index - 1:
                 self._progress_deadline = now + self._round_trip.wait_s
             end = self._batches.batch_end(self.next_index, last)
             pushes.append(self._push(Phase.APPEND, end, committed))
             # Do not measure a repeated batch: the acknowledgement may be for its first copy.
-            self._in_flight.append((end, now if self.next_index > self._most_sent else _UNKNOWN))
+            left_at = now if self.next_index > self._most_sent else _UNKNOWN
+            weight = self._batches.batch_weight(self.next_index)
+            self._in_flight.append((end, left_at, weight))
+            self._in_flight_weight += weight
             self._most_sent = max(self._most_sent, end)
             self.next_index = end + 1
         if pushes:
@@ -301,7 +311,8 @@ class EntryDispatcher:
         """Remove acknowledged batches from the window, and measure the one that waited longest."""
         sent_at = _UNKNOWN
         while self._in_flight and self._in_flight[0][0] <= self.match_index:
-            _, left_at = self._in_flight.popleft()
+            _, left_at, weight = self._in_flight.popleft()
+            self._in_flight_weight -= weight
             if sent_at == _UNKNOWN:
                 sent_at = left_at
         if sent_at != _UNKNOWN:
@@ -382,6 +393,11 @@ class EntryDispatcher:
         return self._sender if self.phase is Phase.INSTALL_SNAPSHOT else None
 
     @property
+    def last_sender(self) -> SnapshotSender | None:
+        """The transfer that runs, or of the snapshot that the peer catches up from."""
+        return self._sender
+
+    @property
     def needed(self) -> SnapshotOffer | None:
         """The snapshot that is being sent, or that the peer catches up from. This leader should
         keep it, and the log from where the snapshot's log begins.
@@ -407,6 +423,7 @@ class EntryDispatcher:
         if response.outcome is not InstallOutcome.AGREES:
             sender.receive(response, now)
             return
+        sender.installed = True
         before = sender.offer.begin.before_index
         self.next_index = max(before, self.match_index, self._view.before_begin) + 1
         self._change(PhaseEvent.AGREES)
@@ -441,6 +458,7 @@ class EntryDispatcher:
             raise InvariantBroken(f"{self.phase.name}: {event.value}: not a transition")
         if phase in (Phase.COMPARE, Phase.TRUNCATE):
             self._in_flight.clear()
+            self._in_flight_weight = 0
         self._probed = False
         self.phase = phase
 

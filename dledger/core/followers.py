@@ -9,11 +9,14 @@ from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
 from dledger.core.membership.catch_up import (
     CatchUp,
+    LearnerProgress,
+    Transfer,
     Verdict,
     check_caught_up,
     check_heard,
     new_voters,
 )
+from dledger.core.membership.change_errors import LearnerStalled
 from dledger.core.membership.configuration import Configuration
 from dledger.core.snapshot.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
 
@@ -103,12 +106,17 @@ class Followers:
     def observe(self, now: float) -> None:
         """Judge the learners, and drop removed members whose time is over."""
         for peer, catch_up in self.catch_ups.items():
-            learner, last_index = self.dispatchers[peer], self._view.last_index
-            catch_up.observe(learner.match_index, last_index, now, learner.proven)
+            catch_up.observe(progress_of(self.dispatchers[peer]), self._view.last_index, now)
         if self._leaving:
             for peer in [peer for peer, until in self._leaving.items() if now >= until]:
                 del self._leaving[peer], self.dispatchers[peer]
             self._look()
+
+    def stalled(self, learner: str, now: float) -> LearnerStalled:
+        """The error that says what a learner waits for."""
+        progress, last_index = progress_of(self.dispatchers[learner]), self._view.last_index
+        waits_for = self.catch_ups[learner].waits_for(progress, last_index, now)
+        return LearnerStalled(learner, last_index - progress.match_index, waits_for)
 
     def announced(self, round_number: int, now: float) -> None:
         """Note that this round of heartbeats tells every member that the change is committed."""
@@ -163,3 +171,18 @@ class Followers:
         self._leaving.clear()
         self._announced = 0
         self.changing = False
+
+
+def progress_of(learner: EntryDispatcher) -> LearnerProgress:
+    """What this learner has acknowledged."""
+    transfer, sender = None, learner.last_sender
+    if sender is not None:
+        index, size = sender.offer.index, sender.offer.size
+        transfer = Transfer(index, sender.acknowledged, size, sender.refused, sender.installed)
+    return LearnerProgress(
+        learner.match_index,
+        learner.last_answer_at,
+        learner.proven,
+        transfer,
+        learner.lacks_snapshot,
+    )

@@ -10,7 +10,7 @@ from dledger.core.hard_state import HardState
 from dledger.core.membership.membership import ChangeOutcome
 from dledger.core.messages import Message, PushResponse
 from dledger.core.promise_record import PromiseRecord
-from dledger.core.reads.read_index import ReadReady
+from dledger.core.reads.read_index import ReadLost, ReadReady
 
 # Messages that wait for one sync. A member sends each peer a handful of kinds, so a hundred
 # members fit. The limit bounds the answers to strangers that call under ever new names while the
@@ -37,7 +37,7 @@ class Messages(NamedTuple):
 
     outgoing: Sequence[Outgoing]
     reads_ready: Sequence[ReadReady]
-    reads_lost: Sequence[int]
+    reads_lost: Sequence[ReadLost]
     changes: Sequence[ChangeOutcome] = ()
 
 

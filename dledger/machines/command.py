@@ -57,6 +57,11 @@ class HasResult(Protocol):
     """The answer to an append."""
 
     @property
+    def index(self) -> int:
+        """The entry's index."""
+        ...
+
+    @property
     def result(self) -> object:
         """The state machine's result for the entry."""
         ...
@@ -83,9 +88,13 @@ class Calls:
         self.name = name
 
     async def _call(self, operation: str, *arguments: object) -> object:
+        return (await self._call_at(operation, *arguments))[1]
+
+    async def _call_at(self, operation: str, *arguments: object) -> tuple[int, object]:
+        """Call, and return the index of the call's entry as well."""
         body = encode_command(Command(self.name, operation, arguments))
-        answer = (await self._appender.append(body)).result
-        return unpack_answer(answer)
+        appended = await self._appender.append(body)
+        return appended.index, unpack_answer(appended.result)
 
 
 def encode_command(command: Command) -> bytes:

@@ -6,11 +6,14 @@ import math
 import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from typing import Protocol, runtime_checkable
 
 import trio
 
-from dledger.errors import Discarded, OutcomeUnknown, Rejected
+from dledger.entry import Entry
+from dledger.errors import Discarded, OutcomeUnknown, OutsideLog, Rejected
 from dledger.machines.command import Appender, Calls
+from dledger.machines.lock_sight import LockSight
 from dledger.machines.replicated_lock import Holding, ReplicatedLocks
 from dledger.unwrapping_nursery import unwrapping_nursery
 
@@ -19,14 +22,24 @@ from dledger.unwrapping_nursery import unwrapping_nursery
 HOLDERS_SHARE = 0.9
 # A lease is renewed three times in its length: two renewals may be lost.
 RENEWALS_IN_A_LEASE = 3
-# A waiting client asks ten times in a lease, but at most twenty times a second: each request is an
-# entry of the log.
+# A waiting client reads the log ten times in a lease, but at most twenty times a second, while
+# others append. It appends an entry of its own only when the lock may be free, since many clients
+# may wait for one lock.
 LOOKS_IN_A_LEASE = 10
 SHORTEST_LOOK_S = 0.05
 # The release of a lock is sent once, within this time; its lease would end it anyway.
 RELEASE_TIMEOUT_S = 1.0
 
 _MISSED = (Rejected, Discarded, OutcomeUnknown)
+
+
+@runtime_checkable
+class ShowsEntries(Protocol):
+    """A node or a session."""
+
+    async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
+        """As Session.entries_from."""
+        ...
 
 
 class LockNotAcquired(Rejected):
@@ -90,17 +103,49 @@ class LockCalls(Calls):
         seen_at = 0.0
         while True:
             asked_at = trio.current_time()
-            answer = await self._call("acquire", lock, holder, lease_ms)
+            index, answer = await self._call_at("acquire", lock, holder, lease_ms)
             holding = Holding(*answer)  # type: ignore[misc]  # what _acquire of the object gives
             if holding.holder == holder:
                 return holding.token, asked_at
             if holding != seen:
                 seen, seen_at = holding, trio.current_time()
-            look_s = max(seen.lease_ms / 1000 / LOOKS_IN_A_LEASE, SHORTEST_LOOK_S)
             if trio.current_time() - seen_at >= seen.lease_ms / 1000:
                 await self._call("expire", lock, seen.token, seen.beat)
             else:
+                seen, seen_at = await self._watched(
+                    LockSight(self.name, lock, seen), seen_at, index
+                )
+
+    async def _watched(self, sight: LockSight, seen_at: float, index: int) -> tuple[Holding, float]:
+        """Follow the log from behind entry `index` until the lock may be free or its lease is over.
+
+        Returns the holding then, and when it was seen first. An appender without `entries_from`
+        shows no entries: then it returns after a pause.
+        """
+        lease_s = sight.holding.lease_ms / 1000
+        look_s = max(lease_s / LOOKS_IN_A_LEASE, SHORTEST_LOOK_S)
+        first = index + 1
+        while (left_s := seen_at + lease_s - trio.current_time()) > 0:
+            if not isinstance(self._appender, ShowsEntries):
                 await trio.sleep(look_s)
+                break
+            try:
+                entries = await self._appender.entries_from(first, left_s)
+            except OutsideLog:
+                await trio.sleep(look_s)  # the log has dropped the entry: ask anew, but not at once
+                break
+            except _MISSED:
+                entries = []
+            known = sight.holding
+            if any(map(sight.ends_by, entries)):
+                break
+            if sight.holding != known:
+                seen_at = trio.current_time()
+            if entries:
+                first = entries[-1].index + 1
+            # Others' entries come one by one on a busy group: read them together.
+            await trio.sleep(min(look_s, max(seen_at + lease_s - trio.current_time(), 0.0)))
+        return sight.holding, seen_at
 
     async def _keep(self, lock: str, holder: str, lease_s: float, block: trio.CancelScope) -> None:
         while True:

@@ -29,17 +29,18 @@ class AppendGate:
         self._replica = replica
         self._pending = pending
         self._turn = turn
+        self._waiting = turn.submissions
         self._submit = submit
 
     @property
     def entries(self) -> int:
         """How many entries wait to be committed and applied."""
-        return self._pending.entries + self._turn.queued_entries
+        return self._pending.entries + self._waiting.entries
 
     @property
     def body_bytes(self) -> int:
         """The bytes of the bodies of these entries."""
-        return self._pending.body_bytes + self._turn.queued_bytes
+        return self._pending.body_bytes + self._waiting.body_bytes
 
     def submit(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
         """Admit these bodies, to be appended in the next turn; `at_once`: see Driver.

@@ -58,6 +58,10 @@ class Batches:
             self._kept.popitem(last=False)
         return end
 
+    def batch_weight(self, first: int) -> int:
+        """For how many pushes of the usual size the one counts that was just cut at `first`."""
+        return -(-len(self._kept[first][1]) // self._max_bytes)
+
     def keep(self, run: EntryRun, raw: bytes) -> None:
         """Keep entries just written at the log's end, in one segment, to cut pushes of them."""
         newest = self._newest

@@ -107,7 +107,7 @@ class Driver:
         if self._is_over:
             return
         self._turn.received(sender, messages)
-        self.turn()
+        self.turn(slices=False)
 
     def link_changed(self, peer: str, connected: bool) -> None:
         """The connection to a peer opened or broke."""
@@ -153,7 +153,7 @@ class Driver:
 
     def _sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
         self._turn.sync_ended(work, error)
-        self.turn()
+        self.turn(slices=False)
 
     # --- the tasks ----------------------------------------------------------------------------
 
@@ -238,12 +238,15 @@ class Driver:
         """Run `last` beside the loop, after a sync that still runs. As Syncer.close."""
         return await self._syncer.close(last, patience_s)
 
-    def turn(self) -> None:
-        """Take a turn, from any task. An error ends the driver; its own task raises it."""
+    def turn(self, *, slices: bool = True) -> None:
+        """Take a turn, from any task. An error ends the driver; its own task raises it.
+
+        `slices`: as in Turn; True in tasks that run once in a pass of the loop.
+        """
         if self._is_over:
             return
         try:
-            self._timer.move(self, self._turn.turn(trio.current_time()))
+            self._timer.move(self, self._turn.turn(trio.current_time(), slices=slices))
         except Exception as error:
             self.fail(error)
 

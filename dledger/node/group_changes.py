@@ -15,7 +15,6 @@ from dledger.core.membership.catch_up import Verdict, learners_first, new_voters
 from dledger.core.membership.change_errors import (
     ConfigurationMoved,
     LearnerBehind,
-    LearnerStalled,
 )
 from dledger.core.membership.configuration_change import Change, Transition, change
 from dledger.core.membership.configuration_codec import NumberedConfiguration
@@ -101,10 +100,10 @@ class GroupChanges:
                 if catch_up is None or catch_up.verdict is Verdict.CAUGHT_UP:
                     break
                 if catch_up.verdict is not Verdict.CATCHING_UP:
+                    if catch_up.verdict is Verdict.STALLED:
+                        raise replica.followers.stalled(learner, trio.current_time())
                     match_index = replica.dispatchers[learner].match_index
-                    lag = replica.view.last_index - match_index
-                    slow = catch_up.verdict is Verdict.TOO_SLOW
-                    raise LearnerBehind(learner, lag) if slow else LearnerStalled(learner, lag)
+                    raise LearnerBehind(learner, replica.view.last_index - match_index)
                 await self._turned.wait()
 
     async def _made(self, index: int) -> None:

@@ -11,6 +11,7 @@ from dledger.client.leader_connection import LeaderConnection
 from dledger.client.network_way import NetworkWay
 from dledger.config import NodeConfig
 from dledger.core.membership.configuration_codec import NumberedConfiguration
+from dledger.entry import Entry
 from dledger.errors import NotLeader
 from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
@@ -36,6 +37,10 @@ class Member(Protocol):
 
     @property
     def is_ready_leader(self) -> bool:
+        """As in Node."""
+        ...
+
+    async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
         """As in Node."""
         ...
 
@@ -67,6 +72,10 @@ class LocalWay:
                 self._follow()
                 await self._network.reach()
         return await self._network.carry_out(command)
+
+    async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
+        """As in SessionWay. Each member has them."""
+        return await self._node.entries_from(first, wait_s)
 
     def _follow(self) -> None:
         index, configuration = self._node.configuration

@@ -29,9 +29,11 @@ from dledger.snapshots.restoring import Opened, incoming_for
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.snapshots.snapshot_source import NodeSnapshots
 from dledger.state_machine import StateMachine
+from dledger.status import role_name
 from dledger.store.incoming_snapshot import SYNC_BYTES
 from dledger.waits.pending_appends import PendingAppends
 from dledger.waits.pending_reads import PendingReads
+from dledger.waits.read_problem import ReadFacts
 
 # Makes the replica from the member's batch sizer and snapshot source.
 MakeReplica = Callable[[BatchSizer, SnapshotSource], Replica]
@@ -157,7 +159,7 @@ class Member:
             around.clock,
             around.tally,
         )
-        self.reads = PendingReads(self._begin_read, replica.config.read_wait_s)
+        self.reads = PendingReads(self._begin_read, self.read_facts, replica.config.read_wait_s)
         self.applier = Applier(
             replica,
             self.writer.cache,
@@ -188,6 +190,20 @@ class Member:
         if now >= self.housekeeper.next_look_at:
             self.housekeeper.look(now)
         self.snapshots.look(now)
+
+    def read_facts(self) -> ReadFacts:
+        """What this member knows, for the reason of a read that it does not serve."""
+        state, awaited = self.replica.state, self.snapshots.awaited
+        return ReadFacts(
+            role_name(state),
+            state.leader,
+            state.term,
+            self.replica.commits_in_own_term,
+            state.applied,
+            self.snapshots.installing,
+            awaited.snapshot.header.index if awaited.snapshot is not None else None,
+            awaited.is_restoring,
+        )
 
     def close(self) -> None:
         """Answer every caller that waits. No sync may begin afterwards: the store is closed."""

@@ -18,6 +18,7 @@ from dledger.errors import (
     MachineStopped,
     MachineTooOld,
     NodeClosing,
+    OutsideLog,
     PeerFault,
     ReadUnavailable,
 )
@@ -56,6 +57,7 @@ from dledger.waits.iterators import CommittedEntries, RoleChanges
 from dledger.waits.leadership_watch import LeadershipWatch
 from dledger.waits.pending_appends import Appended, Done
 from dledger.waits.progress import Progress
+from dledger.waits.read_problem import too_old
 from dledger.waits.snapshot_wait import wait_snapshot
 from dledger.waits.transfer_wait import wait_transferred
 from dledger.waits.waiting_reads import wait_read
@@ -223,13 +225,9 @@ class Node:
         Raises ReadUnavailable: ask again later, or use `read`.
         """
         self._check_readable()
-        if self._member.snapshots.awaited.is_restoring:
-            raise ReadUnavailable("the state is being replaced by a snapshot of the leader")
         lag_s = trio.current_time() - self._replica.fresh_as_of
-        if lag_s > max_lag_s:
-            raise ReadUnavailable(
-                f"the state here is {lag_s:.3g} s old, {max_lag_s:g} were allowed"
-            )
+        if lag_s > max_lag_s or self._member.snapshots.awaited.is_restoring:
+            raise ReadUnavailable(too_old(self._member.read_facts(), lag_s, max_lag_s))
         return self._replica.state.applied
 
     def _check_readable(self) -> None:
@@ -258,6 +256,19 @@ class Node:
         except Fatal as error:
             self._driver.fail(error)
             raise
+
+    async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
+        """Some committed entries from `first` on, as this member's log holds them.
+
+        Waits up to `wait_s` for the entry at `first`; empty if it does not come. Raises OutsideLog
+        if the log begins after `first`; as `entries` otherwise.
+        """
+        with trio.move_on_after(max(wait_s, 0.0)):
+            await self.wait_appliable(first)
+        begin = self._store.first_index
+        if first < begin:
+            raise OutsideLog("entry", first, begin, self._replica.appliable)
+        return self.entries(first, _ITERATE_BYTES)
 
     def read_bytes(self, pos: int, size: int) -> bytes:
         """`size` bytes of the log at `pos`, for callers that keep positions of their entries."""

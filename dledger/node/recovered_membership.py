@@ -37,7 +37,7 @@ def recovered_membership(
     while base > start.index:
         changes[base] = _read(store, base)
         base = changes[base].index
-    membership = Membership(start.configuration, start.index)
+    membership = Membership(start.configuration, start.index, began_with)
     for index in sorted(changes):
         membership.appended(index, changes[index])
     return membership

@@ -28,6 +28,7 @@ from dledger.core.replica import Messages, Replica
 from dledger.entry import Body, Magic
 from dledger.errors import DLedgerError, PeerFault, Rejected
 from dledger.network.ways import Way, Ways
+from dledger.node.submissions import Submissions
 from dledger.node.sync_schedule import SyncSchedule
 from dledger.node.tally import Tally
 from dledger.store.log_store import SyncWork
@@ -36,6 +37,7 @@ from dledger.waits.pending_appends import Done, PendingAppends
 T = TypeVar("T")
 
 _NOTHING = Messages((), (), ())
+_NOW = float("-inf")
 
 
 class WritesLog(Protocol):
@@ -107,6 +109,9 @@ class Turn:
         refused: called with the fault of a message that no correct member sends.
         clock: the time, for the steps after a sync that the turn waited for.
         tally: counts.
+
+    Attributes:
+        submissions: appends that no turn has taken.
     """
 
     def __init__(
@@ -140,14 +145,13 @@ class Turn:
         self._link_changes: list[tuple[str, bool]] = []
         self._gone: list[tuple[str, int]] = []  # leaders whose process ended, and their terms
         self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
-        self._submissions: list[tuple[Sequence[Body], int, Done]] = []
+        self.submissions = Submissions()
+        self._proposed = False  # whether a slice was appended, and the next one has to wait
         self._reads: list[int] = []
         self._led_term: int | None = None
         self._rested = False  # whether the last turn left nothing to do before a deadline
         self._deadline = 0.0  # while it rests: when the next turn is due at the latest
         self._last_proposed = 0  # how many entries the last proposal had
-        self.queued_entries = 0
-        self.queued_bytes = 0
 
     # --- inputs, kept for the next turn ---------------------------------------------------------
 
@@ -168,9 +172,7 @@ class Turn:
 
     def submit(self, bodies: Sequence[Body], body_bytes: int, done: Done) -> None:
         """Append these bodies in the next turn."""
-        self._submissions.append((bodies, body_bytes, done))
-        self.queued_entries += len(bodies)
-        self.queued_bytes += body_bytes
+        self.submissions.add(bodies, body_bytes, done)
         self.tally.appended_entries += len(bodies)
         self.tally.appended_bytes += body_bytes
 
@@ -182,7 +184,7 @@ class Turn:
         last proposal must have had one entry as well. In a group of one voter that shows nothing,
         since each append is done before the next one comes: then this is False.
         """
-        only = self._last_proposed == len(self._submissions) == self.queued_entries == 1
+        only = self._last_proposed == 1 and self.submissions.is_one_entry
         return only and not self._pending.entries and not self._replica.elector.is_alone
 
     def request_read(self, ticket: int) -> None:
@@ -195,23 +197,29 @@ class Turn:
 
     def reject_submissions(self, error: DLedgerError) -> None:
         """Answer each submission that has not entered the log with a copy of `error`."""
-        self.queued_entries = self.queued_bytes = 0
-        for _, _, done in _taken(self._submissions):
+        for done in self.submissions.take_all():
             done(error.again())
 
     # --- a turn -------------------------------------------------------------------------------
 
     @property
     def next_deadline(self) -> float:
-        """When the next turn is due at the latest."""
+        """When the next turn is due at the latest; minus infinity: now."""
+        if self._proposed and self.submissions:
+            return _NOW  # the next slice
         deadline = self._replica.next_deadline()
         if self.syncs.may_wait:
             return min(deadline, self.syncs.next_deadline)
         return deadline
 
-    def turn(self, now: float) -> float:
-        """Take everything that arrived, and act on it; return the next deadline."""
+    def turn(self, now: float, *, slices: bool = True) -> float:
+        """Take everything that arrived, and act on it; return the next deadline.
+
+        `slices`: whether the loop has done other work since the last slice of submissions, so that
+        the next one may be appended. Several messages can have a turn each in one pass of the loop.
+        """
         replica = self._replica
+        self._proposed = self._proposed and not slices
         synced = bool(self._ended_syncs)  # entries that were written meanwhile may count
         rests = bool(self._inbox) and self._rested and now < self._deadline
         if self.take_inputs(now) or not rests or replica.has_work:
@@ -250,7 +258,7 @@ class Turn:
 
     def _has_work(self, now: float) -> bool:
         """Whether there is anything to do before the next deadline but to send and to apply."""
-        if self._submissions or self._replica.has_work:
+        if self.submissions or self._replica.has_work:
             return True
         return self.syncs.is_due(now)
 
@@ -278,7 +286,7 @@ class Turn:
         send answers, provided that there was nothing to do before.
         """
         replica = self._replica
-        works = bool(self._submissions or self._ended_syncs or self._reads or self._gone)
+        works = bool(self.submissions or self._ended_syncs or self._reads or self._gone)
         if self._link_changes:
             works = True
             for peer, connected in _taken(self._link_changes):
@@ -316,19 +324,21 @@ class Turn:
             self._store.set_standing(standing)
 
     def propose(self) -> None:
-        """Append the submissions if this member leads; else reject them."""
-        if not self._submissions:
+        """Append a slice of the submissions if this member leads; else reject them all."""
+        waiting = self.submissions
+        waiting.drop_failed(self._replica.state.term)
+        if not waiting or self._proposed:
             return
-        submissions = self._submissions[:]
+        submissions = waiting.slice()
         bodies = list(chain.from_iterable([bodies for bodies, _, _ in submissions]))
         try:
             first, term = self._replica.propose(len(bodies))
         except Rejected as error:
             self.reject_submissions(error)
             return
-        self._submissions.clear()
+        waiting.took(submissions, first, term)
+        self._proposed = bool(waiting)  # the loop has other work before the next slice
         self._last_proposed = len(bodies)
-        self.queued_entries = self.queued_bytes = 0
         self._writer.append(term, Magic.NORMAL, bodies, first)
         add = self._pending.add
         for batch, body_bytes, done in submissions:

@@ -17,7 +17,7 @@ from typing import NamedTuple, Protocol
 import trio
 
 from dledger.body_check import checked_lengths
-from dledger.entry import MAX_BODY_BYTES
+from dledger.entry import MAX_BODY_BYTES, Entry
 from dledger.errors import (
     Discarded,
     EntryTooLarge,
@@ -92,6 +92,10 @@ class SessionWay(Protocol):
         """One attempt. Raises Rejected or Discarded (it did not happen) or OutcomeUnknown."""
         ...
 
+    async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
+        """As Session.entries_from."""
+        ...
+
 
 class Session:
     """Made by `Node.session`, `RemoteLog.session` and `GroupClient.session`.
@@ -164,6 +168,14 @@ class Session:
                     raise self._unknown(0, str(error), settled) from error
                 return _good(settled)
         raise self._unknown(0, self._problem, settled)
+
+    async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
+        """Some committed entries from `first` on, as the log holds them; appends nothing.
+
+        Waits up to `wait_s` for the entry at `first`; empty if it does not come. Raises Rejected
+        (OutsideLog: the log begins after `first`) or OutcomeUnknown, after which a retry is safe.
+        """
+        return await self._way.entries_from(first, wait_s)
 
     @property
     def unsettled(self) -> int:

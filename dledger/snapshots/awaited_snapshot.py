@@ -13,6 +13,7 @@ from collections.abc import Callable
 
 from dledger.core.replica import Replica
 from dledger.errors import DLedgerError, InvariantBroken, RestoreFailed
+from dledger.machine_check import raised
 from dledger.snapshots.beside import Beside, Continuation
 from dledger.state_machine import SnapshottingMachine, StateMachine
 from dledger.store.log_store import LogStore
@@ -72,7 +73,7 @@ class AwaitedSnapshot:
                 # Its sums were checked when it arrived, or at the start; and again now.
                 machine.restore(self._folder.reader(snapshot).chunks())
             except (Exception, DLedgerError) as error:
-                raise RestoreFailed(snapshot.path) from error
+                raise RestoreFailed(snapshot.path, raised(error)) from error
             return lambda: self._has_restored(snapshot)
 
         self._beside(restore)

@@ -17,6 +17,7 @@ from dledger.errors import (
     RestoreFailed,
     SnapshotLost,
 )
+from dledger.machine_check import raised
 from dledger.machine_kind import UNKNOWN_MACHINE, MachineKind, machine_kind
 from dledger.state_machine import (
     SnapshottingMachine,
@@ -235,5 +236,5 @@ def restore_newest(
     try:
         machine.restore(newest.chunks())
     except Exception as error:
-        raise RestoreFailed(newest.path) from error
+        raise RestoreFailed(newest.path, raised(error)) from error
     return Snapshot(newest.header, newest.path, newest.size)

@@ -16,6 +16,7 @@ from dledger.errors import (
     NodeClosing,
     SnapshotUnavailable,
 )
+from dledger.machine_check import raised, snapshot_chunks
 from dledger.snapshots.beside import Beside, Continuation
 from dledger.snapshots.log_retention import first_kept, kept_with_new_snapshots, log_kept_from
 from dledger.snapshots.restoring import Opened
@@ -174,7 +175,7 @@ class Snapshotter:
         header = self._header(applied, snapshot_format(machine))
         try:
             # This is one step of the loop, between two applies: the state is that of `applied`.
-            chunks = iter(machine.snapshot())
+            chunks = snapshot_chunks(machine)
         except Exception as error:
             self._has_failed(_unavailable(f"the state machine raised {error!r}", error), now)
             return
@@ -327,7 +328,7 @@ class Snapshotter:
             return self._retention()
         except Exception as error:
             applied = self._replica.state.applied
-            raise MachineFailed(applied, applied) from error
+            raise MachineFailed(applied, applied, raised(error)) from error
 
     def _holds_up_retention(self) -> bool:
         """Whether only newer snapshots are missing to drop entries that the state machine frees."""

@@ -184,6 +184,26 @@ class OsDiskFile:
             os.close(descriptor)
 
 
+# The locks that this process holds: process, device and inode. A child after a fork holds none.
+_HELD: set[tuple[int, int, int]] = set()
+
+
+class OsDiskLock:
+    """A lock of this process."""
+
+    __slots__ = ("_file", "_held")
+
+    def __init__(self, file: OsDiskFile, held: tuple[int, int, int]) -> None:
+        self._file = file
+        self._held = held
+        _HELD.add(held)
+
+    def close(self) -> None:
+        """As in DiskLock."""
+        _HELD.discard(self._held)
+        self._file.close()
+
+
 class OsDisk:
     """The operating system's files."""
 
@@ -231,15 +251,17 @@ class OsDisk:
         finally:
             os.close(descriptor)
 
-    def lock(self, path: str) -> OsDiskFile:
+    def lock(self, path: str) -> OsDiskLock:
         """Lock the file at `path` with flock; DataFolderLocked if another one has it."""
         file = OsDiskFile(path, os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644))
+        found = os.fstat(file._descriptor)
+        held = (os.getpid(), found.st_dev, found.st_ino)
         try:
             fcntl.flock(file._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             file.close()
-            raise DataFolderLocked(os.path.dirname(path)) from None
+            raise DataFolderLocked(os.path.dirname(path), here=held in _HELD) from None
         except OSError:
             file.close()
             raise
-        return file
+        return OsDiskLock(file, held)

@@ -92,10 +92,9 @@ class PendingAppends:
                 columns = positions[begin:end], results[begin:end]
                 rows = zip(indexes, repeat(term), *columns, strict=False)
                 appended = list(map(make, repeat(Appended), rows))
-                if submission.appended:
-                    appended = submission.appended + appended
+                submission.appended += appended
+                appended = submission.appended
                 if last > run_last:
-                    submission.appended = appended
                     return
             submissions.popleft()
             self.entries -= last - first + 1

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from dledger.core.reads.read_index import ReadReady
+from dledger.core.reads.read_index import ReadLost, ReadReady
 from dledger.errors import DLedgerError, NodeClosing, ReadUnavailable
+from dledger.waits.read_problem import ReadFacts, not_applied, stopped_leading, unconfirmed
 
 # Reads that may wait at a time. Each is a task of the application; more would only wait longer.
 MAX_WAITING_READS = 10_000
@@ -19,11 +20,15 @@ class PendingReads:
 
     Args:
         begin: asks the protocol to confirm a ticket.
+        facts: what the member knows, for the reason of a read that fails.
         wait_s: how long the protocol waits for a leader's answer.
     """
 
-    def __init__(self, begin: Callable[[int], None], wait_s: float) -> None:
+    def __init__(
+        self, begin: Callable[[int], None], facts: Callable[[], ReadFacts], wait_s: float
+    ) -> None:
         self._begin = begin
+        self._facts = facts
         self._wait_s = wait_s
         self._open: dict[int, Callable[[ReadOutcome], None]] = {}
         self._confirmed: dict[int, int] = {}
@@ -47,16 +52,24 @@ class PendingReads:
         self._open.pop(ticket, None)
         self._confirmed.pop(ticket, None)
 
-    def after_turn(self, ready: Sequence[ReadReady], lost: Sequence[int]) -> None:
+    def after_turn(self, ready: Sequence[ReadReady], lost: Sequence[ReadLost]) -> None:
         """Take over the protocol's results: confirmed reads and lost ones."""
         for ticket, index, _ in ready:
             if ticket in self._open:
                 self._confirmed[ticket] = index
-        for ticket in lost:
-            self._confirmed.pop(ticket, None)
-            if ticket in self._open:
-                reason = f"leadership changed, or no leader answered within {self._wait_s:g} s"
-                self._open.pop(ticket)(ReadUnavailable(reason))
+        for each in lost:
+            wanted = self._confirmed.pop(each.ticket, None)
+            if each.ticket in self._open:
+                done = self._open.pop(each.ticket)
+                done(ReadUnavailable(self._reason(wanted, each.stopped_leading)))
+
+    def _reason(self, index: int | None, deposed: bool) -> str:
+        """Why a read is not served; `index`: what its state must include, once confirmed."""
+        if index is not None:
+            return not_applied(self._facts(), index)
+        if deposed:
+            return stopped_leading(self._facts())
+        return unconfirmed(self._facts(), self._wait_s)
 
     def applied_to(self, index: int) -> None:
         """Answer the reads that need no entry after `index`, the last one applied."""

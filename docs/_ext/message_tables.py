@@ -264,7 +264,11 @@ def limits() -> str:
     rows = [
         ("a frame", f"{frame.MAX_FRAME_BYTES / mib:.2f} MiB", "the largest entry and a header"),
         ("a header", f"{frame.MAX_HEADER_BYTES:,} bytes", "the term runs of a batch"),
-        ("pushes on their way to a peer", entry_dispatcher.MAX_BATCHES_IN_FLIGHT, ""),
+        (
+            "pushes on their way to a peer",
+            entry_dispatcher.MAX_BATCHES_IN_FLIGHT,
+            "a push of one large entry counts as many",
+        ),
         (
             "a push without an answer",
             f"{round_trip.LEAST_WAIT_S * 1000:g} ms beyond the measured round trip",

@@ -11,7 +11,7 @@ import trio
 import dledger
 from dledger.entry import Entry
 from dledger.free_ports import free_ports
-from dledger.machine_check import applied
+from dledger.machine_check import applied, raised, snapshot_chunks
 
 
 class NoApply:
@@ -96,7 +96,7 @@ async def test_what_is_no_state_machine_is_told_when_the_node_opens(
         (lambda entries: None, r"returned None, not a list of results, from apply\(\)"),
         (lambda entries: {entry.index for entry in entries}, "returned set, not a list"),
         (lambda entries: [], r"returned 0 results for 1 entries from apply\(\)"),
-        (lambda entries: 1 / 0, "raised on entries"),
+        (lambda entries: 1 / 0, r"raised ZeroDivisionError\('division by zero'\) on entries"),
     ],
 )
 @pytest.mark.parametrize("wrapped", [False, True])
@@ -152,3 +152,61 @@ class FullDisk:
 def test_a_machine_whose_own_disk_failed_says_so_itself() -> None:
     with pytest.raises(dledger.DiskFailed, match=r"table\.sqlite.*free or replace the disk"):
         applied(FullDisk().apply, [], 5, 5)
+
+
+class Saves:
+    """A machine whose snapshots are what a test gives."""
+
+    def __init__(self, given: object) -> None:
+        self.given = given
+
+    def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
+        return [None] * len(entries)
+
+    def snapshot(self) -> object:
+        return self.given
+
+    def restore(self, chunks: Iterator[bytes]) -> None:
+        list(chunks)
+
+
+def test_what_snapshot_gives_is_named_when_it_is_no_list_of_chunks() -> None:
+    told = {
+        "bytes": (b"state", "snapshot() returned bytes: return a list of chunks, such as [state]"),
+        "text": ("state", "snapshot() returned str: return a list of chunks, such as [state]"),
+        "chunks of text": (["state"], "snapshot() gave a chunk of str: chunks are bytes"),
+        "chunks of numbers": ([1], "snapshot() gave a chunk of int: chunks are bytes"),
+        "nothing": (None, "argument 2 to map() must support iteration"),
+    }
+    for name, (given, text) in told.items():
+        with pytest.raises(TypeError) as refused:
+            list(snapshot_chunks(Saves(given)))  # type: ignore[arg-type]
+        assert name == "nothing" or str(refused.value) == text, name
+    assert list(snapshot_chunks(Saves([b"a", b"b"]))) == [b"a", b"b"]  # type: ignore[arg-type]
+
+
+async def test_a_snapshot_of_plain_bytes_is_refused_with_what_to_give(tmp_path: Path) -> None:
+    machine: dledger.StateMachine = Saves(b"state")
+    async with dledger.open_node(config(tmp_path), machine) as node:
+        async for change in node.role_changes():
+            if change.ready:
+                break
+        await node.append(b"one")
+        with pytest.raises(dledger.SnapshotUnavailable, match="return a list of chunks"):
+            await node.snapshot()
+
+
+def test_an_error_of_a_machine_is_told_in_few_words() -> None:
+    assert raised(ValueError("cannot")) == "raised ValueError('cannot')"
+    assert len(raised(ValueError("x" * 10_000))) < 400
+
+
+@pytest.mark.parametrize(
+    ("setting", "kind"), [("store", "StoreConfig"), ("snapshots", "SnapshotPolicy")]
+)
+def test_a_setting_of_another_kind_is_refused_with_what_to_give(
+    setting: str, kind: str, tmp_path: Path
+) -> None:
+    wrong = {setting: 100}
+    with pytest.raises(dledger.ConfigInvalid, match=f"100 is no {kind}: give {kind}"):
+        config(tmp_path).with_changes(wrong)

@@ -99,14 +99,17 @@ class NotAStep(ChangeRefused):
 
 
 class LearnerStalled(ChangeRefused):
-    """A learner that should become a voter no longer makes progress."""
+    """A learner that should become a voter no longer makes progress: it acknowledges neither
+    entries nor bytes of a snapshot. `waits_for` says what it has and lacks.
+    """
 
-    def __init__(self, member: str, lag_entries: int) -> None:
+    def __init__(self, member: str, lag_entries: int, waits_for: str) -> None:
         self.member = member
         self.lag_entries = lag_entries
+        self.waits_for = waits_for
         super().__init__(
-            f"{member} makes no progress and lacks {lag_entries} entries: check that it runs "
-            "and can be reached at its address, then try again"
+            f"{member} makes no progress and lacks {lag_entries} entries: it {waits_for}; check "
+            "that it runs and can be reached at its address, then try again"
         )
 
 

@@ -43,6 +43,8 @@ from dledger.errors import (
     InvariantBroken,
 )
 
+NO_MEMBERS = Configuration()
+
 
 class ChangeOutcome(NamedTuple):
     """The outcome of the change at `index`: in force, or void for the reason in `refusal`."""
@@ -62,13 +64,15 @@ class Membership:
     `configuration` is the one in force. `index` is that of the entry that brought it, or
     BEFORE_FIRST_INDEX for the one that the group began with; a compare and set names it. `quorum`,
     `members` and `voting_members` cache those of the configuration. `uncommitted` holds the changes
-    in the log that are not committed.
+    in the log that are not committed. `ever_members` holds the members of every configuration that
+    was in force here: by it a removed member is told from one that has yet to join.
     """
 
     __slots__ = (
         "_history",
         "_term_began",
         "configuration",
+        "ever_members",
         "index",
         "members",
         "quorum",
@@ -76,10 +80,19 @@ class Membership:
         "voting_members",
     )
 
-    def __init__(self, configuration: Configuration, index: int = BEFORE_FIRST_INDEX) -> None:
+    def __init__(
+        self,
+        configuration: Configuration,
+        index: int = BEFORE_FIRST_INDEX,
+        began_with: Configuration = NO_MEMBERS,
+    ) -> None:
+        """`began_with`: the configuration that the group began with, if this member knows it and
+        goes on from a later one.
+        """
         self._history: list[NumberedConfiguration] = []
         self.uncommitted: deque[_Uncommitted] = deque()
         self._term_began = BEFORE_FIRST_INDEX
+        self.ever_members = began_with.members
         self._take(index, configuration)
 
     # --- the log, on every member -------------------------------------------------------------
@@ -146,6 +159,7 @@ class Membership:
         self.configuration = configuration
         self.quorum = configuration.quorum
         self.members = configuration.members
+        self.ever_members |= self.members
         self.voting_members = configuration.voting_members
         self._history.append(NumberedConfiguration(index, configuration))
 

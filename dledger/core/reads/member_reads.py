@@ -12,14 +12,14 @@ from dledger.core.messages import HeartbeatResponse, ReadRequest, ReadResponse
 from dledger.core.outbox import Outbox
 from dledger.core.reads.forwarded_reads import ForwardedReads
 from dledger.core.reads.leader_lease import LeaderLease
-from dledger.core.reads.read_index import ReadIndex, ReadReady, RemoteRead
+from dledger.core.reads.read_index import ReadIndex, ReadLost, ReadReady, RemoteRead
 from dledger.core.replica_config import ReplicaConfig
 
 # The first number of a question is drawn from so many. A float between 0 and 1 has only 53 bits.
 FIRST_NUMBERS = 2**52
 
 # No reads that may be served, and no reads that are lost.
-NO_OUTCOMES: tuple[Sequence[ReadReady], Sequence[int]] = ((), ())
+NO_OUTCOMES: tuple[Sequence[ReadReady], Sequence[ReadLost]] = ((), ())
 
 
 class OpenReads:
@@ -113,7 +113,7 @@ class MemberReads:
         first_number = int(share() * FIRST_NUMBERS)
         self._forwarded = ForwardedReads(first_number, config.read_repeat_s)
         self._ready: list[ReadReady] = []
-        self._lost: list[int] = []
+        self._lost: list[ReadLost] = []
         self.busy = False
         self.index: ReadIndex | None = None
         self.lease: LeaderLease | None = None
@@ -142,7 +142,7 @@ class MemberReads:
         if self.index is not None:
             for ticket in self.index.take_all():
                 self._open.finish(ticket)
-                self._lost.append(ticket)
+                self._lost.append(ReadLost(ticket, stopped_leading=True))
         self.index = None
         self.lease = None
 
@@ -203,7 +203,7 @@ class MemberReads:
         self._forwarded.drop(gone)
         if self.index is not None:
             self.index.drop(gone)
-        self._lost += expired
+        self._lost += map(ReadLost, expired)
 
     # --- outputs ------------------------------------------------------------------------------
 
@@ -236,7 +236,7 @@ class MemberReads:
         for read, index in self.index.take_remote_ready():
             self._outbox.send(read.peer, ReadResponse(state.term, read.number, index))
 
-    def take_outcomes(self) -> tuple[list[ReadReady], list[int]]:
+    def take_outcomes(self) -> tuple[list[ReadReady], list[ReadLost]]:
         """Return this member's reads that may be served, and those that are lost, each once."""
         ready, self._ready = self._ready, []
         lost, self._lost = self._lost, []

@@ -22,6 +22,13 @@ class ReadReady(NamedTuple):
     by_lease: bool = False
 
 
+class ReadLost(NamedTuple):
+    """The read `ticket` is not served: this member stopped leading, or else the time is over."""
+
+    ticket: int
+    stopped_leading: bool = False
+
+
 class RemoteRead(NamedTuple):
     """A follower's question on behalf of its own reads."""
 

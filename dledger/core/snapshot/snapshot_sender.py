@@ -33,6 +33,8 @@ class SnapshotSender:
         "_sent",
         "_term",
         "_timeout_s",
+        "acknowledged",
+        "installed",
         "offer",
         "received",
         "refused",
@@ -43,7 +45,9 @@ class SnapshotSender:
     ) -> None:
         self.offer = offer
         self.received: int | None = None  # bytes that the peer has; None until it has reported
+        self.acknowledged = 0  # bytes that the peer had by its last report
         self.refused = False
+        self.installed = False  # the peer's log agrees with the offer's beginning
         self._term = term
         self._piece_bytes = piece_bytes
         self._sent = 0
@@ -101,7 +105,7 @@ class SnapshotSender:
             return  # a late answer; a peer that lost its part of the file says so when asked
         elif received == self.received:
             return
-        self.received = received
+        self.received = self.acknowledged = received
         self._sent = max(self._sent, received)
         self._timeout_s = FIRST_ANSWER_TIMEOUT_S
         self._deadline = now + self._timeout_s

@@ -33,6 +33,9 @@ class EntriesAtOnce:
     def batch_end(self, first: int, last: int) -> int:
         return min(last, first + self.count - 1)
 
+    def batch_weight(self, first: int) -> int:
+        return 1
+
 
 def view_of(terms: Sequence[int]) -> LedgerView:
     """A log whose entries have these terms."""

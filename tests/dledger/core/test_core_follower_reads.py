@@ -56,7 +56,7 @@ class Reads:
             messages = member.replica.take_messages(group.now)
             member.replica.applied_to(max(member.replica.appliable, -1))
             self.ready[name] += messages.reads_ready
-            self.lost[name] += messages.reads_lost
+            self.lost[name] += [lost.ticket for lost in messages.reads_lost]
             for receiver, message in messages.outgoing:
                 self.sent.append((name, message))
                 if receiver not in group.silent and not self.dropped(name, receiver, message):

@@ -6,9 +6,11 @@ import pytest
 
 from dledger.core.entry_dispatcher import EntryDispatcher, needed_snapshots
 from dledger.core.entry_handler import Restart
+from dledger.core.followers import progress_of
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import Role
+from dledger.core.membership.catch_up import LearnerProgress, Transfer
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.membership.membership import Membership
@@ -187,6 +189,39 @@ def test_after_an_install_the_logs_are_compared_where_the_new_one_begins() -> No
     [push] = dispatcher.pump(99, 6.0)
     assert (push.phase, push.prev_index, push.last_index) == (Phase.APPEND, 69, 99)
     assert dispatcher.needed is None  # it has caught up
+
+
+def test_a_leader_knows_at_each_step_how_much_of_a_snapshot_its_learner_has() -> None:
+    dispatcher, _, source = behind()
+    offer = source.offers[0]
+    whole = Transfer(offer.index, 0, SIZE)
+    assert progress_of(dispatcher).transfer == whole
+    dispatcher.pump_snapshot(5.0)
+    dispatcher.receive_install(answer(offer, PIECE_BYTES), 5.1)
+    assert progress_of(dispatcher) == LearnerProgress(
+        -1, 5.1, transfer=whole._replace(received=PIECE_BYTES)
+    )
+    dispatcher.pump_snapshot(5.1 + FIRST_ANSWER_TIMEOUT_S)  # a question: the count stays known
+    assert progress_of(dispatcher).transfer == whole._replace(received=PIECE_BYTES)
+    dispatcher.receive_install(answer(offer, 0, InstallOutcome.REFUSED), 6.0)
+    refused = whole._replace(received=PIECE_BYTES, refused=True)
+    assert progress_of(dispatcher).transfer == refused
+    dispatcher.pump_snapshot(6.0 + REFUSED_RETRY_S)
+    dispatcher.receive_install(answer(offer, SIZE), 40.0)
+    assert progress_of(dispatcher).transfer == whole._replace(received=SIZE)
+    dispatcher.lost(40.0)  # the connection breaks while the learner checks the file
+    assert progress_of(dispatcher).transfer == whole._replace(received=SIZE)
+
+
+def test_an_installed_snapshot_is_known_until_the_learner_has_the_rest() -> None:
+    dispatcher, _, source = behind()
+    dispatcher.pump_snapshot(5.0)
+    dispatcher.receive_install(answer(source.offers[0], 0, InstallOutcome.AGREES), 6.0)
+    transfer = progress_of(dispatcher).transfer
+    assert transfer is not None
+    assert transfer.installed
+    lacking, _, _ = behind(Source())
+    assert progress_of(lacking).lacks_snapshot
 
 
 def test_a_snapshot_that_was_replaced_meanwhile_is_started_over() -> None:

@@ -17,7 +17,7 @@ def outcome(group: Group, name: str) -> tuple[list[ReadReady], list[int]]:
     for receiver, message in messages.outgoing:
         if receiver not in group.silent:
             group[receiver].replica.receive(name, message, group.now)
-    return list(messages.reads_ready), list(messages.reads_lost)
+    return list(messages.reads_ready), [lost.ticket for lost in messages.reads_lost]
 
 
 def answer_rounds(group: Group) -> None:

@@ -229,6 +229,27 @@ def test_a_window_is_filled_and_no_more() -> None:
     assert [p.last_index for p in streaming.pump(-1, 0.0)] == [17, 18, 19]
 
 
+class LargeEntries(EntriesAtOnce):
+    """Each push has one entry, which counts as many pushes."""
+
+    def batch_weight(self, first: int) -> int:
+        return MAX_BATCHES_IN_FLIGHT // 2
+
+
+def test_large_entries_fill_a_window_sooner() -> None:
+    streaming = EntryDispatcher("n1", 1, view_of([1] * 100), LargeEntries(1), 0.0)
+    streaming.pump(-1, 0.0)
+    streaming.next_index = 1
+    streaming.receive(accepted(Phase.COMPARE, 0, 0), 0.0)
+    assert [p.last_index for p in streaming.pump(-1, 0.0)] == [1, 2]
+    assert streaming.next_deadline(-1) > 0.0
+    streaming.receive(accepted(Phase.APPEND, 1, 1), 0.0)
+    assert [p.last_index for p in streaming.pump(-1, 0.0)] == [3]
+    streaming.lost(0.0)  # what was on its way is forgotten, and weighs nothing
+    streaming.receive(accepted(Phase.COMPARE, 3, 3), 1.0)
+    assert len(streaming.pump(-1, 1.0)) == 2
+
+
 def test_a_window_whose_pushes_were_all_lost_is_compared_anew() -> None:
     streaming = dispatcher([1] * 100)
     streaming.pump(-1, 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import msgpack
 import pytest
@@ -28,16 +29,20 @@ from dledger.machines import (
     ReplicatedQueue,
 )
 from dledger.machines.command import MAX_KEY_BYTES, Command, encode_command, unpack_answer
+from dledger.machines.lock_sight import LockSight
 from dledger.machines.replicated import CHUNK_BYTES
+from dledger.sessions.session_entry import AppendInSession
+from dledger.sessions.session_entry import encode_command as encode_command_of_session
+from dledger.sessions.session_table import SessionLimits
 
 
 def entry(index: int, body: bytes) -> Entry:
     return Entry(index, 1, index * 100, int(Magic.NORMAL), body)
 
 
-class Applied:
-    def __init__(self, result: object) -> None:
-        self.result = result
+class Applied(NamedTuple):
+    index: int  # type: ignore[assignment]  # hides tuple.index
+    result: object
 
 
 class OneMember:
@@ -52,7 +57,35 @@ class OneMember:
         await trio.lowlevel.checkpoint()
         self.before(body)
         self.index += 1
-        return Applied(self.machine.apply([entry(self.index, body)])[0])
+        return Applied(self.index, self.machine.apply([entry(self.index, body)])[0])
+
+
+class ShownLog:
+    """A member whose log can be read: by a session's envelopes, or plain."""
+
+    def __init__(self, member: OneMember, *, in_sessions: bool = False) -> None:
+        self.member = member
+        self.in_sessions = in_sessions
+        self.entries: list[Entry] = []
+        self.more = trio.Event()
+        self.reads = 0
+
+    async def append(self, body: bytes) -> Applied:
+        applied = await self.member.append(body)
+        command = AppendInSession(7, len(self.entries) + 1, 0, [body])
+        written = encode_command_of_session(command, 0, SessionLimits())[0]
+        self.entries.append(entry(applied.index, written if self.in_sessions else body))
+        self.more.set()
+        self.more = trio.Event()
+        return applied
+
+    async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
+        self.reads += 1
+        await trio.lowlevel.checkpoint()
+        with trio.move_on_after(wait_s):
+            while not self.entries or self.entries[-1].index < first:
+                await self.more.wait()
+        return [each for each in self.entries if each.index >= first]
 
 
 class World:
@@ -328,6 +361,112 @@ async def test_a_lock_that_was_taken_away_ends_its_block(autojump_clock: object)
 
     with pytest.raises(LockLost):
         await hold_it()
+
+
+@pytest.mark.parametrize("in_sessions", [False, True])
+async def test_clients_that_wait_for_a_lock_append_nothing_while_it_is_held(
+    in_sessions: bool, autojump_clock: object
+) -> None:
+    world = World()
+    log = ShownLog(world.member, in_sessions=in_sessions)
+    held: list[int] = []
+
+    async def worker() -> None:
+        async with LockCalls("locks", log).hold("door", lease_s=3) as token:
+            held.append(token)
+            await trio.sleep(300)
+
+    async with trio.open_nursery() as nursery:
+        for _ in range(20):
+            nursery.start_soon(worker)
+        await trio.sleep(10)
+        before, reads = len(log.entries), log.reads
+        await trio.sleep(100)
+        assert len(log.entries) - before == 100  # a renewal a second, by the holder alone
+        assert log.reads - reads <= 20 * 2 * 100  # the waiters read each, and wait for the next
+        await trio.sleep(200)  # the first one has given it back
+        assert len(held) == 2
+        nursery.cancel_scope.cancel()
+
+
+async def test_a_waiting_client_takes_a_lock_at_once_when_it_is_given_back(
+    autojump_clock: object,
+) -> None:
+    world = World()
+    log = ShownLog(world.member)
+    first = LockCalls("locks", log)
+
+    async def waits() -> None:
+        async with LockCalls("locks", log).hold("door", lease_s=60):
+            took_at.append(trio.current_time())
+
+    took_at: list[float] = []
+    async with trio.open_nursery() as nursery:
+        async with first.hold("door", lease_s=60):
+            nursery.start_soon(waits)
+            await trio.sleep(10)
+        left_at = trio.current_time()
+    assert took_at[0] - left_at < 0.01
+
+
+async def test_a_waiting_client_that_reads_the_log_ends_the_lock_of_a_holder_that_is_gone(
+    autojump_clock: object,
+) -> None:
+    world = World()
+    log = ShownLog(world.member)
+    gone = LockCalls("locks", log)
+    await gone._call("acquire", "door", "gone", 5_000)
+
+    async def renews_twice() -> None:
+        for _ in range(2):
+            await trio.sleep(2)
+            await gone._call("renew", "door", "gone")
+
+    began = trio.current_time()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(renews_twice)
+        async with LockCalls("locks", log).hold("door", lease_s=5):
+            assert 9 <= trio.current_time() - began <= 10
+
+
+async def test_a_waiting_client_asks_again_where_the_log_has_moved_on(
+    autojump_clock: object,
+) -> None:
+    world = World()
+    log = ShownLog(world.member)
+    calls = LockCalls("locks", log)
+    await calls._call("acquire", "door", "gone", 5_000)
+
+    async def compacted(first: int, wait_s: float) -> list[Entry]:
+        raise dledger.OutsideLog("entry", first, first + 9, first + 20)
+
+    log.entries_from = compacted  # type: ignore[method-assign]
+    began = trio.current_time()
+    async with LockCalls("locks", log).hold("door", lease_s=5):
+        assert 5 <= trio.current_time() - began <= 6
+
+
+def test_only_what_may_end_a_lock_ends_the_wait_for_it() -> None:
+    sight = LockSight("locks", "door", Holding(4, "me", 5_000, 2))
+
+    def ends(*parts: object, name: str = "locks") -> bool:
+        operation, *arguments = parts
+        return sight.ends_by(entry(9, encode_command(Command(name, str(operation), arguments))))
+
+    assert not ends("acquire", "door", "other", 5_000)
+    assert not ends("release", "door", "other")
+    assert not ends("release", "gate", "me")
+    assert not ends("expire", "door", 4, 1)
+    assert not ends("release", "door", "me", name="others")
+    assert not sight.ends_by(entry(9, b"not a command"))
+    assert not sight.ends_by(Entry(9, 1, 900, int(Magic.NOOP), b""))
+    assert not ends("renew", "door", "other")
+    assert sight.holding.beat == 2
+    assert not ends("renew", "door", "me")
+    assert sight.holding.beat == 3
+    assert not ends("expire", "door", 4, 2)
+    assert ends("expire", "door", 4, 3)
+    assert ends("release", "door", "me")
 
 
 async def test_ending_a_lock_that_was_renewed_meanwhile_does_nothing() -> None:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger.entry import Magic
+from dledger.entry import HEADER_BYTES, Magic
 from dledger.node import batches as batches_module
 from dledger.node.batches import Batches
 from dledger.store.store_config import StoreConfig
@@ -49,6 +49,18 @@ class Leader:
         """The next push from there: where it ends, and its bytes."""
         end = self.batches.batch_end(first, self.store.last_index)
         return end, self.batches.payload(first, end)
+
+
+def test_a_push_of_one_large_entry_counts_as_many() -> None:
+    leader = Leader()
+    leader.append(10, 20, MAX_BYTES - HEADER_BYTES, MAX_BYTES, 2 * MAX_BYTES)
+    weights = []
+    first = 0
+    while first <= leader.store.last_index:
+        end, _ = leader.push(first)
+        weights.append((first, leader.batches.batch_weight(first)))
+        first = end + 1
+    assert weights == [(0, 1), (2, 1), (3, 2), (4, 3)]
 
 
 def test_what_gathered_in_several_proposals_goes_in_one_push_and_is_not_read_back() -> None:

@@ -307,6 +307,9 @@ async def test_a_session_of_a_member_follows_the_members(tmp_path: Path) -> None
             configuration = leader.configuration
             is_ready_leader = False
 
+            async def entries_from(self, first: int, wait_s: float) -> list[dledger.Entry]:
+                return []
+
         # Its settings name nobody but itself, and it does not run.
         gate = SessionGate(leader, dledger.WithSessions(Register()))
         async with local_way(Follower(), gate) as way:

@@ -122,8 +122,8 @@ class ScenarioGroup:
         for read in ready:
             reads[read.ticket].index = read.index
             self.promises.served(reads[read.ticket])
-        for ticket in lost:
-            reads[ticket].lost = True
+        for each in lost:
+            reads[each.ticket].lost = True
         self.promises.check(member)
 
     def _leaves(self, member: ScenarioMember, receiver: str, message: Message) -> None:

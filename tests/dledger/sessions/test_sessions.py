@@ -65,6 +65,9 @@ class ScriptedWay:
     async def reach(self) -> None:
         await trio.lowlevel.checkpoint()
 
+    async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
+        return []
+
     async def carry_out(self, command: SessionCommand) -> list[SessionAnswer]:
         await trio.lowlevel.checkpoint()
         self.commands.append(command)

@@ -208,6 +208,8 @@ async def test_a_stale_read_is_refused_while_the_state_is_being_replaced(tmp_pat
                 await inside.wait()
             with pytest.raises(dledger.ReadUnavailable, match="replaced"):
                 behind.read_stale(max_lag_s=float("inf"))
+            with pytest.raises(dledger.ReadUnavailable, match=r"by .*, and the read needs"):
+                await behind.read()
             with pytest.raises(dledger.SnapshotUnavailable):
                 await behind.snapshot()
             assert slow.applied <= 20
@@ -299,3 +301,34 @@ def test_the_status_says_how_far_a_snapshot_has_come() -> None:
     notes = snapshot_notes({"n0": {"role": "leader", "peers": peers}, "n2": {"problem": "down"}})
     assert notes == ["n0 sends n1 the snapshot of entry 300: 5 of 80 bytes"]
     assert snapshot_notes({"n0": {"role": "follower", "peers": peers}}) == []
+
+
+async def test_a_member_that_joins_by_an_older_snapshot_never_says_that_it_was_removed(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    group = Trio(tmp_path)
+    alone = {"n0": group.peers["n0"]}
+    first = group.config("n0").with_changes({"peers": alone})
+    second = group.config("n1").with_changes({"joining": True})
+    roles: list[str] = []
+    async with dledger.open_node(first, Words()) as leader, trio.open_nursery() as nursery:
+        await until(lambda: leader.is_ready_leader)
+        await append_until_compacted([leader])
+        # The newest snapshot is of a time before the member is admitted.
+        await leader.append_many(bodies(30, 99_000))
+        async with dledger.open_node(second, Words()) as joining:
+
+            async def watch() -> None:
+                async for change in joining.role_changes():
+                    roles.append(change.role)
+
+            nursery.start_soon(watch)
+            with trio.fail_after(20):
+                await leader.change([dledger.AddVoter("n1", group.peers["n1"])])
+                await joining.read()
+            await until(lambda: joining.status().role == "follower")
+            assert joining.status().first_index > 0
+            nursery.cancel_scope.cancel()
+    assert "removed" not in roles
+    assert roles[0] == "joining"
+    assert "no longer belongs" not in caplog.text

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -37,10 +39,23 @@ def build(base: Path, count: int) -> None:
 
 def test_a_folder_is_open_once(tmp_path: Path) -> None:
     store = reopen(tmp_path)
-    with pytest.raises(DataFolderLocked):
+    with pytest.raises(DataFolderLocked, match="open in this process already"):
         reopen(tmp_path)
     store.close()
     reopen(tmp_path).close()
+
+
+def test_a_folder_that_another_process_has_open_is_told_apart(tmp_path: Path) -> None:
+    path = str(tmp_path / "lock")
+    hold = "import fcntl, sys; f = open(sys.argv[1], 'w'); fcntl.flock(f, fcntl.LOCK_EX); "
+    program = hold + "print('held', flush=True); sys.stdin.read()"
+    command = [sys.executable, "-c", program, path]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other:
+        assert other.stdout is not None
+        other.stdout.readline()
+        with pytest.raises(DataFolderLocked, match="open in another process"):
+            OsDisk().lock(path)
+    OsDisk().lock(path).close()
 
 
 def test_a_failed_open_releases_the_folder(tmp_path: Path) -> None:

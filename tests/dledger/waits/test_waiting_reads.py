@@ -3,11 +3,14 @@
 import pytest
 import trio
 
-from dledger.core.reads.read_index import ReadReady
+from dledger.core.reads.read_index import ReadLost, ReadReady
 from dledger.errors import DLedgerError, NodeClosing, ReadUnavailable
 from dledger.waits import pending_reads
 from dledger.waits.pending_reads import PendingReads
+from dledger.waits.read_problem import ReadFacts
 from dledger.waits.waiting_reads import wait_read
+
+FACTS = ReadFacts("follower", "n0", 3, False, 5)
 
 
 class Answers:
@@ -15,7 +18,7 @@ class Answers:
 
     def __init__(self) -> None:
         self.tickets: list[int] = []
-        self.reads = PendingReads(self.tickets.append, wait_s=2.0)
+        self.reads = PendingReads(self.tickets.append, lambda: FACTS, wait_s=2.0)
         self.found: list[int | type[DLedgerError]] = []
 
     async def read(self) -> None:
@@ -45,8 +48,8 @@ async def test_a_confirmed_read_can_still_be_lost_and_is_answered_once() -> None
         await trio.testing.wait_all_tasks_blocked()
         (ticket,) = answers.tickets
         answers.reads.after_turn([ReadReady(ticket, 7)], [])
-        answers.reads.after_turn([], [ticket])
-        answers.reads.after_turn([], [ticket])
+        answers.reads.after_turn([], [ReadLost(ticket)])
+        answers.reads.after_turn([], [ReadLost(ticket)])
         answers.reads.applied_to(7)
     assert answers.found == [ReadUnavailable]
 
@@ -55,7 +58,7 @@ async def test_news_of_a_read_that_was_given_up_wakes_nobody() -> None:
     answers = Answers()
     with trio.move_on_after(0):
         await answers.read()
-    answers.reads.after_turn([ReadReady(1, 3)], [1])
+    answers.reads.after_turn([ReadReady(1, 3)], [ReadLost(1)])
     answers.reads.applied_to(3)
     answers.reads.close()
     assert answers.found == []
