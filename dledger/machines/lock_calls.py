@@ -9,9 +9,11 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from dledger.core.patience import Patience
 from dledger.errors import Discarded, OutcomeUnknown, Rejected
 from dledger.machines.command import Appender, Calls
 from dledger.machines.replicated_lock import Holding, ReplicatedLocks
+from dledger.patient_limit import patient_limit
 from dledger.unwrapping_nursery import unwrapping_nursery
 
 # The holder counts its lease as over after this share of it, so before other clients do: clocks
@@ -67,7 +69,7 @@ class LockCalls(Calls):
         """
         holder = secrets.token_hex(8)
         try:
-            with trio.move_on_after(timeout_s):
+            with patient_limit(timeout_s):
                 token, began = await self._acquire(lock, holder, lease_s)
                 timeout_s = math.inf
             if timeout_s < math.inf:
@@ -87,7 +89,8 @@ class LockCalls(Calls):
         """Acquire the lock; return the token, and when the lease began on our clock."""
         lease_ms = math.ceil(1000 * lease_s)
         seen: Holding | None = None
-        seen_at = 0.0
+        seen_at = look_s = 0.0
+        patience = Patience(look_s, 0.0)
         while True:
             asked_at = trio.current_time()
             answer = await self._call("acquire", lock, holder, lease_ms)
@@ -96,8 +99,11 @@ class LockCalls(Calls):
                 return holding.token, asked_at
             if holding != seen:
                 seen, seen_at = holding, trio.current_time()
-            look_s = max(seen.lease_ms / 1000 / LOOKS_IN_A_LEASE, SHORTEST_LOOK_S)
-            if trio.current_time() - seen_at >= seen.lease_ms / 1000:
+                look_s = max(seen.lease_ms / 1000 / LOOKS_IN_A_LEASE, SHORTEST_LOOK_S)
+                patience = Patience(look_s, seen_at)
+            # If this process did nothing for a while, perhaps its holder did not either.
+            patience.look(now := trio.current_time())
+            if patience.at(now) - seen_at >= seen.lease_ms / 1000:
                 await self._call("expire", lock, seen.token, seen.beat)
             else:
                 await trio.sleep(look_s)
