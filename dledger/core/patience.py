@@ -34,14 +34,24 @@ class Patience:
     Attributes:
         lost_s: how late the member came in all: this clock is so much behind the member's own.
         delays: how often it came late.
+        next_look_at: when the member must look again, by its own clock, to be on time.
     """
 
-    __slots__ = ("_delays", "_interval_s", "_looked_at", "_most_s", "delays", "lost_s")
+    __slots__ = (
+        "_delays",
+        "_interval_s",
+        "_looked_at",
+        "_most_s",
+        "delays",
+        "lost_s",
+        "next_look_at",
+    )
 
     def __init__(self, look_interval_s: float, now: float) -> None:
         self._interval_s = look_interval_s
         self._most_s = MOST_INTERVALS * look_interval_s
         self._looked_at = now
+        self.next_look_at = now + look_interval_s
         # The time by this clock when the member came late, and `lost_s` until then.
         self._delays: list[tuple[float, float]] = []
         self.lost_s = 0.0
@@ -57,11 +67,7 @@ class Patience:
             self.lost_s += late_s
             self.delays += 1
         self._looked_at = now
-
-    @property
-    def next_look_at(self) -> float:
-        """When the member must look again, by its own clock, to be on time."""
-        return self._looked_at + self._interval_s
+        self.next_look_at = now + self._interval_s
 
     def at(self, now: float) -> float:
         """The time by this clock when the member's own shows `now`."""

@@ -13,6 +13,7 @@ from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 def _stall_taken_for_silence() -> list[Replacement]:
     def look(self: Patience, now: float) -> None:
         self._looked_at = now
+        self.next_look_at = now + self._interval_s
 
     return [Replacement(Patience, "look", look)]
 
