@@ -13,6 +13,7 @@ from bench.failover import failover
 from bench.footprint import footprint
 from bench.log_costs.command import log_costs
 from bench.spark.command import spark
+from bench.stalls import stalls
 from bench.throughput import throughput
 
 THROUGHPUT = "throughput"
@@ -45,6 +46,7 @@ main.add_command(footprint)
 main.add_command(request_costs)
 main.add_command(log_costs)
 main.add_command(spark)
+main.add_command(stalls)
 
 if __name__ == "__main__":
     # Servers of others do not end with the pipe of their standard input: we end them.

@@ -93,6 +93,19 @@ class Watch:
             process.send_signal(signal.SIGCONT)
         return None if successor == leader else took_ms
 
+    def pause(self, names: list[str], seconds: float) -> float:
+        """Stop members, let them go on together; return ms from then until clients were served."""
+        processes = [self._members[name] for name in names]
+        for process in processes:
+            process.send_signal(signal.SIGSTOP)
+        time.sleep(seconds)
+        for process in processes:
+            process.send_signal(signal.SIGCONT)
+        began = time.monotonic()
+        self._ask("fault", "noted")
+        self._wait_for("acknowledged_anew")
+        return (time.monotonic() - began) * 1000
+
     def verdict(self) -> Verdict:
         """Stop the clients, and read everything back."""
         self.settle()

@@ -7,6 +7,7 @@ from typing import Final
 
 import trio
 
+from dledger.patient_limit import patient_limit
 from dledger_mq import requests
 from dledger_mq.background import Background
 from dledger_mq.batching import Batching
@@ -404,7 +405,7 @@ class Producer:
             outcome = OneOutcome()
             sending = self._compose().special(message, selector, timeout, outcome, properties)
             result = await self._send_one(sending, outcome)
-            with trio.move_on_at(deadline):
+            with patient_limit(deadline - trio.current_time()):
                 await replied.wait()
         finally:
             awaited.forget(number)

@@ -9,7 +9,7 @@ import trio
 from dledger.client.client_errors import GroupUnreachable
 from dledger.client.known_members import KnownMembers
 from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, LeaderSearch, jittered
-from dledger.client.node_connection import NodeConnection
+from dledger.client.node_connection import LOOK_S, NodeConnection
 from dledger.errors import LeadershipLost, NodeClosed, NodeClosing, NotLeader
 from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
@@ -22,9 +22,6 @@ SILENCE_S = 0.4
 # The client closes the connection after this, even if no other member leads: a router may have
 # dropped it. Several elections, so that a leader that is merely slow is not left needlessly.
 ANSWER_TIMEOUT_S = 5.0
-# How often the silence of the leader is checked.
-LOOK_S = 0.1
-
 # A caller that waits for a leader gets the reason after this time, and may ask again.
 FIND_LEADER_TIMEOUT_S = 5.0
 
@@ -137,9 +134,9 @@ class LeaderConnection:
             if connection.left:
                 # One that broke may still lead in that term; one that refused never will.
                 return None, term if connection.leaving else term - 1
-            quiet_s = SILENCE_S - connection.silent_s
+            quiet_s = SILENCE_S - connection.silence_s()
             if quiet_s > 0:
-                with trio.move_on_after(quiet_s):
+                with trio.move_on_after(min(quiet_s, LOOK_S)):
                     await connection.wait_left()
                 continue
             found = await self._look_elsewhere(connection, term)
@@ -161,7 +158,7 @@ class LeaderConnection:
 
 async def _wait_heard(connection: NodeConnection, scope: trio.CancelScope) -> None:
     """Cancel the scope once the connection is no longer silent, or is left."""
-    while not connection.left and (silent_s := connection.silent_s) >= SILENCE_S:
+    while not connection.left and (silent_s := connection.silence_s()) >= SILENCE_S:
         if silent_s >= ANSWER_TIMEOUT_S:
             connection.close(f"silent for {silent_s:.1f} s")
             break

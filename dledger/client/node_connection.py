@@ -13,6 +13,7 @@ import trio
 
 from dledger.client.client_errors import ConnectionLost, GroupUnreachable, answered_error
 from dledger.config import Address
+from dledger.core.patience import Patience
 from dledger.entry import MAX_BODY_BYTES
 from dledger.errors import EntryTooLarge, MessageMalformed
 from dledger.network.host_connection import RECEIVE_BYTES
@@ -33,6 +34,9 @@ from dledger.wire.frame import Frame, FrameDecoder
 from dledger.wire.handshake import Caller, Hello, check_welcome, encode_hello
 
 CONNECT_TIMEOUT_S = 2.0
+
+# How often the silence of a node that owes an answer is looked at.
+LOOK_S = 0.1
 
 # Requests in flight over one connection; further ones wait. Half of a node's limit.
 MOST_REQUESTS = MAX_OPEN_REQUESTS // 2
@@ -89,6 +93,7 @@ class NodeConnection:
         self._news = trio.lowlevel.ParkingLot()
         self._watched = False
         self.leaving = False  # no new requests; answers may still arrive
+        self._patience = Patience(LOOK_S, trio.current_time())
         self._waits_since = math.inf
         self._scope = trio.CancelScope()
 
@@ -149,7 +154,7 @@ class NodeConnection:
         if opened.prompt:
             self._prompt += 1
             if self._prompt == 1:
-                self._waits_since = trio.current_time()
+                self._waits_since = self._time()
                 if not self._watched:
                     self._news.unpark_all()
 
@@ -184,10 +189,17 @@ class NodeConnection:
         while not self.left:
             await self._news.park()
 
-    @property
-    def silent_s(self) -> float:
-        """How long such a request has been open without any frame from the node, in seconds."""
-        return trio.current_time() - self._waits_since if self._prompt else 0.0
+    def silence_s(self) -> float:
+        """How long such a request has been open without any frame from the node, in seconds.
+
+        Call this every LOOK_S while one is open: a client that was paused for longer has not heard.
+        """
+        return self._time() - self._waits_since if self._prompt else 0.0
+
+    def _time(self) -> float:
+        now = trio.current_time()
+        self._patience.look(now)
+        return self._patience.at(now)
 
     def leave(self, limit_s: float) -> None:
         """Accept no more requests, and close once all are answered, or after `limit_s`."""
@@ -259,7 +271,7 @@ class NodeConnection:
             if opened.task is not None:
                 trio.lowlevel.reschedule(opened.task, outcome.Value(frame))
         if frames:
-            self._waits_since = trio.current_time()
+            self._waits_since = self._time()
             self._room.unpark(count=len(frames))
             self._end_if_left()
 

@@ -18,6 +18,7 @@ from dledger.entry import Entry
 from dledger.errors import DLedgerError, MessageMalformed, OutsideLog
 from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
+from dledger.patient_limit import patient_limit
 from dledger.wire.client_protocol import Operation, decode_entries_answer
 
 logger = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ class ReadingConnection:
         """
         outside: dict[str, OutsideLog] = {}
         limit_s = math.inf if self._heard else self._timeout_s
-        with trio.move_on_after(limit_s) as patience:
+        with patient_limit(limit_s) as limit:
             while True:
                 connection = await self._reach(outside)
                 if connection.node_id in outside:
@@ -121,7 +122,7 @@ class ReadingConnection:
                 try:
                     with trio.fail_after(HOLD_MS / 1000 + MARGIN_S):
                         value, payload = await connection.ask(Operation.ENTRIES, [first, HOLD_MS])
-                        self._heard, patience.deadline = True, math.inf
+                        self._heard, limit.deadline = True, math.inf
                         if entries := entries_in_answer(first, value, payload):
                             return entries
                         known = await connection.who_leads()

@@ -47,6 +47,7 @@ from dledger.errors import (
 from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls, group_tls
 from dledger.network.tls_config import TlsConfig
+from dledger.patient_limit import patient_limit
 from dledger.sessions.session import (
     DEFAULT_TIMEOUT_S,
     DEFAULT_TTL_S,
@@ -222,7 +223,7 @@ class RemoteLog:
         passing = _PASSING_FOR_READS if operation in _READS else _PASSING
         connection: NodeConnection | None = None
         problem, pause_s, on_its_way = "", FIRST_PAUSE_S, False
-        with trio.move_on_after(limit_s):
+        with patient_limit(limit_s):
             while True:
                 connection = None
                 try:
@@ -254,7 +255,7 @@ class RemoteLog:
         deadline, pause_s = trio.current_time() + timeout_s, FIRST_PAUSE_S
         while True:
             connection: NodeConnection | None = None
-            with trio.move_on_at(deadline):
+            with patient_limit(max(deadline - trio.current_time(), 0.0)):
                 while connection is None:
                     try:
                         connection = await self._leader.reach()

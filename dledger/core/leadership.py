@@ -22,6 +22,7 @@ from dledger.core.messages import (
     ToLeader,
 )
 from dledger.core.outbox import Outbox
+from dledger.core.patience import Patience
 from dledger.core.promise_record import PromiseRecord
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.reads.freshness import Freshness
@@ -52,6 +53,7 @@ class Leadership:
         "_handover",
         "_heard_at",
         "_outbox",
+        "_patience",
         "_reads",
         "_record",
         "_state",
@@ -74,6 +76,7 @@ class Leadership:
         reads: MemberReads,
         freshness: Freshness,
         admission: Admission,
+        patience: Patience,
         now: float,
     ) -> None:
         self._config = config
@@ -88,6 +91,7 @@ class Leadership:
         self._reads = reads
         self._freshness = freshness
         self._admission = admission
+        self._patience = patience
         self.acks: QuorumAckChecker | None = None
         self.heartbeat_at = now
         self._configuration = state.membership.index  # the one that this leader has switched to
@@ -238,12 +242,12 @@ class Leadership:
     def tick(self, now: float) -> RoleEvent | None:
         """Do what is due at `now`; return why this leader must step down, if it must."""
         voters = self._followers.voters
-        timeout_s = self._config.election_timeout_s
+        silence_s = self._config.quorum_silence_s
         # The times of answers only grow, so look only with the heartbeats and at the deadline.
         # Compute the same sums as `next_deadline`: a difference may be rounded the other way.
-        if now >= self.heartbeat_at or now >= self._heard_at + timeout_s:
+        if now >= self.heartbeat_at or now >= self._heard_at + silence_s:
             self._look_for_quorum(now)
-            if now >= self._heard_at + timeout_s:
+            if now >= self._heard_at + silence_s:
                 return RoleEvent.QUORUM_LOST
         if self._handover.disk_stalled(now) and voters:
             # Nothing becomes durable here any more: tell the best of the other voters to stand.
@@ -283,7 +287,7 @@ class Leadership:
     def next_deadline(self) -> float:
         """When `tick` or `pump` has something to do without new input."""
         committed = self._state.committed
-        deadline = min(self.heartbeat_at, self._heard_at + self._config.election_timeout_s)
+        deadline = min(self.heartbeat_at, self._heard_at + self._config.quorum_silence_s)
         for dispatcher in self._followers.dispatchers.values():
             due = dispatcher.next_deadline(committed)
             if due < deadline:  # noqa: PLR1730  # min() costs a call, once a follower and turn
@@ -294,7 +298,8 @@ class Leadership:
 
     def broadcast_heartbeat(self, now: float) -> int:
         """Send a heartbeat to every follower; return the number of the round."""
-        self.heartbeat_at = self._config.next_heartbeat_at(now)
+        next_at = self._config.next_heartbeat_at(self._patience.true(now))
+        self.heartbeat_at = self._patience.at(next_at)
         number = self._reads.next_round(now)
         beat = Heartbeat(self._state.term, self._state.committed, number)
         self._outbox.broadcast(self._followers.dispatchers, beat)

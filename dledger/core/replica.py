@@ -46,6 +46,7 @@ from dledger.core.messages import (
     VoteResponse,
 )
 from dledger.core.outbox import Messages, Outbox, Outgoing, Writes
+from dledger.core.patience import Patience
 from dledger.core.promise_record import PromiseRecord
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.reads.freshness import Freshness
@@ -70,7 +71,9 @@ class Replica:
     """The protocol of one member. Holds indexes, terms and ranges; never a body, never a clock.
 
     It passes each input to the part that handles it: elections, following, leadership, reads or
-    admission. The parts share the member's state and send through one outbox.
+    admission. The parts share the member's state and send through one outbox. The time that is
+    passed in is that of the member's own clock; the parts get the time by `patience`, which stands
+    still while the member is late, and leases alone ask it for the true one.
 
     `membership` holds the configurations found in the log and in a snapshot. Without it, the
     configuration that the group began with is in force.
@@ -91,6 +94,7 @@ class Replica:
         membership = membership or Membership(config.began_with)
         self.config = config
         self.view = view
+        self.patience = patience = Patience(config.look_interval_s, now)
         self.state = state = MemberState(config.self_id, membership, hard_state, view.last_index)
         self.record = PromiseRecord(state, hard_state)
         self.outbox = Outbox(self.record)
@@ -99,11 +103,11 @@ class Replica:
         self.handler.enter_term()
         self.admission = Admission(config, state, view, standing, random, now)
         self.receiver = SnapshotReceiver(state, view, self.handler)
-        self.freshness = Freshness(view)
+        self.freshness = Freshness(view, patience)
         timeout_s = config.election_timeout_s
         self.followers = Followers(state, view, batches, timeout_s, snapshots)
         self.handover = Handover(config, state, view)
-        self.member_reads = MemberReads(config, state, view, self.outbox, random)
+        self.member_reads = MemberReads(config, state, view, self.outbox, random, patience)
         self.leadership = Leadership(
             config,
             state,
@@ -117,6 +121,7 @@ class Replica:
             self.member_reads,
             self.freshness,
             self.admission,
+            patience,
             now,
         )
         self.elections = Elections(
@@ -152,6 +157,7 @@ class Replica:
         state = self.state
         if sender == state.self_id:
             return False
+        now -= self.patience.lost_s  # `at`, without a call for each message
         if message.term > state.term + MAX_TERMS_AHEAD:
             raise PeerFault(sender, f"it is in term {message.term}, this member in {state.term}")
         if (
@@ -199,6 +205,7 @@ class Replica:
 
     def tick(self, now: float) -> None:
         """Do what is due at `now`: elections, heartbeats, the check that a quorum still answers."""
+        now = self.patience.at(now)
         self.handover.observe(now)
         self.member_reads.expire(now)
         was_proven = self.state.proven
@@ -271,6 +278,7 @@ class Replica:
         """Record that a sync ended: the log, as of truncation `epoch`, is durable up to `index`,
         and the record holds `promise`, if one was written.
         """
+        now = self.patience.at(now)
         if promise is not None:
             self.record.persisted(promise, index)
         if epoch == self.handler.epoch:
@@ -288,7 +296,7 @@ class Replica:
 
     def transfer_leadership(self, target: str | None, now: float) -> LeaderTransfer | None:
         """Begin to hand leadership over: see Handover. Raises NotLeader or TransferFailed."""
-        return self.handover.begin(target, self.followers.voters, now)
+        return self.handover.begin(target, self.followers.voters, self.patience.at(now))
 
     def forget_leader(self) -> None:
         """Treat the leader as lost: see LeaderElector. Raises LeaderKept."""
@@ -298,15 +306,24 @@ class Replica:
         """Report that the process that led `term` seems to have ended; return whether this member
         believes it: see LeaderElector.
         """
-        return self.elector.leader_gone(leader, term, now)
+        return self.elector.leader_gone(leader, term, self.patience.at(now))
+
+    def watch(self, learner: str, now: float) -> None:
+        """Restart the catch-up of a learner: see Followers."""
+        self.followers.watch(learner, self.patience.at(now))
+
+    def contradicted(self, now: float) -> None:
+        """Note a call of a member of a group with other first voters: see Admission."""
+        self.admission.contradicted(self.patience.at(now))
 
     def unreachable(self, peer: str, now: float) -> None:
         """Record that the connection to `peer` broke: messages on their way may be lost."""
         if (dispatcher := self.dispatchers.get(peer)) is not None:
-            dispatcher.lost(now)
+            dispatcher.lost(self.patience.at(now))
 
     def reachable(self, peer: str, now: float) -> None:
         """Record that a connection to `peer` is open again."""
+        now = self.patience.at(now)
         self.admission.reachable(now)
         if (dispatcher := self.dispatchers.get(peer)) is not None:
             dispatcher.reachable(now)
@@ -346,7 +363,7 @@ class Replica:
 
     def take_messages(self, now: float) -> Messages:
         """Return what leaves now. On a leader this also fills every peer's window."""
-        state, reads = self.state, self.member_reads
+        state, reads, now = self.state, self.member_reads, self.patience.at(now)
         if reads.busy:
             reads.pursue(self.leadership.broadcast_heartbeat, now)
         self.following.answer_snapshots()
@@ -373,7 +390,7 @@ class Replica:
             deadline = min(deadline, self.member_reads.next_deadline)
         if not leads:
             deadline = min(deadline, self.admission.next_deadline)
-        return deadline
+        return self.patience.due(deadline) if self.patience.lost_s else deadline
 
     @property
     def appliable(self) -> int:

@@ -14,6 +14,15 @@ LEAST_HEARTBEAT_GAP = 0.1
 # noticed; an election takes a fraction of one, and a split vote another two.
 READ_WAIT_TIMEOUTS = 4.0
 
+# A leader gives up after a silence of so many election timeouts and one heartbeat interval: no
+# sooner than the last of its followers stands. If all followers pause for less, nobody else leads,
+# and giving up would only cost an election.
+QUORUM_SILENCE_TIMEOUTS = 2.0
+
+# A member looks at least so often whether it is on time, in election timeouts: what is lost by one
+# delay, and the heartbeat interval before it, leave time to hear a leader that was stopped as well.
+LOOK_INTERVAL = 0.2
+
 
 class ReplicaConfig(NamedTuple):
     """The settings of one member. Times in seconds; an election waits one to two timeouts.
@@ -45,6 +54,18 @@ class ReplicaConfig(NamedTuple):
             return now + interval_s
         due = (now // interval_s + 1.0) * interval_s
         return due if due - now >= LEAST_HEARTBEAT_GAP * interval_s else due + interval_s
+
+    @property
+    def look_interval_s(self) -> float:
+        """The interval at which a member looks whether it is on time. A follower that hears its
+        leader acts that often anyway.
+        """
+        return min(self.heartbeat_interval_s, LOOK_INTERVAL * self.election_timeout_s)
+
+    @property
+    def quorum_silence_s(self) -> float:
+        """How long a leader waits for the answers of a quorum before it gives up."""
+        return QUORUM_SILENCE_TIMEOUTS * self.election_timeout_s + self.heartbeat_interval_s
 
     @property
     def read_wait_s(self) -> float:

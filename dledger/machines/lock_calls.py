@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import math
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Protocol, runtime_checkable
 
 import trio
 
+from dledger.core.patience import Patience
 from dledger.entry import Entry
 from dledger.errors import Discarded, OutcomeUnknown, OutsideLog, Rejected
 from dledger.machines.command import Appender, Calls
 from dledger.machines.lock_sight import LockSight
 from dledger.machines.replicated_lock import Holding, ReplicatedLocks
+from dledger.patient_limit import patient_limit
 from dledger.unwrapping_nursery import unwrapping_nursery
 
 # The holder counts its lease as over after this share of it, so before other clients do: clocks
@@ -80,7 +82,7 @@ class LockCalls(Calls):
         """
         holder = secrets.token_hex(8)
         try:
-            with trio.move_on_after(timeout_s):
+            with patient_limit(timeout_s):
                 token, began = await self._acquire(lock, holder, lease_s)
                 timeout_s = math.inf
             if timeout_s < math.inf:
@@ -99,53 +101,44 @@ class LockCalls(Calls):
     async def _acquire(self, lock: str, holder: str, lease_s: float) -> tuple[int, float]:
         """Acquire the lock; return the token, and when the lease began on our clock."""
         lease_ms = math.ceil(1000 * lease_s)
-        seen: Holding | None = None
-        seen_at = 0.0
+        watch: _Watch | None = None
         while True:
             asked_at = trio.current_time()
             index, answer = await self._call_at("acquire", lock, holder, lease_ms)
             holding = Holding(*answer)  # type: ignore[misc]  # what _acquire of the object gives
             if holding.holder == holder:
                 return holding.token, asked_at
-            if holding != seen:
-                seen, seen_at = holding, trio.current_time()
-            if trio.current_time() - seen_at >= seen.lease_ms / 1000:
-                await self._call("expire", lock, seen.token, seen.beat)
+            if watch is None or watch.sight.holding != holding:
+                watch = _Watch(LockSight(self.name, lock, holding))
+            if watch.left_s() <= 0:
+                await self._call("expire", lock, holding.token, holding.beat)
             else:
-                seen, seen_at = await self._watched(
-                    LockSight(self.name, lock, seen), seen_at, index
-                )
+                await self._follow(watch, index + 1)
 
-    async def _watched(self, sight: LockSight, seen_at: float, index: int) -> tuple[Holding, float]:
-        """Follow the log from behind entry `index` until the lock may be free or its lease is over.
+    async def _follow(self, watch: _Watch, first: int) -> None:
+        """Follow the log from entry `first` until the lock may be free or its lease is over.
 
-        Returns the holding then, and when it was seen first. An appender without `entries_from`
-        shows no entries: then it returns after a pause.
+        An appender without `entries_from` shows no entries: then it returns after a pause.
         """
-        lease_s = sight.holding.lease_ms / 1000
-        look_s = max(lease_s / LOOKS_IN_A_LEASE, SHORTEST_LOOK_S)
-        first = index + 1
-        while (left_s := seen_at + lease_s - trio.current_time()) > 0:
+        while (left_s := watch.left_s()) > 0:
             if not isinstance(self._appender, ShowsEntries):
-                await trio.sleep(look_s)
-                break
+                await trio.sleep(watch.look_s)
+                return
             try:
-                entries = await self._appender.entries_from(first, left_s)
+                entries = await self._appender.entries_from(first, min(left_s, watch.look_s))
             except OutsideLog:
-                await trio.sleep(look_s)  # the log has dropped the entry: ask anew, but not at once
-                break
+                # The log has dropped the entry: ask anew, but not at once.
+                await trio.sleep(watch.look_s)
+                return
             except _MISSED:
                 entries = []
-            known = sight.holding
-            if any(map(sight.ends_by, entries)):
-                break
-            if sight.holding != known:
-                seen_at = trio.current_time()
+                await trio.sleep(min(left_s, watch.look_s))
+            if watch.ends_by(entries):
+                return
             if entries:
                 first = entries[-1].index + 1
-            # Others' entries come one by one on a busy group: read them together.
-            await trio.sleep(min(look_s, max(seen_at + lease_s - trio.current_time(), 0.0)))
-        return sight.holding, seen_at
+                # Others' entries come one by one on a busy group: read them together.
+                await trio.sleep(min(max(watch.left_s(), 0.0), watch.look_s))
 
     async def _keep(self, lock: str, holder: str, lease_s: float, block: trio.CancelScope) -> None:
         while True:
@@ -165,3 +158,34 @@ class LockCalls(Calls):
             await self._call("release", lock, holder)
         except _MISSED:
             return  # the lease ends it
+
+
+class _Watch:
+    """A lease as a client that waits for the lock sees it.
+
+    If this process did nothing for a while, perhaps the holder did not either, so that time counts
+    for little.
+    """
+
+    def __init__(self, sight: LockSight) -> None:
+        self.sight = sight
+        lease_s = sight.holding.lease_ms / 1000
+        self.look_s = max(lease_s / LOOKS_IN_A_LEASE, SHORTEST_LOOK_S)
+        self._lease_s = lease_s
+        self._seen_at = trio.current_time()
+        # Between two looks lie a wait for entries and a pause.
+        self._patience = Patience(2 * self.look_s, self._seen_at)
+
+    def left_s(self) -> float:
+        """What is left of the lease, if its holder does not renew it."""
+        self._patience.look(now := trio.current_time())
+        return self._seen_at + self._lease_s - self._patience.at(now)
+
+    def ends_by(self, entries: Sequence[Entry]) -> bool:
+        """Whether the lock may be free after these entries; note renewals among them."""
+        known = self.sight.holding
+        if any(map(self.sight.ends_by, entries)):
+            return True
+        if self.sight.holding != known:
+            self._seen_at = self._patience.at(trio.current_time())
+        return False

@@ -92,7 +92,7 @@ class GroupChanges:
         """
         replica = self._replica
         for learner in learners:
-            replica.followers.watch(learner, trio.current_time())
+            replica.watch(learner, trio.current_time())
         for learner in learners:
             while True:
                 replica.check_proposable()

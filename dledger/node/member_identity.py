@@ -117,4 +117,4 @@ class MemberIdentity:
         self.port = self._ports[self._config.group] = self.port.renewed()
 
     def _contradicted(self) -> None:
-        self._replica.admission.contradicted(trio.current_time())
+        self._replica.contradicted(trio.current_time())

@@ -337,7 +337,8 @@ class Node:
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_open()
-        transfer = self._replica.transfer_leadership(target, trio.current_time())
+        self._replica.patience.look(now := trio.current_time())
+        transfer = self._replica.transfer_leadership(target, now)
         self._driver.wake()
         if transfer is None:
             return self.config.node_id

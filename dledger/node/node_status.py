@@ -41,8 +41,9 @@ def node_status(
     machine_stopped: MachineTooOld | None,
 ) -> Status:
     """The status of the node at this moment, in plain values."""
-    state, transfer, now = replica.state, replica.handover.transfer, trio.current_time()
-    contact_at = replica.elector.last_leader_contact
+    state, transfer = replica.state, replica.handover.transfer
+    now = replica.patience.at(trio.current_time())
+    contact_at = replica.elector.last_leader_contact  # the silence that counts, as in `peers`
     leads = state.role is Role.LEADER
     return Status(
         group=config.group,

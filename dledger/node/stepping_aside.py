@@ -63,7 +63,8 @@ class SteppingAside:
         if not able:
             return
         try:
-            replica.transfer_leadership(max(able)[1], trio.current_time())
+            replica.patience.look(now := trio.current_time())
+            replica.transfer_leadership(max(able)[1], now)
         except Rejected:
             return  # the member does not answer now: the next look tries again
         self._wake()

@@ -130,6 +130,7 @@ class Turn:
         tally: Tally,
     ) -> None:
         self._replica = replica
+        self._patience = replica.patience
         self._store = store
         self._writer = writer
         self._batches = batches
@@ -207,7 +208,9 @@ class Turn:
         """When the next turn is due at the latest; minus infinity: now."""
         if self._proposed and self.submissions:
             return _NOW  # the next slice
-        deadline = self._replica.next_deadline()
+        deadline, look_at = self._replica.next_deadline(), self._patience.next_look_at
+        if look_at < deadline:  # noqa: PLR1730  # min() costs a call, once a turn
+            deadline = look_at
         if self.syncs.may_wait:
             return min(deadline, self.syncs.next_deadline)
         return deadline
@@ -220,6 +223,7 @@ class Turn:
         """
         replica = self._replica
         self._proposed = self._proposed and not slices
+        self._patience.look(now)
         synced = bool(self._ended_syncs)  # entries that were written meanwhile may count
         rests = bool(self._inbox) and self._rested and now < self._deadline
         if self.take_inputs(now) or not rests or replica.has_work:
@@ -251,7 +255,7 @@ class Turn:
             if not self.appends_alone:
                 self._rested = True
                 return self._deadline
-            now = self._clock()  # the client may already have submitted its next append
+            now = self._look_again()  # the client may already have submitted its next append
         replica.tick(now)
         self.act_and_sync(now)
         return self.next_deadline
@@ -264,20 +268,28 @@ class Turn:
 
     def alarm(self, now: float) -> float:
         """Take a turn if a deadline has passed; return the next deadline."""
+        self._patience.look(now)
         deadline = self.next_deadline
         return deadline if deadline > now else self.turn(now)
 
     def act_and_sync(self, now: float) -> None:
         """Act on the inputs, and do the sync that is due if the loop waits for it."""
+        self._patience.look(now)
         syncs = self._act(now)
         while self._counts_more(syncs, now):
-            now = self._clock()
+            now = self._look_again()
             ended = bool(self._ended_syncs)
             if ended:
                 self.take_inputs(now)
             if ended or self._replica.acks is not None:  # else nothing has moved a deadline
                 self._replica.tick(now)
             syncs = self._act(now)
+
+    def _look_again(self) -> float:
+        """The time after a step that may have taken long."""
+        now = self._clock()
+        self._patience.look(now)
+        return now
 
     # --- the steps of a turn, public for tests that look at the core between them ---------------
 
@@ -407,7 +419,7 @@ class Turn:
         work, error = ended
         if error is None and work.hard_state is None:
             self.syncs.ended(work)
-            now = self._clock()
+            now = self._look_again()
             replica.persisted(work.index, work.epoch, None, now)
             # A follower has put off applying until it has answered.
             if not leads or replica.appliable > replica.state.applied:

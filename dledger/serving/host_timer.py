@@ -14,6 +14,9 @@ _NEVER = float("inf")
 # has put off since; each group's would wake the process once or twice a second by itself.
 SOON_S = 0.05
 
+# A timer that wakes up so late was kept from it: messages that arrived meanwhile come first.
+LATE_S = 0.05
+
 
 class Timed(Protocol):
     """Something with a deadline: the driver of a group.
@@ -72,7 +75,11 @@ class HostTimer:
             self._wakes_at = self._alarms[0][0] if self._alarms else _NEVER
             with trio.CancelScope(deadline=self._wakes_at) as self._scope:
                 await trio.sleep_forever()
+            late = trio.current_time() - self._wakes_at > LATE_S
             self._wakes_at = -_NEVER
+            if late:
+                # All tasks whose sockets have data are awake as well, and run before this one does.
+                await trio.lowlevel.checkpoint()
             self._pass(trio.current_time())
 
     def _pass(self, now: float) -> None:

@@ -26,6 +26,7 @@ from dledger.errors import (
     OutcomeUnknown,
     Rejected,
 )
+from dledger.patient_limit import patient_limit
 from dledger.sessions.session_entry import (
     AppendInSession,
     CloseSession,
@@ -137,7 +138,7 @@ class Session:
         """
         first: int | None = None
         settled: list[Settled] = []
-        with trio.move_on_after(timeout_s):
+        with patient_limit(timeout_s):
             async with self._turn:
                 first = self._add(bodies)
                 try:
@@ -160,7 +161,7 @@ class Session:
         Raises as `append`.
         """
         settled: list[Settled] = []
-        with trio.move_on_after(timeout_s):
+        with patient_limit(timeout_s):
             async with self._turn:
                 try:
                     await self._settle(settled)
@@ -342,7 +343,7 @@ async def open_session(
 
 async def _open(way: SessionWay, ttl_ms: int, timeout_s: float) -> int:
     problem, pause_s = "no attempt was made", FIRST_PAUSE_S
-    with trio.move_on_after(timeout_s):
+    with patient_limit(timeout_s):
         while True:
             try:
                 # A session whose opening was not answered has no owner, and ends by its ttl.

@@ -277,7 +277,8 @@ class Snapshotter:
 
     def _needed(self, now: float) -> Sequence[SnapshotOffer]:
         """The snapshots that are being sent to members that are behind."""
-        return needed_snapshots(self._replica.dispatchers.values(), now)
+        replica = self._replica
+        return needed_snapshots(replica.dispatchers.values(), replica.patience.at(now))
 
     def _find_snapshots(self) -> None:
         """Find the existing snapshots: retention may use them before a new one is written."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import trio
-
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
 from dledger.core.transfer.leader_transfer import LeaderTransfer
 from dledger.errors import TransferFailed
+from dledger.patient_limit import patient_limit
 from dledger.waits.progress import Progress
 
 # After the old leader stepped down, the outcome counts as unknown if no member leads for this many
@@ -22,7 +21,7 @@ async def wait_transferred(replica: Replica, transfer: LeaderTransfer, turned: P
     """
     state = replica.state
     term = state.term
-    with trio.move_on_after(WAIT_TIMEOUTS * replica.config.election_timeout_s):
+    with patient_limit(WAIT_TIMEOUTS * replica.config.election_timeout_s):
         while state.term == term and state.role is Role.LEADER:
             if replica.handover.transfer is not transfer:
                 raise TransferFailed(transfer.target, transfer.end or "it was given up")

@@ -323,7 +323,7 @@ class Run:
             **(self._network.executors if self._network is not None else {}),
             **dict.fromkeys(("kill-leader", "kill-random", "kill-all"), kill),
             **dict.fromkeys(("stop-leader", "stop-random"), stop),
-            **dict.fromkeys(("freeze-leader", "freeze-leader-long", "freeze-random"), freeze),
+            **dict.fromkeys((kind.name for kind in NEMESES["freeze"].kinds), freeze),
             "rolling-restart": rolling_restart,
             "transfer": transfer,
             "torn-tail": torn_tail,

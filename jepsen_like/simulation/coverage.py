@@ -56,6 +56,8 @@ EXPECTED = (
     "snapshots restored at the start",
     "snapshots that another one replaced",
     "spare files made",
+    "stalls of all members",
+    "stalls of some members",
     "transfers",
     "truncations",
     "unknown appends",

@@ -174,7 +174,7 @@ class NodeProcess:
         self.replica = self.member.replica
         self._session_clock = SessionClock()
         self._checks: dict[str, PushCheck] = {}
-        self._reads: dict[int, float] = {}  # clients' tickets; when each began, by its own clock
+        self._reads: dict[int, float] = {}  # clients' tickets; when each began, by its patience
         self._counts = ProcessCounts(self.member, opened, around.coverage)
         machine.begin(store, self.replica)
 
@@ -214,7 +214,8 @@ class NodeProcess:
             asked: list[Body] = [*call.bodies(self._session_now_ms(now))]
             turn.submit(asked, 0, call.done)
         turn.turn(now)
-        check_reads_end(self.name, self._reads.values(), now, self.replica.config.read_wait_s)
+        waited = self.replica.patience.at(now)
+        check_reads_end(self.name, self._reads.values(), waited, self.replica.config.read_wait_s)
 
     def go_on_applying(self) -> None:
         """Do what the applier's task does when it is woken."""
@@ -300,7 +301,7 @@ class NodeProcess:
                 )
             history.end_read(ticket, index)
 
-        self._reads[ticket] = now
+        self._reads[ticket] = self.replica.patience.at(now)
         self.member.reads.begin(done)
 
     def session_expiry_is_due(self, now: float) -> bool:

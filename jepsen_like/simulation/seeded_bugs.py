@@ -45,6 +45,7 @@ from jepsen_like.simulation.lost_disk_bugs import LOST_DISK_BUGS
 from jepsen_like.simulation.membership_bugs import MEMBERSHIP_BUGS
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 from jepsen_like.simulation.snapshot_bugs import SNAPSHOT_BUGS
+from jepsen_like.simulation.stall_bugs import STALL_BUGS
 from jepsen_like.simulation.turn_bugs import TURN_BUGS
 from jepsen_like.simulation.virtual_clock import ROUNDING_S, VirtualClock
 from jepsen_like.simulation.virtual_disk import VirtualDisk
@@ -57,6 +58,7 @@ _BUGS: dict[str, SeededBug] = {
         *SNAPSHOT_BUGS,
         *LOST_DISK_BUGS,
         *TURN_BUGS,
+        *STALL_BUGS,
     )
 }
 
@@ -325,11 +327,11 @@ def _clocks_beyond_bound() -> list[Replacement]:
 def _lease_from_answer() -> list[Replacement]:
     received = Replica.receive
 
-    def receive(self: Replica, sender: str, message: Message, now: float) -> None:
+    def receive(self: Replica, sender: str, message: Message, now: float) -> bool:
         lease = self.lease
         if lease is not None and isinstance(message, HeartbeatResponse) and message.promised_ms:
             lease._rounds = deque([(message.round, now)])
-        received(self, sender, message, now)
+        return received(self, sender, message, now)
 
     return [Replacement(Replica, "receive", receive)]
 

@@ -13,6 +13,7 @@ from jepsen_like.simulation.faults import Faults
 from jepsen_like.simulation.group import MakeApplication, simulated_group
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.session_workload import SessionWorkload
+from jepsen_like.simulation.stalls import Stalls
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_node import VirtualNode
@@ -55,6 +56,7 @@ class Simulation:
         self._churn = Churn(self._nodes, around)
         self._faults = Faults(self._nodes, around, swarm.fault_seconds)
         self._wipes = Wipes(self._nodes, around, swarm.fault_seconds)
+        self._stalls = Stalls(self._nodes, around, swarm.fault_seconds)
         self._swarm = swarm
 
     @property
@@ -73,8 +75,10 @@ class Simulation:
             self._churn.start()
             self._faults.start()
             self._wipes.start()
+            self._stalls.start()
             self._around.signs.start()
             self._loop.run_until(self._swarm.fault_seconds)
+            self._stalls.judge()
             self._heal()
             self._converge()
             self._compare()

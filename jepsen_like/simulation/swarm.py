@@ -7,6 +7,7 @@ are strong reaches more states than a run in which every fault is mild.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle
@@ -50,6 +51,8 @@ class FaultStyle:
     name_error_every_s: float = NEVER  # syncs of folders and renames that fail
     closed: float = 0.0  # share of the crashes that are none: the node is closed in order
     kill_inside_disk_call: float = 0.0  # share of the kills that meet one
+    stall_every_s: float = NEVER  # one, several or all members do nothing, and go on together
+    stall_mean_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +132,7 @@ class Swarm:
     spare_segments: int
     wipe_every_s: float  # mean time between members that lose their disk
     signs: SignStyle
+    only_stalls: bool = False  # nothing else goes wrong, so no leader may be replaced
 
 
 def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = None) -> Swarm:
@@ -170,6 +174,9 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
         signs=_signs(Chance(seed, "signs")),
     )
     swarm = replace(swarm, faults=_more_faults(swarm, Chance(seed, "more faults")))
+    stalls = _stalls(seed, swarm.election_timeout_s)
+    faults = replace(swarm.faults, stall_every_s=stalls.every_s, stall_mean_s=stalls.mean_s)
+    swarm = replace(swarm, faults=faults)
     if nodes is not None:
         swarm = replace(swarm, nodes=nodes)
     if fault_seconds is not None:
@@ -188,6 +195,58 @@ def _more_faults(swarm: Swarm, chance: Chance) -> FaultStyle:
         return faults
     # Entries that count before a sync survive a killed process, but no power cut and no bad disk.
     return replace(faults, power_cut=0.0, sync_error_every_s=NEVER, name_error_every_s=NEVER)
+
+
+class _Stalls(NamedTuple):
+    every_s: float
+    mean_s: float
+    alone_every_s: float  # where nothing else goes wrong; NEVER: other things do
+
+
+def _stalls(seed: int, election_timeout_s: float) -> _Stalls:
+    chance = Chance(seed, "stalls")
+    mean_s = election_timeout_s * chance.choice((0.5, 2.0, 10.0))
+    every_s = chance.choice((NEVER, NEVER, 1.0, 5.0))
+    alone = chance.happens(0.08)
+    return _Stalls(every_s, mean_s, chance.choice((0.5, 1.0)) if alone else NEVER)
+
+
+def members_swarm_of(
+    seed: int, nodes: int | None = None, fault_seconds: float | None = None
+) -> Swarm:
+    """The swarm of a seed for bare members. In some seeds they only stall: no leader may go."""
+    swarm = swarm_of(seed, nodes, fault_seconds)
+    stalls = _stalls(seed, swarm.election_timeout_s)
+    if stalls.alone_every_s == NEVER:
+        return swarm
+    return replace(
+        swarm,
+        nodes=nodes or max(3, swarm.nodes),
+        network=NetworkStyle(True, True, 0.000_05, 0.001, 0.0, 0.0, 0.0, False, 0.0),
+        faults=replace(
+            swarm.faults,
+            partition_every_s=NEVER,
+            crash_every_s=NEVER,
+            pause_every_s=NEVER,
+            sync_error_every_s=NEVER,
+            name_error_every_s=NEVER,
+            stall_every_s=stalls.alone_every_s,
+        ),
+        leadership=replace(
+            swarm.leadership,
+            transfer_every_s=NEVER,
+            forget_every_s=NEVER,
+            preferred_leader=None,
+            clock_spread=0.0,  # by a quick clock, a stall takes longer than it may
+        ),
+        churn=ChurnStyle(NEVER, 0),
+        turn_mean_s=min(swarm.turn_mean_s, 0.000_5),
+        sync_mean_s=min(swarm.sync_mean_s, 0.003),
+        slow_sync=0.0,
+        wipe_every_s=NEVER,
+        signs=SignStyle(ends_seen=False, wrong_every_s=NEVER),
+        only_stalls=True,
+    )
 
 
 def _leadership(chance: Chance) -> LeadershipStyle:

@@ -16,7 +16,7 @@ from jepsen_like.simulation.hosts.plan import plan_of
 from jepsen_like.simulation.seeded_bug import SeededBug
 from jepsen_like.simulation.seeded_bugs import seeded_bugs
 from jepsen_like.simulation.simulation import Simulation
-from jepsen_like.simulation.swarm import swarm_of
+from jepsen_like.simulation.swarm import members_swarm_of
 from jepsen_like.simulation.trace import Trace
 
 
@@ -61,7 +61,7 @@ class Tier(NamedTuple):
 def _members(
     seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
 ) -> Simulation:
-    return Simulation(swarm_of(seed, nodes, seconds), trace)
+    return Simulation(members_swarm_of(seed, nodes, seconds), trace)
 
 
 def _hosts(

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import trio
 
+from dledger.patient_limit import LATE_S, patient_limit
 from dledger.sockets import dialled
 from remoting.net.address import Address, parse_address
 from remoting.net.answering import answer_each
@@ -123,7 +124,7 @@ class RemotingClient:
         if results:
             await trio.lowlevel.checkpoint()
         else:
-            with trio.move_on_after(timeout_seconds):
+            with patient_limit(timeout_seconds):
                 is_waiting = True
                 await trio.lowlevel.wait_task_rescheduled(abort)
         if not results:
@@ -245,9 +246,12 @@ class RemotingClient:
     async def _sweep(self) -> None:
         """Tell requests when their time is over; close silent connections."""
         while not self._closed.is_set():
+            asleep_at = trio.current_time()
             with trio.move_on_after(SWEEP_SECONDS):
                 await self._closed.wait()
             now = trio.current_time()
+            if now - asleep_at > SWEEP_SECONDS + LATE_S:
+                continue  # this process was kept from its work: it reads what arrived first
             for address, connection in list(self._connections.items()):
                 connection.expire(now, MOST_SILENT_SECONDS)
                 silent = now - connection.last_activity

@@ -41,6 +41,8 @@ FOUND_WITHIN = {
     "install-drops-what-agrees": 40,
     "leader-counts-its-cache": 20,
     "learners-counted": 30,
+    "leader-gives-up-early": 30,
+    "lease-extended-by-a-stall": 20,
     "lease-from-answer": 20,
     "lease-ignores-drift": 170,
     "lease-kept-in-transfer": 30,
@@ -60,6 +62,7 @@ FOUND_WITHIN = {
     "session-table-not-consulted": 60,
     "sign-believed-under-leases": 90,
     "snapshot-applied-from-the-log": 5,
+    "stall-taken-for-silence": 30,
     "snapshot-named-before-its-folder-is-synced": 30,
     "torn-tail-kept": 120,
     "truncate-without-conflict": 10,
@@ -107,12 +110,13 @@ def test_a_group_of_a_given_size_keeps_its_promises(nodes: int) -> None:
 
 # Rare ones are looked for where they show: they need a deposed leader with a reader at the moment.
 FIRST_SEED = {
-    "known-committed-ignored": 205,
+    "known-committed-ignored": 20,
     "newcomers-are-believed": 40,
     "configuration-on-append": 5,
     "install-answer-lost-pins": 85,
     "removal-kept-secret": 80,
-    "lease-from-answer": 75,
+    "lease-from-answer": 105,
+    "lease-ignores-drift": 180,
     "pieces-in-any-order": 145,
     "read-without-round": 340,
 }

@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dledger.core.ledger_view import LedgerView
+from dledger.core.patience import Patience
 
 _NEVER = float("-inf")
 
 
 class _Told(NamedTuple):
-    at: float
+    at: float  # true time
     committed: int
     term: int
 
@@ -22,10 +23,11 @@ class Freshness:
     may have committed more than it knows.
     """
 
-    __slots__ = ("_as_of", "_told", "_view")
+    __slots__ = ("_as_of", "_patience", "_told", "_view")
 
-    def __init__(self, view: LedgerView) -> None:
+    def __init__(self, view: LedgerView, patience: Patience) -> None:
         self._view = view
+        self._patience = patience
         self._as_of = _NEVER
         self._told: _Told | None = None
 
@@ -35,11 +37,11 @@ class Freshness:
         """
         self.as_of(applied)
         if self._told is None or self._told.term < term:
-            self._told = _Told(at, committed, term)
+            self._told = _Told(self._patience.true(at), committed, term)
 
     def as_of(self, applied: int) -> float:
-        """The time, by this member's clock, as of which the state after entry `applied` includes
-        everything committed; minus infinity if unknown.
+        """The true time, by this member's clock, as of which the state after entry `applied`
+        includes everything committed; minus infinity if unknown.
         """
         told = self._told
         if told is not None and applied >= told.committed:

@@ -10,6 +10,7 @@ from dledger.core.member_state import MemberState
 from dledger.core.membership.membership import Membership
 from dledger.core.messages import HeartbeatResponse, ReadRequest, ReadResponse
 from dledger.core.outbox import Outbox
+from dledger.core.patience import Patience
 from dledger.core.reads.forwarded_reads import ForwardedReads
 from dledger.core.reads.leader_lease import LeaderLease
 from dledger.core.reads.read_index import ReadIndex, ReadLost, ReadReady, RemoteRead
@@ -88,6 +89,7 @@ class MemberReads:
         "_lost",
         "_open",
         "_outbox",
+        "_patience",
         "_ready",
         "_state",
         "_view",
@@ -103,11 +105,13 @@ class MemberReads:
         view: LedgerView,
         outbox: Outbox,
         share: Callable[[], float],
+        patience: Patience,
     ) -> None:
         self._config = config
         self._state = state
         self._view = view
         self._outbox = outbox
+        self._patience = patience
         self._open = OpenReads(config.read_wait_s)
         # Random, so that a member does not reuse the numbers from before a restart.
         first_number = int(share() * FIRST_NUMBERS)
@@ -213,7 +217,7 @@ class MemberReads:
             return 0
         number = self.index.next_round()
         if self.lease is not None:
-            self.lease.sent(number, now)
+            self.lease.sent(number, self._patience.true(now))
         return number
 
     def pursue(self, broadcast: Callable[[float], int], now: float) -> None:
@@ -228,7 +232,7 @@ class MemberReads:
             if state.leader is not None and question is not None:
                 self._outbox.promise(state.leader, question)
             return
-        if self.lease is not None and self.lease.holds(now):
+        if self.lease is not None and self.lease.holds(self._patience.true(now)):
             self._finish(self.index.take_by_lease())
         if self.index.needs_round:
             broadcast(now)

@@ -65,12 +65,14 @@ NEMESES: dict[str, Nemesis] = {
         (Kind("stop-leader", 0.5, 3.0), Kind("stop-random", 0.5, 3.0)),
     ),
     "freeze": Nemesis(
-        "SIGSTOP of the leader or of any member, for less or more than an election takes",
+        "SIGSTOP of the leader, of any member, of all, for less or more than an election takes",
         Lane.PROCESSES,
         (
             Kind("freeze-leader", 0.3, 1.5),
             Kind("freeze-leader-long", 3.0, 7.0),
             Kind("freeze-random", 0.5, 4.0),
+            Kind("freeze-all", 0.3, 1.5),
+            Kind("freeze-all-long", 3.0, 7.0),
         ),
     ),
     "rolling": Nemesis(

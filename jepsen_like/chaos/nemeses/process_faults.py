@@ -37,13 +37,17 @@ async def stop(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
 
 @asynccontextmanager
 async def freeze(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-    """Let a member do nothing for a while."""
-    member = target_of(group, chance, kind)
-    member.freeze()
+    """Let a member, or all of them, do nothing for a while, and go on together."""
+    everyone = kind.startswith("freeze-all")
+    running = [member for member in group.present if member.runs]
+    members = running if everyone else [target_of(group, chance, kind)]
+    for member in members:
+        member.freeze()
     try:
-        yield Done((member.name,))
+        yield Done(tuple(member.name for member in members))
     finally:
-        member.resume()
+        for member in members:
+            member.resume()
 
 
 @asynccontextmanager

@@ -232,6 +232,22 @@ async def test_a_connection_without_an_answer_is_given_up_in_the_end(
             await append(leader)  # the same leader, in the same term
 
 
+@pytest.mark.parametrize("paused_s", [1.0, 10.0, 60.0])
+async def test_a_client_that_was_paused_still_waits_for_the_answer_that_it_is_owed(
+    paused_s: float, clock: trio.testing.MockClock
+) -> None:
+    held: list[Request] = []
+    async with fake_group(1) as group:
+        group.elect(0, term=1).script = held.append
+        async with following(group.peers) as leader, trio.open_nursery() as nursery:
+            nursery.start_soon(append, leader)
+            await trio.sleep(2 * SILENCE_S)
+            clock.jump(paused_s)
+            await trio.sleep(SILENCE_S)  # the leader was paused as well
+            await group[0].send(appended(held[0]))
+        assert asked(group) == [1]
+
+
 async def test_an_idle_client_asks_nobody(clock: trio.testing.MockClock) -> None:
     async with fake_group(3) as group:
         group.elect(0, term=1)

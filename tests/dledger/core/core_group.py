@@ -248,6 +248,14 @@ class Group:
                     member.replica.tick(self.now)
             self.run()
 
+    def pause(self, *names: str, seconds: float) -> None:
+        """Let time pass in which these members, on time so far, do nothing; they go on then."""
+        for name in names:
+            self.members[name].replica.patience._looked_at = self.now
+        self.now += seconds
+        for name in names:
+            self.members[name].replica.patience.look(self.now)
+
     def wipe(
         self,
         name: str,

@@ -4,6 +4,7 @@ from itertools import pairwise
 
 from dledger.core.member_state import Role
 from dledger.core.messages import Heartbeat, TimeoutNow, VoteRequest, VoteResponse
+from dledger.core.patience import Patience
 from dledger.core.reads.freshness import Freshness
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.transfer.handover import NEARLY_CAUGHT_UP_ENTRIES, DiskWatch
@@ -266,7 +267,7 @@ def test_a_leader_and_a_candidate_forget_nothing() -> None:
 
 
 def test_a_state_is_as_old_as_the_last_heartbeat_it_has_worked_off() -> None:
-    freshness = Freshness(view_of([1, 1, 1]))
+    freshness = Freshness(view_of([1, 1, 1]), Patience(0.1, 0.0))
     freshness.heard(committed=1, term=1, applied=0, at=5.0)
     assert freshness.as_of(0) == float("-inf")
     assert freshness.as_of(1) == 5.0
@@ -280,11 +281,31 @@ def test_a_state_is_as_old_as_the_last_heartbeat_it_has_worked_off() -> None:
 
 def test_a_leader_that_has_not_committed_in_its_term_says_nothing_about_age() -> None:
     # Its predecessor may have committed more than it knows.
-    freshness = Freshness(view_of([1, 1, 1, 2]))
+    freshness = Freshness(view_of([1, 1, 1, 2]), Patience(0.1, 0.0))
     freshness.heard(committed=1, term=2, applied=1, at=5.0)
     assert freshness.as_of(1) == float("-inf")
     freshness.heard(committed=3, term=2, applied=1, at=6.0)
     assert freshness.as_of(3) == 6.0
+
+
+def test_a_state_grows_old_while_its_member_is_paused() -> None:
+    group = Group([[], [], []])
+    group.elect("n0")
+    members = [group[name].replica for name in ("n0", "n1")]
+    group.pass_time(3 * HEARTBEAT_S)
+    for replica in members:
+        replica.applied_to(replica.appliable)
+    group.pass_time(3 * HEARTBEAT_S)
+    assert all(replica.fresh_as_of > group.now - 3 * HEARTBEAT_S for replica in members)
+    paused_at = group.now
+    group.pause("n0", "n1", seconds=30.0)
+    for replica in members:
+        replica.tick(group.now)
+    assert all(replica.fresh_as_of <= paused_at for replica in members)
+    group.pass_time(3 * HEARTBEAT_S)
+    assert all(
+        group.now - 3 * HEARTBEAT_S <= replica.fresh_as_of <= group.now for replica in members
+    )
 
 
 def test_a_cut_off_leader_s_own_state_grows_old() -> None:

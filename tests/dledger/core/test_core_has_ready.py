@@ -224,7 +224,7 @@ def test_a_leader_has_to_look_for_its_quorum_once_its_group_has_changed() -> Non
     leader.propose_change([AddLearner("n1", "n1:1")])
     group.pass_time(TIMEOUT_S)
     group.silent = {"n1"}
-    group.pass_time(TIMEOUT_S)
+    group.pass_time(2.5 * TIMEOUT_S)
     leader.propose_change([AddVoter("n1", "n1:1")])
     group["n0"].leaving(group.now)
     group["n0"].sync(group.now)

@@ -70,7 +70,7 @@ def leader(now: float = 2.0, drift: float | None = DRIFT) -> Replica:
 
 def beat(replica: Replica, now: float) -> int:
     """Let the leader send a heartbeat now; its round."""
-    replica.leadership.heartbeat_at = now
+    replica.leadership.heartbeat_at = replica.patience.at(now)
     replica.tick(now)
     rounds = [m.round for _, m in leave(replica, now) if isinstance(m, Heartbeat)]
     return rounds[-1]
@@ -330,3 +330,36 @@ def test_a_candidate_that_was_told_to_stand_is_exempt_from_promises() -> None:
     follower.receive("n2", VoteRequest(2, 5, 1, pre=False, handed_over=True), 1.1)
     votes = [m for _, m in leave(follower, 1.1) if isinstance(m, VoteResponse)]
     assert [vote.granted for vote in votes] == [True]
+
+
+@pytest.mark.parametrize("paused_s", [LEASE_S, 1.0, 30.0])
+def test_a_lease_does_not_last_longer_because_its_leader_was_paused(paused_s: float) -> None:
+    replica = leader()
+    replica.patience.look(2.0)
+    answer(replica, beat(replica, 2.0), 2.01)
+    lease = replica.lease
+    assert lease is not None
+    assert lease.until == pytest.approx(2.0 + LEASE_S)
+    replica.patience.look(2.0 + paused_s)
+    assert read(replica, 2.0 + paused_s) == []
+    assert lease.until == pytest.approx(2.0 + LEASE_S)
+
+
+def test_a_lease_that_begins_after_a_pause_lasts_as_long_as_any() -> None:
+    replica = leader()
+    replica.patience.look(2.0)
+    replica.patience.look(9.0)
+    answer(replica, beat(replica, 9.0), 9.01)
+    assert replica.lease is not None
+    assert replica.lease.until == pytest.approx(9.0 + LEASE_S)
+    assert read(replica, 9.1) == [ReadReady(1, 0, by_lease=True)]
+
+
+def test_a_promise_lasts_at_least_as_long_as_it_was_given_for() -> None:
+    voter = member("n1")
+    voter.patience.look(5.0)
+    voter.receive("n0", Heartbeat(1, -1, 1), 5.0)
+    assert promised(voter, 5.0).promised_ms == TIMEOUT_S * 1000
+    voter.patience.look(5.0 + 0.9 * TIMEOUT_S)  # it slept nearly all the time
+    voter.receive("n2", VoteRequest(2, -1, 0, pre=False), 5.0 + 0.9 * TIMEOUT_S)
+    assert voter.state.term == 1

@@ -193,7 +193,7 @@ def test_a_learner_confirms_no_read_and_keeps_no_leader_in_office() -> None:
     group["n0"].replica.request_read(1)
     assert group["n0"].replica.take_messages(group.now).reads_ready == []
     group.run()
-    group.pass_time(TIMEOUT_S / 2)
+    group.pass_time(1.5 * TIMEOUT_S)
     assert role(group["n0"]) is Role.LEADER
     group.pass_time(TIMEOUT_S)
     assert group["n0"].role is not Role.LEADER

@@ -112,7 +112,7 @@ def test_a_read_without_a_quorum_is_lost_and_never_served() -> None:
     group.silent = {"n1", "n2"}
     group["n0"].replica.request_read(5)
     assert outcome(group, "n0") == ([], [])
-    group.now += 1.0
+    group.now += 1.2
     group["n0"].replica.tick(group.now)
     assert outcome(group, "n0") == ([], [5])
     assert outcome(group, "n0") == ([], [])

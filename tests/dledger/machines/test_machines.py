@@ -9,9 +9,11 @@ from typing import NamedTuple
 import msgpack
 import pytest
 import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from trio.testing import MockClock
 
 import dledger
 from dledger.entry import Entry, Magic
@@ -312,6 +314,26 @@ async def test_a_lock_of_a_holder_that_is_gone_is_taken_after_its_lease(
     began = trio.current_time()
     async with LockCalls("locks", world.member).hold("door", lease_s=5):
         assert 5 <= trio.current_time() - began <= 6
+
+
+async def test_who_waits_for_a_lock_does_not_count_the_time_for_which_it_was_paused(
+    mock_clock: MockClock,
+) -> None:
+    world = World()
+    await LockCalls("locks", world.member)._call("acquire", "door", "paused as well", 5_000)
+    taken_at: list[float] = []
+
+    async def wait() -> None:
+        async with LockCalls("locks", world.member).hold("door", lease_s=5):
+            taken_at.append(trio.current_time())
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(wait)
+        await trio.testing.wait_all_tasks_blocked()
+        mock_clock.jump(60.0)
+        went_on_at = trio.current_time()
+        mock_clock.autojump_threshold = 0.0
+    assert taken_at[0] - went_on_at >= 4.0
 
 
 async def test_a_block_is_cancelled_before_anybody_else_can_have_its_lock(

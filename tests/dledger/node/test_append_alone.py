@@ -28,7 +28,8 @@ class Leader:
         self.driver: Driver = driver_of(self.member, self.links)
         self.driver._syncer._average_s = 0.0  # the disk has shown that it is quick
         self.outcomes: list[Outcome] = []
-        self.driver.received("n1", [])  # its election timeout ran out long ago
+        self.member.replica.elector.deadline = 0.0  # its election timeout ran out
+        self.driver.received("n1", [])
         for pre in (True, False):
             self.driver.received("n1", [VoteResponse(1, granted=True, pre=pre)])
         assert self.member.replica.state.role is Role.LEADER

@@ -322,7 +322,8 @@ async def test_a_leader_that_steps_down_tells_those_who_wait_that_it_does_not_kn
     links = DeafLinks({peer: DeafLink() for peer in ("n1", "n2")})
     driver = driver_of(member, links, lambda: leads.set() if state.role is Role.LEADER else None)
     try:
-        driver.received("n1", [])  # its election timeout ran out long ago
+        member.replica.elector.deadline = 0.0  # its election timeout ran out
+        driver.received("n1", [])
         granted = [VoteResponse(1, granted=True, pre=pre) for pre in (True, False)]
         driver.received("n1", granted)
         with trio.fail_after(5):

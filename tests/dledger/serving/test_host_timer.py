@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
@@ -184,3 +185,30 @@ async def test_what_one_group_raises_ends_that_one_and_the_others_turn(
         await trio.sleep(2.0)
         assert other.turned_at[-1] == host.began + 3.0
         assert not host.flushes.collecting
+
+
+async def test_what_arrived_during_a_pause_is_read_before_any_deadline_is_looked_at(
+    mock_clock: MockClock,
+) -> None:
+    ours, theirs = socket.socketpair()
+    ours.setblocking(False)
+    for _ in range(20):  # the order of tasks that wake together is random
+        done: list[str] = []
+        async with running() as timer, trio.open_nursery() as nursery:
+            group = timer.group()
+            group.due(trio.current_time() + 0.6)
+            group.then = lambda done=done: done.append("deadline")  # type: ignore[misc]
+
+            async def read(done: list[str] = done) -> None:
+                await trio.lowlevel.wait_readable(ours)
+                ours.recv(100)
+                done.append("message")
+
+            nursery.start_soon(read)
+            await trio.testing.wait_all_tasks_blocked()
+            theirs.send(b"a heartbeat")
+            mock_clock.jump(5.0)
+            await trio.testing.wait_all_tasks_blocked()
+        assert done == ["message", "deadline"]
+    ours.close()
+    theirs.close()

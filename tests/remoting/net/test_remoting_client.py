@@ -195,7 +195,7 @@ async def test_a_client_gives_up_a_request_and_an_unanswered_connect(
     mock_clock.jump(4.9)
     await trio.testing.wait_all_tasks_blocked()
     assert caught == []
-    mock_clock.jump(0.2)
+    mock_clock.jump(0.11)
     await until(lambda: len(caught) == 1)
 
 
