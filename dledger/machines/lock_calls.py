@@ -173,8 +173,7 @@ class _Watch:
         self.look_s = max(lease_s / LOOKS_IN_A_LEASE, SHORTEST_LOOK_S)
         self._lease_s = lease_s
         self._seen_at = trio.current_time()
-        # Between two looks lie a wait for entries and a pause.
-        self._patience = Patience(2 * self.look_s, self._seen_at)
+        self._patience = Patience(self.look_s, self._seen_at)
 
     def left_s(self) -> float:
         """What is left of the lease, if its holder does not renew it."""
@@ -183,9 +182,10 @@ class _Watch:
 
     def ends_by(self, entries: Sequence[Entry]) -> bool:
         """Whether the lock may be free after these entries; note renewals among them."""
+        self._patience.look(now := trio.current_time())
         known = self.sight.holding
         if any(map(self.sight.ends_by, entries)):
             return True
         if self.sight.holding != known:
-            self._seen_at = self._patience.at(trio.current_time())
+            self._seen_at = self._patience.at(now)
         return False
