@@ -42,7 +42,12 @@ from broker.topics.names import GIVEN_UP_TOPIC
 from broker.transactions.state import TRANSACTIONS
 from dledger import Appended, Body, Discarded, DLedgerError, LogFull, NotLeader
 from dledger.entry import stamped_body
-from remoting.bodies.heartbeat import Heartbeat, encode_heartbeat
+from remoting.bodies.heartbeat import (
+    ConsumerData,
+    Heartbeat,
+    SubscriptionData,
+    encode_heartbeat,
+)
 from remoting.message.message_id import parse_message_id
 from remoting.message.properties import encode_properties
 from remoting.net.connection import Connection
@@ -352,27 +357,34 @@ def outcome(script: Script) -> dict[str, object]:
     }
 
 
-def kept_in_memory(requests: Requests) -> Counter[str]:
-    """What features keep: the sizes of their collections, and flags, by class and attribute."""
-    found: Counter[str] = Counter()
+def objects_below(requests: Requests) -> Iterator[object]:
+    """All objects that features keep."""
     seen: set[int] = set()
     left: list[object] = [requests]
     while left:
         one = left.pop()
-        if id(one) in seen:
+        if id(one) in seen or isinstance(one, type):
             continue
         seen.add(id(one))
         if isinstance(one, FunctionType):
             left += [cell.cell_contents for cell in one.__closure__ or ()]
-        elif isinstance(one, MethodType | partial | dict | list | tuple):
+            continue
+        is_ours = type(one).__module__.startswith("broker.")
+        if is_ours or isinstance(one, MethodType | partial | dict | list | tuple | set | deque):
+            yield one
             left += gc.get_referents(one)
-        elif type(one).__module__.startswith("broker.") and not isinstance(one, type):
-            for name, value in vars(one).items() if hasattr(one, "__dict__") else ():
-                left.append(value)
-                if isinstance(value, bool):
-                    found[f"{type(one).__name__}.{name}"] += value
-                elif isinstance(value, set | dict | list | deque):
-                    found[f"{type(one).__name__}.{name}"] += len(value)
+
+
+def kept_in_memory(requests: Requests) -> Counter[str]:
+    """What features keep: the sizes of their collections, and flags, by class and attribute."""
+    found: Counter[str] = Counter()
+    for one in objects_below(requests):
+        for name, value in getattr(one, "__dict__", {}).items():
+            place = f"{type(one).__name__}.{name}"
+            if isinstance(value, bool):
+                found[place] += value
+            elif isinstance(value, set | dict | list | deque):
+                found[place] += len(value)
     return +found
 
 
@@ -555,3 +567,38 @@ def test_what_is_in_retentions_way_moves_without_a_tick() -> None:
         assert first is not None
         assert first >= end
         script.check_nothing_is_left_to_a_tick()
+
+
+def test_nothing_of_a_client_is_kept_when_its_connection_has_ended() -> None:
+    with broker_in_memory() as there:
+        script = Script(there, Refusing(there.log, -1, by_a_full_log))
+        script.topic("T")
+        script.topic("P")
+        member = ConsumerData("g", subscriptions=[SubscriptionData("T", "*")])
+        beat = encode_heartbeat(Heartbeat("c", ["P"], [member]))
+        script.ask(RequestCode.HEART_BEAT, beat)
+        script.send("T")
+        script.send("P")
+        script.send("T", TRAN_MSG="true", PGROUP="P")
+        script.pop()
+        script.begin(RequestCode.PULL_MESSAGE, **pull_fields("T", 1))
+        script.begin(RequestCode.POP_MESSAGE, **pop_fields("T", 15_000))
+        script.begin(RequestCode.POP_MESSAGE, **pop_fields("P", 15_000, order="true"))
+        reset: dict[str, Any] = {"group": "g", "topic": "T", "timestamp": 0, "isForce": "true"}
+        script.ask(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, **reset)
+        script.begin(RequestCode.PULL_MESSAGE, **pull_fields("T", 0))
+        script.begin(RequestCode.PULL_MESSAGE, **pull_fields("T", 1))
+        assert references_to(there.client, there.requests)
+        there.requests.on_close(cast(Connection, there.client))
+        script.at(70)
+        assert references_to(there.client, there.requests) == []
+
+
+def references_to(client: object, requests: Requests) -> list[str]:
+    """The classes of a broker's objects that still know a client."""
+    return [
+        f"{type(one).__name__}: {type(each).__name__}"
+        for one in objects_below(requests)
+        for each in gc.get_referents(one)
+        if each is client
+    ]

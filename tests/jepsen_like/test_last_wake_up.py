@@ -17,7 +17,7 @@ from jepsen_like.simulation.hosts.plan import plan_of
 from jepsen_like.simulation.hosts.virtual_stream import VirtualStream
 
 # Of the moments at rest; each costs as much as a turn of each member.
-SHARE = 0.2
+SHARE = 0.1
 SECONDS = 3.0
 
 
@@ -53,9 +53,9 @@ def use_direct_writes(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(conversation, "read_some", direct.read_some)
 
 
-def shorten_queues(monkeypatch: pytest.MonkeyPatch) -> None:
+def shorten_queues(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """So that tasks wait for room, and writers for the network."""
-    monkeypatch.setattr(client_answers, "MAX_OPEN_REQUESTS", 2)
+    monkeypatch.setattr(client_answers, "MAX_OPEN_REQUESTS", 1 + seed % 2)
     monkeypatch.setattr(node_connection, "MOST_REQUESTS", 4)
     monkeypatch.setattr(virtual_stream, "PIPE_BYTES", 2_000)
 
@@ -65,17 +65,17 @@ def test_no_wake_up_is_lost_in_groups_of_three(seed: int) -> None:
     HostSimulation(plan_of(seed, hosts=3, seconds=SECONDS), looked_at=SHARE).run()
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(1, 3))
 def test_no_wake_up_is_lost_by_direct_writes_and_short_queues(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use_direct_writes(monkeypatch, seed)
-    shorten_queues(monkeypatch)
+    shorten_queues(monkeypatch, seed)
     plan = plan_of(seed, hosts=3, seconds=SECONDS)._replace(clients=8, pause_s=0.02)
     HostSimulation(plan, looked_at=SHARE).run()
 
 
-@pytest.mark.parametrize("seed", range(2, 5))
+@pytest.mark.parametrize("seed", range(2, 4))
 def test_no_wake_up_is_lost_in_members_that_are_alone(seed: int) -> None:
     plan = plan_of(seed, hosts=1, seconds=SECONDS)._replace(changes=False, fault_every_s={})
     HostSimulation(plan, looked_at=SHARE).run()

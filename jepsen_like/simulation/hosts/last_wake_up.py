@@ -40,6 +40,7 @@ class LastWakeUp:
         share: of the moments at rest that are looked at.
         state: all that work changes.
         turns: what each member does when it is woken.
+        left: what waits at rest for something that never comes; empty if nothing does.
         broken: told what came of it.
     """
 
@@ -49,12 +50,14 @@ class LastWakeUp:
         share: float,
         state: Callable[[], object],
         turns: Callable[[], Iterable[Callable[[], None]]],
+        left: Callable[[], str],
         broken: Broken,
     ) -> None:
         self._chance = chance
         self._share = share
         self._state = state
         self._turns = turns
+        self._left = left
         self._broken = broken
         self._before: object = None
         self._woken: list[str] = []
@@ -71,6 +74,8 @@ class LastWakeUp:
         if until_s < _NEAREST_S or not self._chance.happens(self._share):
             return False
         self.looks += 1
+        if left := self._left():
+            self._broken("nobody waits for what never comes", left)
         self._before = self._state()
         self._woken = ["a turn of each member"]
         for turn in self._turns():
