@@ -328,6 +328,7 @@ def test_the_place_of_a_leader_that_the_log_refused_is_said_again_until_it_is_kn
     assert len(submitted) == 1, "it is on its way"
     submitted.pop()(Discarded(1, 1))
     place.look()
+    assert len(submitted) == 1, "it is said again"
     known.node_id, known.address = "n0", "localhost:1"
     submitted.pop()([])
     place.look()

@@ -38,7 +38,7 @@ class SyncSite(NamedTuple):
     line: int
 
 
-class CutLost(Exception):
+class CutLost(AssertionError):
     """A power cut took something that was promised."""
 
 
