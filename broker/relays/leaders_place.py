@@ -1,16 +1,10 @@
 """A leader says in the log where it serves, so that the others can pass clients on to it."""
 
-import logging
-from typing import Final
-
 from broker.errors import RequestRefused
 from broker.log.replicated_log import Log
 from broker.log.submissions import submit_commands
 from broker.relays.commands import LeadFrom
 from broker.relays.state import LeaderPlace
-from remoting.wire.quoted import quoted
-
-_log = logging.getLogger(__name__)
 
 
 class LeadersPlace:
@@ -25,7 +19,7 @@ class LeadersPlace:
     def __init__(self, log: Log, known: LeaderPlace, own: LeadFrom) -> None:
         self._log = log
         self._known = known
-        self._own: Final = own
+        self._own = own
         self._is_on_its_way = False
 
     def begin_term(self) -> None:
@@ -41,7 +35,5 @@ class LeadersPlace:
         self._is_on_its_way = True
         submit_commands(self._log, [self._own], self._told)
 
-    def _told(self, refusal: RequestRefused | None) -> None:
+    def _told(self, _refusal: RequestRefused | None) -> None:
         self._is_on_its_way = False  # if it failed, the next look tries again
-        if refusal is not None:
-            _log.debug("members cannot pass clients on yet: %s", quoted(refusal.remark))

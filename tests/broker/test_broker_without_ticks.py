@@ -12,6 +12,8 @@ from broker.delay.deliveries import DELIVERIES
 from broker.delay.state import DELAYS
 from broker.groups.commands import PutGroup
 from broker.groups.config import ConsumerGroup
+from broker.pop.waiting_pops import WaitingPops
+from broker.pulls.held_pulls import HeldPulls
 from broker.serving.requests import Requests
 from remoting.bodies.heartbeat import (
     ConsumerData,
@@ -152,6 +154,7 @@ def test_what_is_in_retentions_way_moves_without_a_tick() -> None:
 def test_nothing_of_a_client_is_kept_when_its_connection_has_ended() -> None:
     with broker_in_memory() as there:
         script = Script(there, Refusing(there.log, -1, by_a_full_log))
+        there.requests.on_open(cast(Connection, there.client))
         script.topic("T")
         script.topic("P")
         member = ConsumerData("g", subscriptions=[SubscriptionData("T", "*")])
@@ -169,9 +172,18 @@ def test_nothing_of_a_client_is_kept_when_its_connection_has_ended() -> None:
         script.begin(RequestCode.PULL_MESSAGE, **pull_fields("T", 0))
         script.begin(RequestCode.PULL_MESSAGE, **pull_fields("T", 1))
         assert references_to(there.client, there.requests)
+        assert waiting(there.requests) >= 2
         there.requests.on_close(cast(Connection, there.client))
+        assert waiting(there.requests) == 0
         script.at(70)
         assert references_to(there.client, there.requests) == []
+
+
+def waiting(requests: Requests) -> int:
+    """How many pulls and pops wait."""
+    return sum(
+        len(one) for one in objects_below(requests) if isinstance(one, HeldPulls | WaitingPops)
+    )
 
 
 def references_to(client: object, requests: Requests) -> list[str]:

@@ -10,17 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from pathlib import Path
 from types import FrameType
 from typing import NamedTuple
 
 import trio
 
-import dledger
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.hosts.group_book import Broken
 
-_PRODUCT = str(Path(dledger.__file__).parent)
 # A deadline that is nearer may pass by the looks at the clock alone.
 _NEAREST_S = 1e-4
 
@@ -106,7 +103,7 @@ def _parked(task: trio.lowlevel.Task) -> Parked | None:
     calls: list[FrameType] = [frame for frame, _ in task.iter_await_frames()]
     for caller, called in pairwise(calls):
         if called.f_code.co_qualname == "ParkingLot.park":
-            name = caller.f_code.co_filename
-            if name.startswith(_PRODUCT):
-                return Parked(lot, f"{name.removeprefix(_PRODUCT)}:{caller.f_code.co_name}")
+            module = str(caller.f_globals["__name__"])
+            if module.startswith("dledger."):
+                return Parked(lot, f"{module}.{caller.f_code.co_name}")
     return None
