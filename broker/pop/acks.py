@@ -4,7 +4,7 @@ Source: RocketMQ's AckMessageProcessor and ChangeInvisibleTimeProcessor.
 """
 
 from collections import Counter as Counts
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from broker.errors import RequestRefused
@@ -35,7 +35,7 @@ class PopAcks:
         log: the log.
         reader: knows which messages there are.
         chooser: told when a message is due.
-        stir: told that something of a queue may be given now.
+        freed: told of which queues something may be given now.
         confirm: tells when the applied state is at least as new as it was anywhere.
         traffic: told what is acknowledged.
         wall_clock_ms: milliseconds since 1970.
@@ -47,7 +47,7 @@ class PopAcks:
         log: Log,
         reader: MessageReader,
         chooser: Chooser,
-        stir: Callable[[QueueKey], None],
+        freed: Callable[[Iterable[QueueKey]], None],
         confirm: Callable[[Then], None],
         traffic: Traffic,
         wall_clock_ms: Callable[[], int],
@@ -57,7 +57,7 @@ class PopAcks:
         self._log = log
         self._reader = reader
         self._chooser = chooser
-        self._stir = stir
+        self._freed = freed
         self._confirm = confirm
         self._traffic = traffic
         self._wall_clock_ms = wall_clock_ms
@@ -183,7 +183,7 @@ class PopAcks:
             self._traffic.acknowledged(message.group, message.topic, 1)
             self._traffic.popped(message.group, message.topic)
             self._chooser.shown(message.key, hide.visible_ms)
-            self._stir(message.key)
+            self._freed([message.key])
             fields = {
                 "popTime": str(hidden_ms),
                 "invisibleTime": str(invisible_ms),
@@ -208,8 +208,7 @@ class PopAcks:
             self._is_on_its_way = False
             if refusal is None:
                 self._count(messages)
-            for key in {message.key for message in messages}:
-                self._stir(key)
+            self._freed({message.key for message in messages})
             call_each("answering an acknowledgement", thens, refusal)
             if refusal is None:
                 self.flush()

@@ -45,7 +45,7 @@ def _service(parts: Parts) -> Service:
         parts.work,
     )
     acks = PopAcks(
-        *(state, log, reader, chooser, popping.stir, parts.confirm),
+        *(state, log, reader, chooser, popping.freed, parts.confirm),
         *(parts[TRAFFIC], parts.wall_clock_ms),
     )
 

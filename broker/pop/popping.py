@@ -3,7 +3,7 @@
 Source: RocketMQ's PopMessageProcessor and NotificationProcessor.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Final
 
 from broker.consumers.members import Consumers
@@ -164,6 +164,12 @@ class Popping:
         """Something of a queue may be given now."""
         if self._waiting.count(key[0], key[1]):
             self._stirred[key[0], key[1]] = None
+
+    def freed(self, keys: Iterable[QueueKey]) -> None:
+        """Something of these queues may be given now: give it to those that wait."""
+        for key in keys:
+            self.stir(key)
+        self.flush()
 
     def flush(self) -> None:
         """Give what is there to those that wait."""
@@ -330,12 +336,12 @@ class Popping:
 
         def then(refusal: RequestRefused | None) -> None:
             busy.discard(key)
-            self.stir(key)
             if refusal is not None:
                 pop.origin.send(pop.command.reply(refusal.code, remark=refusal.remark))
-                return
-            self._chooser.shown(key, command.visible_ms)
-            self._answer(pop, command, choice.rest)
+            else:
+                self._chooser.shown(key, command.visible_ms)
+                self._answer(pop, command, choice.rest)
+            self.freed([key])
 
         submit_commands(self._log, [command], then)
 

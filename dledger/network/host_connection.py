@@ -265,7 +265,8 @@ class HostConnection:
         self._said.clear()
 
     def _end(self) -> None:
-        self._connected = False
+        self._connected = self._writing = False
+        self._fileno = NO_DESCRIPTOR  # the next connection of this process may be given its number
         self._down_since = trio.current_time()
         self._outbox.clear()
         self._outbox_bytes = 0

@@ -15,11 +15,11 @@ enough to begin with: the others join with empty folders and get the log from it
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 
 from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
@@ -46,9 +46,9 @@ from dledger.store.generation_file import GenerationFile
 from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
+from dledger.store.small_file import write_small_file
 from dledger.store.standing_file import FILE_NAME as UNPROVEN
 from dledger.store.store_config import StoreConfig
-from dledger.store.sync_calls import sync_data
 
 # Files are copied in pieces of this size.
 _PIECE_BYTES = 256 * 1024
@@ -149,11 +149,10 @@ def recover_group(
             kept_through=survivor.last_index,
             known_committed=survivor.committed,
             members=dict(steps[-1].addresses),
-            copies=str(copies),
+            copies=copies,
             when=when,
         )
-        _write_durably(copies / DONE, json.dumps(asdict(done), indent=1).encode() + b"\n")
-        disk.sync_folder(str(copies))
+        write_small_file(disk, copies, DONE, json.dumps(asdict(done), indent=1).encode() + b"\n")
     except OSError as cause:
         name = cause.filename if isinstance(cause.filename, str) else survivor.folder
         raise DiskFailed("recover", name, cause) from cause
@@ -206,55 +205,46 @@ def _check(survivor: Survivor, accepted_through: int) -> None:
         raise RecoveryRefused(folder, problem)
 
 
-def _copy(disk: Disk, survivor: Survivor, generation: int) -> Path:
+def _copy(disk: Disk, survivor: Survivor, generation: int) -> str:
     """Copy the files that will be changed; durable on return. The folder is locked meanwhile."""
-    folder = Path(survivor.folder)
-    copies = folder / f"recovery-{generation}"
+    folder = survivor.folder
     lock = disk.lock(f"{folder}/{LOCK}")
     try:
-        number = 1
-        while copies.exists():
+        names, number, name = disk.list(folder), 1, f"recovery-{generation}"
+        while name in names:
             number += 1
-            copies = folder / f"recovery-{generation}-{number}"
-        copies.mkdir()
+            name = f"recovery-{generation}-{number}"
+        copies = f"{folder}/{name}"
+        disk.make_folder(copies)
         for name in (HARD_STATE, UNPROVEN, GENERATION):
-            if (folder / name).exists():
-                _copy_durably(folder / name, copies / name)
+            if name in names:
+                _copy_durably(disk, f"{folder}/{name}", f"{copies}/{name}")
         for part in (DATA, INDEX):
-            names = sorted(path.name for path in (folder / part).iterdir())
-            (copies / part).mkdir()
-            if names:
-                _copy_durably(folder / part / names[-1], copies / part / names[-1])
-            disk.sync_folder(str(copies / part))
-        disk.sync_folder(str(copies))
-        disk.sync_folder(str(folder))
+            disk.make_folder(f"{copies}/{part}")
+            last = max(disk.list(f"{folder}/{part}"), default=None)
+            if last is not None:
+                _copy_durably(disk, f"{folder}/{part}/{last}", f"{copies}/{part}/{last}")
+            disk.sync_folder(f"{copies}/{part}")
+        disk.sync_folder(copies)
     finally:
         lock.close()
     return copies
 
 
-def _copy_durably(source: Path, target: Path) -> None:
+def _copy_durably(disk: Disk, source: str, target: str) -> None:
     """Copy a file, sparsely: zeros take no space in the copy, and no time on the disk."""
-    with source.open("rb") as reader, target.open("wb") as writer:
-        while piece := reader.read(_PIECE_BYTES):
+    with contextlib.ExitStack() as stack:
+        reader = disk.open(source, writable=False)
+        stack.callback(reader.close)
+        writer = disk.create(target)
+        stack.callback(writer.close)
+        at = 0
+        while piece := reader.read(_PIECE_BYTES, at):
             if piece.strip(b"\0"):
-                writer.seek(reader.tell() - len(piece))
-                writer.write(piece)
-        writer.truncate(reader.tell())
-    _sync(target)
-
-
-def _write_durably(path: Path, content: bytes) -> None:
-    path.write_bytes(content)
-    _sync(path)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        sync_data(descriptor)
-    finally:
-        os.close(descriptor)
+                writer.write(piece, at)
+            at += len(piece)
+        writer.grow(at)
+        writer.sync()
 
 
 def _rewrite(disk: Disk, survivor: Survivor, steps: list[Configuration]) -> int:

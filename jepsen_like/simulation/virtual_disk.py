@@ -290,18 +290,35 @@ class VirtualDisk:
         return VirtualFile(self, path, file)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file; an existing `new` is replaced."""
+        """Rename a file, replacing an existing `new`, or a folder whose names are durable."""
         self.step(self.life)
         if self.rename_fails:
             self.rename_fails = False
             self.on_fault("failed renames")
             raise OSError(errno.EIO, "the virtual disk fails to rename", old)
+        if old not in self._names:
+            self._rename_folder(old, new)
+            return
         file = self._names[new] = self._names.pop(old)
         if old.rpartition("/")[0] == new.rpartition("/")[0]:
             self._change(new, _NameChange(old, new, file))
         else:  # each folder is durable by itself
             self._change(new, _NameChange(None, new, file))
             self._change(old, _NameChange(old, None, None))
+
+    def _rename_folder(self, old: str, new: str) -> None:
+        """Move what lies in a folder; the names of the two parents change, as one change each."""
+        inside = [path for path in self._names if path.startswith(old + "/")]
+        if not inside and old not in self._folders:
+            raise FileNotFoundError(errno.ENOENT, "no such name on the virtual disk", old)
+        moved = {path: new + path.removeprefix(old) for path in inside}
+        for path, at in moved.items():
+            file = self._names[at] = self._names.pop(path)
+            self._change(new, _NameChange(None, at, file))
+            self._change(old, _NameChange(path, None, None))
+        for folder in [path for path in self._folders if f"{path}/".startswith(old + "/")]:
+            del self._folders[folder]
+            self._folders[new + folder.removeprefix(old)] = None
 
     def remove(self, path: str) -> None:
         """Remove a file."""

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
@@ -14,8 +15,11 @@ from broker.config import BrokerConfig, read_networks
 from broker.errors import SettingInvalid
 from broker.pulls.feature import HELD_PULLS
 from broker.relays import group_door
+from broker.relays.commands import LeadFrom
 from broker.relays.group_door import GROUP_DOOR
-from broker.relays.state import LEADER_PLACE
+from broker.relays.leaders_place import LeadersPlace
+from broker.relays.state import LEADER_PLACE, LeaderPlace
+from dledger import Discarded
 from dledger.free_ports import free_ports
 from remoting.message.record import decode_records
 from remoting.net.address import Address
@@ -312,3 +316,21 @@ def test_the_members_that_may_pass_clients_on_are_known(tmp_path: Path) -> None:
         config(peers={"n0": "broker-0.local:1"})
     with pytest.raises(SettingInvalid, match="--relays-from"):
         read_networks("10.0.0.0/99")
+
+
+def test_the_place_of_a_leader_that_the_log_refused_is_said_again_until_it_is_known() -> None:
+    submitted: list[Callable[[object], None]] = []
+    log = SimpleNamespace(submit=lambda _bodies, done: submitted.append(done))
+    known = LeaderPlace()
+    place = LeadersPlace(cast(Any, log), known, LeadFrom("n0", "localhost:1"))
+    place.begin_term()
+    place.look()
+    assert len(submitted) == 1, "it is on its way"
+    submitted.pop()(Discarded(1, 1))
+    place.look()
+    assert len(submitted) == 1, "it is said again"
+    known.node_id, known.address = "n0", "localhost:1"
+    submitted.pop()([])
+    place.look()
+    place.begin_term()
+    assert not submitted

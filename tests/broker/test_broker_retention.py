@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import trio
 
 import broker.__main__ as command
 from broker.errors import SettingInvalid
+from broker.features import empty_state
 from broker.machine import BrokerMachine
 from broker.messages.state import MESSAGES
-from broker.retention.keeper import LOG_KEEPER
+from broker.retention.full_disk import FullDisk
+from broker.retention.keeper import LOG_KEEPER, LogKeeper
 from broker.retention.policy import Drop, RetentionPolicy, read_hours, utc_hour
 from broker.server import Broker
+from dledger import Discarded, LogFull, SegmentBegin
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
 from dledger_mq import ConsumeFrom, PushConsumer, ReceivedMessage
@@ -418,3 +422,38 @@ async def test_a_consumer_whose_offset_is_gone_goes_on_with_the_first_message_th
             assert sorted(got) == list(range(first, 61))
             assert "is not there" in caplog.text
         nursery.cancel_scope.cancel()
+
+
+async def test_a_decision_that_the_log_refused_is_made_again(tmp_path: Path) -> None:
+    submitted: list[Callable[[object], None]] = []
+    node = SimpleNamespace(
+        submit=lambda _bodies, done: submitted.append(done),
+        segment_begin=lambda _index: SegmentBegin(500, 5),
+    )
+    state = empty_state()
+    state[MESSAGES].time_marks.add(0, 9, 1)
+    queues = SimpleNamespace(keys=list)
+    policy = SimpleNamespace(
+        refuses=lambda _used: False,
+        due=lambda *_: Drop.EXPIRED,
+        expired_at_ms=lambda _now_ms: 5,
+    )
+    keeper = LogKeeper(
+        policy=lambda: cast(Any, policy),
+        directory=tmp_path,
+        node=cast(Any, node),
+        machine=cast(Any, SimpleNamespace(state=state, queues=queues)),
+        disk=FullDisk("broker-a"),
+        kept_back=cast(Any, None),
+        is_leading=lambda: True,
+        wall_clock_ms=lambda: 7,
+        hour_of=lambda _now_ms: 4,
+        used_percent=lambda _directory: 0.0,
+    )
+    for refusal in (Discarded(1, 1), LogFull(1, 1)):
+        await keeper.look()
+        await keeper.look()
+        assert len(submitted) == 1, "it is on its way"
+        submitted.pop()(refusal)
+    await keeper.look()
+    assert len(submitted) == 1

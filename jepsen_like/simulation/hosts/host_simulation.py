@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable, Iterable, Iterator
 
 import trio
 
@@ -15,6 +16,7 @@ from jepsen_like.simulation.hosts.around import Around
 from jepsen_like.simulation.hosts.breakage import Breakage
 from jepsen_like.simulation.hosts.group_book import Broken, GroupBook
 from jepsen_like.simulation.hosts.journal import Journal
+from jepsen_like.simulation.hosts.last_wake_up import LastWakeUp
 from jepsen_like.simulation.hosts.leaping_loop import LeapingClock, run_in_virtual_time
 from jepsen_like.simulation.hosts.looking import until
 from jepsen_like.simulation.hosts.member_users import MemberUsers
@@ -56,10 +58,17 @@ STUCK_S = 600.0
 
 
 class HostSimulation:
-    """Hosts, their groups, clients and faults. `run` returns, or raises Failure."""
+    """Hosts, their groups, clients and faults. `run` returns, or raises Failure.
 
-    def __init__(self, plan: HostsPlan, trace: Trace | None = None) -> None:
+    Args:
+        plan: what the seed decided.
+        trace: told what happens.
+        looked_at: the share of the moments at rest when all that waits is woken for nothing.
+    """
+
+    def __init__(self, plan: HostsPlan, trace: Trace | None = None, looked_at: float = 0.0) -> None:
         self._plan = plan
+        self._looked_at = looked_at
         self._clock = LeapingClock()
         self._journal = Journal(trace)
         self._found: tuple[str, str] | None = None
@@ -105,6 +114,14 @@ class HostSimulation:
         with self._scope, trio.move_on_after(STUCK_S) as stuck:
             async with trio.open_nursery() as nursery:
                 world = _World(self._plan, self._journal, self._broken, nursery)
+                if self._looked_at:
+                    chance = Chance(self._plan.seed, "looks at rest")
+                    look = LastWakeUp(
+                        *(chance, self._looked_at, world.state),
+                        *(world.turns, world.left_waiting, self._broken),
+                    )
+                    self._clock.at_rest = look.at_rest
+                    world.chain_appends()
                 await world.run()
             self._check_leaks(world, tasks)
         if stuck.cancelled_caught:
@@ -134,6 +151,7 @@ class _World:
         self.internet = VirtualInternet(plan.line, Chance(plan.seed, "network"), journal.sent)
         self.calls = OpenCalls()
         self._plan = plan
+        self._journal = journal
         self._broken = broken
         self._nursery = nursery
         books = {group.name: GroupBook(group.name, broken) for group in plan.groups}
@@ -167,6 +185,54 @@ class _World:
         for number in group.hosts:
             self._hosts[number].add(Seat(around, group, f"n{number}", peers, joins=False))
         return peers
+
+    def _running(self) -> Iterator[Running]:
+        return (
+            seat.running for host in self._hosts for seat in host.seats if seat.running is not None
+        )
+
+    def state(self) -> object:
+        """What work changes: bytes sent, each member's log, and the calls that wait."""
+        members = []
+        for running in self._running():
+            status = running.node.status()
+            members.append(
+                (
+                    *(
+                        running.node.config.group,
+                        running.node.config.node_id,
+                        status.role,
+                        status.term,
+                    ),
+                    *(status.last_index, status.committed, status.applied),
+                    status.pending_entries,
+                )
+            )
+        # A transfer is given up with the heartbeat after its time, so not exactly then.
+        calls = [text for call in self.calls.all if not (text := str(call)).startswith("transfer")]
+        return self._journal.bytes_sent, members, calls
+
+    def turns(self) -> Iterable[Callable[[], None]]:
+        """A turn of each member."""
+        return [running.node._driver.turn for running in self._running()]
+
+    def left_waiting(self) -> str:
+        """The appends of members that do not lead, where all that is committed is applied."""
+        left = []
+        for running in self._running():
+            status = running.node.status()
+            if (
+                status.pending_entries
+                and status.role != "leader"
+                and status.applied == status.committed
+            ):
+                name = f"{running.node.config.group}/{running.node.config.node_id}"
+                left.append(f"{status.pending_entries} appends of {name}")
+        return "; ".join(left)
+
+    def chain_appends(self) -> None:
+        """Have each answer to an append of some callers submit their next one, in the same turn."""
+        self._users.chains = True
 
     async def run(self) -> None:
         """Run to the end, when no task runs any more."""

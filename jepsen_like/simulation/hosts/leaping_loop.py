@@ -38,6 +38,8 @@ class LeapingClock(trio.abc.Clock):
 
     def __init__(self) -> None:
         self.now = 0.0
+        # Called when no task can run, with the time until one can; whether one can now.
+        self.at_rest: Callable[[float], bool] = lambda _until_s: False
 
     def start_clock(self) -> None:
         """Do nothing."""
@@ -49,6 +51,8 @@ class LeapingClock(trio.abc.Clock):
 
     def deadline_to_sleep_time(self, deadline: float) -> float:
         """Leap to that deadline, as no task can run, and sleep no real time."""
+        if self.at_rest(deadline - self.now):
+            return 0.0
         if deadline == math.inf:
             return WAKE_UP_S
         self.now = max(self.now, deadline)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import count
 
@@ -20,6 +21,8 @@ Use = Callable[[Seat, Running], Awaitable[None]]
 
 # Calls in flight at once by one application.
 MOST_AT_ONCE = 40
+# How often a chain of appends has a further one.
+CHAIN_GOES_ON = 0.5
 # Seconds that a follower of the log or of the roles follows.
 FOLLOWS_S = 3.0
 SESSION_TIMEOUT_S = 4.0
@@ -32,8 +35,10 @@ class MemberUsers:
         self._around = around
         self._hosts = hosts
         self._chance = Chance(around.plan.seed, "applications")
+        self._chance_of_chains = Chance(around.plan.seed, "chains of appends")
         self._numbers = count()
         self.stopped = False
+        self.chains = False  # whether answers submit further appends
         self._uses: Sequence[Use] = (
             self._append,
             self._append,
@@ -114,8 +119,17 @@ class MemberUsers:
     def _done(self, seat: Seat, running: Running, body: bytes, outcome: Outcome) -> None:
         if isinstance(outcome, list):
             self._acknowledged(seat, running, [body], [outcome[0].index])
+            if self.chains and not self.stopped and running.process.life.is_alive:
+                self._submit_next(seat, running)
         elif isinstance(outcome, Rejected | Discarded):
             self._refused(seat, running, [body], outcome)
+
+    def _submit_next(self, seat: Seat, running: Running) -> None:
+        """From within the turn that answers the last one, as a machine's own users do."""
+        if self._chance_of_chains.happens(CHAIN_GOES_ON):
+            (body,) = self._bodies(seat, 1)
+            with suppress(DLedgerError):
+                running.node.submit([body], partial(self._done, seat, running, body))
 
     def _acknowledged(
         self, seat: Seat, running: Running, bodies: Sequence[bytes], indexes: Sequence[int]

@@ -60,3 +60,13 @@ def test_the_disk_syncs_by_these_calls(tmp_path: Path, calls: list[str]) -> None
     file.close()
     disk.sync_folder(str(tmp_path))
     assert calls == ["fdatasync", "fsync"]
+
+
+def test_the_name_of_each_new_folder_is_synced_in_the_folder_above(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[str] = []
+    disk = OsDisk()
+    monkeypatch.setattr(OsDisk, "sync_folder", lambda _, path: synced.append(path))
+    disk.make_folder(f"{tmp_path}/a/b/c")
+    assert synced == [f"{tmp_path}", f"{tmp_path}/a", f"{tmp_path}/a/b"]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 
 from dledger.entry_run import EntryRun
 from dledger.errors import Discarded, InvariantBroken, LeadershipLost, NodeClosed
+from dledger.snapshots.node_snapshots import Snapshots
 from dledger.waits.pending_appends import Appended, Outcome, PendingAppends
 
 
@@ -77,3 +81,19 @@ def test_everybody_is_told_when_the_node_stops() -> None:
     assert all(isinstance(outcome, NodeClosed) for outcome in waiters.told.values())
     assert len(waiters.told) == 2
     assert waiters.pending.entries == 0
+
+
+def test_appends_that_a_leaders_snapshot_replaces_are_answered_when_it_replaces_the_log() -> None:
+    """They were committed, so the end of the leadership left them waiting to be applied."""
+    pending, outcomes = PendingAppends(), list[Outcome]()
+    for index in (5, 6, 9):
+        pending.add(index, index, 1, 10, outcomes.append)
+    snapshots: Any = object.__new__(Snapshots)
+    snapshots.awaited = SimpleNamespace(snapshot=None)
+    snapshots._snapshotter = SimpleNamespace(log_replaced=lambda: None)
+    snapshots._pending = pending
+    snapshots._replica = SimpleNamespace(state=SimpleNamespace(leader="n1"))
+    snapshot = SimpleNamespace(header=SimpleNamespace(index=6))
+    snapshots._log_replaced(snapshot)
+    assert [type(outcome) for outcome in outcomes] == [LeadershipLost, LeadershipLost]
+    assert pending.entries == 1
