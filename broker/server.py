@@ -298,6 +298,7 @@ async def run_broker(
         store=config.store,
         snapshots=config.snapshots,
         client_appends=False,
+        small_appends_when_full=True,  # messages are refused before: see FullDisk
         pass_over=config.pass_over,
     )
     queues = ConsumeQueues(config.directory / "consumequeue")

@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
+from dledger.system_refusals import Kind, refusal_of
+
 
 class DLedgerError(Exception):
     """Root of the tree."""
@@ -102,6 +104,17 @@ class LogFull(Rejected):
             f"{pending_entries} entries ({pending_bytes} bytes) wait to be committed; "
             "slow down and try again"
         )
+
+
+class DiskFull(Rejected):
+    """The disk of the leader is full, or nearly: nothing was appended. It goes on by itself.
+
+    `problem` says what is refused and what to do.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"nothing is appended while the leader's disk is full: {problem}")
 
 
 class EntryTooLarge(Rejected):
@@ -368,10 +381,13 @@ class DiskFailed(Fatal):
         self.operation = operation
         self.path = path
         self.errno = cause.errno
-        super().__init__(
-            f"{operation} {path}: {cause.strerror or cause}; "
-            "free or replace the disk, then start the node again"
+        found = refusal_of(cause)
+        cure = (
+            "free or replace the disk, then start the node again" if found is None else found.cure
         )
+        if found is not None and found.kind is Kind.ROOM:
+            cure += ", then start the node again"
+        super().__init__(f"{operation} {path}: {cause.strerror or cause}; {cure}")
 
 
 class LogCorrupt(Fatal):

@@ -124,7 +124,7 @@ class Node:
         self._group_links = GroupLinks(self._replica, self._links)
         self._group_links.follow()
         self._appends = AppendGate(
-            config, self._replica, member.pending, member.turn, self._driver.submit
+            config, self._replica, member.pending, member.turn, self._driver.submit, member.room
         )
         self._changes = GroupChanges(self._replica, self._driver.wake, self._turned)
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
@@ -151,8 +151,8 @@ class Node:
         an error of the DLedgerError tree that says whether the outcome is certain. It is called
         in this thread, soon after the entries are applied here, and must not raise.
 
-        Raises, if no entry was admitted: NotLeader, LeadershipMoving, LogFull, EntryTooLarge,
-        BodyInvalid, MachineStopped, NodeClosing.
+        Raises, if no entry was admitted: NotLeader, LeadershipMoving, LogFull, DiskFull,
+        EntryTooLarge, BodyInvalid, MachineStopped, NodeClosing.
         """
         escaped = bodies if self.sessions is None else self.sessions.escaped(bodies)
         self.submit_envelopes(escaped, done)
@@ -391,6 +391,11 @@ class Node:
         return self._leadership.role
 
     @property
+    def disk_short(self) -> str | None:
+        """As `Status.disk_short`: why appends are refused, and what to do; None: they are not."""
+        return self._member.room.why_short
+
+    @property
     def machine_version(self) -> int | None:
         """As `Status.machine_version`: the version of entries that all members read."""
         return self._machine_versions.oldest(self._replica.state.membership.members)
@@ -433,6 +438,7 @@ class Node:
             loop_watch=self._loop_watch,
             machine_versions=self._machine_versions,
             machine_stopped=self._member.applier.stopped,
+            disk_short=self._member.room.why_short,
         )
 
     # --- the node's own tasks -----------------------------------------------------------------

@@ -9,8 +9,18 @@ from dledger.machine_check import check_machine
 from dledger.serving.platform import Platform
 from dledger.snapshots.restoring import Opened, open_and_restore
 from dledger.state_machine import StateMachine
+from dledger.store.disk_room import DiskRoom
+from dledger.store.folder import node_folder
+from dledger.store.reserve import Reserve
 
 logger = logging.getLogger(__name__)
+
+
+def _room(config: NodeConfig, platform: Platform) -> DiskRoom:
+    """The room of the member's disk, with a reserve."""
+    folder = node_folder(str(config.data_dir), config.node_id)
+    reserve = Reserve(platform.disk, folder, config.store.reserve_bytes)
+    return DiskRoom(platform.disk, reserve, lambda: platform.disk_space(config.data_dir).free)
 
 
 async def recover(config: NodeConfig, machine: StateMachine, platform: Platform) -> Opened:
@@ -19,7 +29,8 @@ async def recover(config: NodeConfig, machine: StateMachine, platform: Platform)
     Raises MachineUnusable, and as that.
     """
     check_machine(machine)
-    opened = await platform.run_blocking(open_and_restore, platform.disk, config, machine)
+    room = _room(config, platform)
+    opened = await platform.run_blocking(open_and_restore, platform.disk, config, machine, room)
     if opened.store.recovered.cut is not None:
         logger.warning("recovery cut the log's end: %s", opened.store.recovered.cut)
     if (lost := opened.store.recovered.lost_through) > opened.store.last_index:

@@ -28,6 +28,10 @@ from dledger.errors import DataFolderLocked
 from dledger.store import sync_calls
 
 
+class SyncFailed(OSError):
+    """A sync failed. Whatever its number says, nothing that it was for is tried again."""
+
+
 class DiskFile(Protocol):
     """One open file. `sync` may run in another thread while the other methods are called."""
 
@@ -50,6 +54,10 @@ class DiskFile(Protocol):
 
     def grow(self, size: int) -> None:
         """Make the file `size` bytes long, if it is shorter."""
+        ...
+
+    def allocate(self, size: int) -> None:
+        """Make the file `size` bytes long, if it is shorter, and take up the room on the disk."""
         ...
 
     def sync(self) -> None:
@@ -171,6 +179,11 @@ class OsDiskFile:
         with _named(self._path):
             if os.fstat(self._descriptor).st_size < size:
                 os.ftruncate(self._descriptor, size)
+
+    def allocate(self, size: int) -> None:
+        """Make the file `size` bytes long, if it is shorter, and take up the room on the disk."""
+        with _named(self._path):
+            os.posix_fallocate(self._descriptor, 0, size)
 
     def sync(self) -> None:
         """Make content and length durable."""

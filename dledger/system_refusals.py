@@ -1,0 +1,167 @@
+"""What the operating system refuses a process, what that means, and what an operator does about it.
+
+This is the one table of the project: stores, servers, clients and commands take the words of their
+errors from here, and what they do, such as giving up a reserve or waiting for descriptors. Pure.
+
+Sources: errno(3), the errors of pwrite(2), open(2), fsync(2), accept(2), connect(2), clone(2).
+"""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Iterator
+from enum import Enum
+from typing import NamedTuple
+
+
+class Kind(Enum):
+    """What is refused."""
+
+    ROOM = "room on a disk"
+    BROKEN_DISK = "a disk that works"
+    WRITABLE_DISK = "a disk that may be written to"
+    RIGHTS = "rights to a file"
+    DESCRIPTORS = "file descriptors"
+    MEMORY = "memory"
+    THREADS = "threads"
+    LOCAL_PORTS = "free ports of this machine"
+    NETWORK = "a way through the network"
+    LISTENER = "a program that listens"
+
+
+class Refusal(NamedTuple):
+    """One row.
+
+    Attributes:
+        kind: what is refused.
+        meaning: what the system says by it, without a full stop.
+        cure: what an operator does, in the imperative.
+    """
+
+    kind: Kind
+    meaning: str
+    cure: str
+
+
+_FREE = "free some of the disk, or enlarge it"
+_REPLACE = "look for its errors in the log of the kernel, repair or replace it, then start again"
+
+_THREADS = Refusal(
+    Kind.THREADS,
+    "the system starts no more threads for this user or control group",
+    "raise `ulimit -u`, pids.max (systemd: TasksMax) or `ulimit -v`, then start again",
+)
+_MEMORY = Refusal(
+    Kind.MEMORY,
+    "the system gives this process no more memory",
+    "raise `ulimit -v` or the memory limit of its control group, or free memory, then start again",
+)
+
+REFUSALS: dict[int, Refusal] = {
+    errno.ENOSPC: Refusal(Kind.ROOM, "no space or no inode is left on the disk", _FREE),
+    errno.EDQUOT: Refusal(
+        Kind.ROOM, "the quota on the disk is used up", "free some of it, or raise the quota"
+    ),
+    errno.EFBIG: Refusal(
+        Kind.RIGHTS, "the file may not grow so large", "raise `ulimit -f`, then start again"
+    ),
+    errno.EIO: Refusal(Kind.BROKEN_DISK, "the disk fails", _REPLACE),
+    errno.ENXIO: Refusal(Kind.BROKEN_DISK, "the disk is gone", _REPLACE),
+    errno.ENODEV: Refusal(Kind.BROKEN_DISK, "the disk is gone", _REPLACE),
+    errno.ESTALE: Refusal(
+        Kind.BROKEN_DISK, "the network disk has lost the file", "mount it again, then start again"
+    ),
+    errno.EROFS: Refusal(
+        Kind.WRITABLE_DISK,
+        "the disk is read-only",
+        "look in the log of the kernel for why, mount it for writing, then start again",
+    ),
+    errno.EACCES: Refusal(
+        Kind.RIGHTS, "this user may not", "give the user of this process the rights to it"
+    ),
+    errno.EPERM: Refusal(
+        Kind.RIGHTS, "this user may not", "give the user of this process the rights to it"
+    ),
+    errno.EMFILE: Refusal(
+        Kind.DESCRIPTORS,
+        "this process may open no more files and connections",
+        "raise `ulimit -n` (systemd: LimitNOFILE), then start again",
+    ),
+    errno.ENFILE: Refusal(
+        Kind.DESCRIPTORS,
+        "the whole system may open no more files and connections",
+        "raise fs.file-max by sysctl, or end what holds them",
+    ),
+    errno.ENOBUFS: Refusal(
+        Kind.MEMORY, "the system has no memory for the connection", _MEMORY.cure
+    ),
+    errno.ENOMEM: _MEMORY,
+    errno.EAGAIN: _THREADS,  # of fork and clone alone: elsewhere it never leaves the loop
+    errno.EADDRNOTAVAIL: Refusal(
+        Kind.LOCAL_PORTS,
+        "this machine has no free port or no such address to call from",
+        "end what holds its ports, or widen net.ipv4.ip_local_port_range",
+    ),
+    errno.ENETUNREACH: Refusal(
+        Kind.NETWORK, "the network is unreachable", "check the network of this machine"
+    ),
+    errno.ENETDOWN: Refusal(
+        Kind.NETWORK, "the network is down", "check the network of this machine"
+    ),
+    errno.EHOSTUNREACH: Refusal(
+        Kind.NETWORK, "no route leads to that machine", "check its address, and the routes to it"
+    ),
+    errno.ETIMEDOUT: Refusal(
+        Kind.NETWORK,
+        "that machine does not answer",
+        "check that it runs, and that no firewall drops the packets",
+    ),
+    errno.ECONNREFUSED: Refusal(
+        Kind.LISTENER, "nothing listens there", "check the address, and that the server runs"
+    ),
+}
+
+# What Python says when the system starts no thread: it has no class of its own for it.
+_NO_THREAD = "can't start new thread"
+
+
+def refusal_of(error: BaseException) -> Refusal | None:
+    """The row that an error of the system means; None if it is none of these.
+
+    Looks at the error, and at the first one inside of a group.
+    """
+    for each in single(error):
+        if isinstance(each, MemoryError):
+            return _MEMORY
+        if isinstance(each, RuntimeError) and _NO_THREAD in str(each):
+            return _THREADS
+        if isinstance(each, OSError) and (found := REFUSALS.get(each.errno or 0)) is not None:
+            return found
+    return None
+
+
+def is_of(kind: Kind, error: BaseException) -> bool:
+    """Whether an error means that the system refuses this."""
+    found = refusal_of(error)
+    return found is not None and found.kind is kind
+
+
+def told(error: BaseException) -> str:
+    """What the system refused and what to do, for the end of a line; its own words if unknown."""
+    found = refusal_of(error)
+    if found is not None:
+        return f"{found.meaning}: {found.cure}"
+    for each in single(error):
+        if isinstance(each, OSError) and each.strerror:
+            return each.strerror
+        return str(each) or type(each).__name__
+    return str(error)
+
+
+def single(error: BaseException) -> Iterator[BaseException]:
+    """The errors inside nested groups, or the single error."""
+    if isinstance(error, BaseExceptionGroup):
+        for inner in error.exceptions:
+            yield from single(inner)
+    else:
+        yield error
