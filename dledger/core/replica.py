@@ -302,12 +302,14 @@ class Replica:
 
     def unreachable(self, peer: str, now: float) -> None:
         """Record that the connection to `peer` broke: messages on their way may be lost."""
+        self.elector.unreachable(peer)
         if (dispatcher := self.dispatchers.get(peer)) is not None:
             dispatcher.lost(now)
 
     def reachable(self, peer: str, now: float) -> None:
         """Record that a connection to `peer` is open again."""
         self.admission.reachable(now)
+        self.elector.reachable(peer, now)
         if (dispatcher := self.dispatchers.get(peer)) is not None:
             dispatcher.reachable(now)
 
