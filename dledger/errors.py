@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
-from dledger.system_refusals import Kind, refusal_of
+from dledger.system_refusals import Kind, refusal_of, told
 
 
 class DLedgerError(Exception):
@@ -388,6 +388,18 @@ class DiskFailed(Fatal):
         if found is not None and found.kind is Kind.ROOM:
             cure += ", then start the node again"
         super().__init__(f"{operation} {path}: {cause.strerror or cause}; {cure}")
+
+
+class ResourceRefused(Fatal):
+    """The system refused the node what it cannot go on without, such as memory or descriptors.
+
+    `kind` says what, `__cause__` is the error.
+    """
+
+    def __init__(self, cause: BaseException) -> None:
+        found = refusal_of(cause)
+        self.kind = None if found is None else found.kind
+        super().__init__(f"the node cannot go on: {told(cause)}")
 
 
 class LogCorrupt(Fatal):

@@ -149,19 +149,61 @@ def is_of(kind: Kind, error: BaseException) -> bool:
 def told(error: BaseException) -> str:
     """What the system refused and what to do, for the end of a line; its own words if unknown."""
     found = refusal_of(error)
-    if found is not None:
-        return f"{found.meaning}: {found.cure}"
-    for each in single(error):
-        if isinstance(each, OSError) and each.strerror:
-            return each.strerror
-        return str(each) or type(each).__name__
-    return str(error)
+    return meaning(error) if found is None else f"{found.meaning}: {found.cure}"
+
+
+def meaning(error: BaseException) -> str:
+    """What the system refused, without what to do; its own words if unknown."""
+    if (found := refusal_of(error)) is not None:
+        return found.meaning
+    each = next(single(error), error)
+    if isinstance(each, OSError) and each.strerror:
+        return each.strerror
+    return str(each) or type(each).__name__
+
+
+def line_about(error: BaseException, ours: tuple[type[BaseException], ...]) -> str | None:
+    """The line that a program ends with; None if the error is neither one of `ours` nor a refusal
+    of the system, so that its traceback tells more.
+
+    What was raised while another error was on its way out came later, and hides it: the line is
+    about the first one.
+    """
+    errors = list(single(error))
+    for each in errors:
+        if (first := _first_telling(each, ours)) is not None:
+            if isinstance(first, ours):
+                return str(first)
+            where = first.filename if isinstance(first, OSError) else None
+            return f"{where}: {told(first)}" if isinstance(where, str) else told(first)
+    return None
+
+
+def _first_telling(
+    error: BaseException, ours: tuple[type[BaseException], ...]
+) -> BaseException | None:
+    found: BaseException | None = None
+    each: BaseException | None = error
+    while each is not None:
+        telling = isinstance(each, ours) or refusal_of(each) is not None
+        if telling or (isinstance(each, OSError) and each.filename is not None):
+            found = each
+        # What an error was made from is explained by it; what it interrupted is not.
+        made_from = each.__cause__ is not None or each.__suppress_context__
+        each = None if made_from else each.__context__
+    return found
 
 
 def single(error: BaseException) -> Iterator[BaseException]:
-    """The errors inside nested groups, or the single error."""
+    """The errors inside nested groups, or the single error.
+
+    Of a connection that was tried at several addresses the error of each: trio raises one without
+    a number, made from a group of them.
+    """
     if isinstance(error, BaseExceptionGroup):
         for inner in error.exceptions:
             yield from single(inner)
+    elif isinstance(error, OSError) and isinstance(error.__cause__, BaseExceptionGroup):
+        yield from single(error.__cause__)
     else:
         yield error

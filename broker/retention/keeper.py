@@ -25,6 +25,7 @@ from broker.serving.member import MEMBER
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
 from dledger import DiskFailed, Node, OutsideLog, SegmentBegin
+from dledger.waits.blocking_work import in_a_thread
 from remoting.wire.codes import ResponseCode
 from remoting.wire.quoted import quoted
 
@@ -129,7 +130,7 @@ class LogKeeper:
         if asked:
             self._queues_kept_from = 0  # an earlier look may have failed
         try:
-            used = await trio.to_thread.run_sync(self._used_percent, self._directory)
+            used = await in_a_thread(self._used_percent, self._directory)
         except OSError as error:
             _log.warning("how full the disk is cannot be told: %s", quoted(error))
             used = 0.0

@@ -6,6 +6,7 @@ they are read and written through the stream alone, as those with TLS are.
 
 from __future__ import annotations
 
+import errno
 import socket
 from collections.abc import Sequence
 from typing import Protocol
@@ -13,6 +14,7 @@ from typing import Protocol
 import trio
 
 from dledger.config import Address
+from dledger.system_refusals import Kind, is_of, meaning
 
 # A connection whose bytes nobody acknowledges for so long is given up, and dialled again. Without
 # this the kernel sends them again ever more seldom, up to every two minutes: after a link was cut
@@ -44,7 +46,12 @@ class Tcp:
 
     async def dial(self, address: Address) -> trio.abc.Stream:
         """As in Network. The connection breaks if what is sent is not acknowledged for a while."""
-        stream = await trio.open_tcp_stream(*address)
+        try:
+            stream = await trio.open_tcp_stream(*address)
+        except RuntimeError as error:  # names are looked up in a thread
+            if not is_of(Kind.THREADS, error):
+                raise
+            raise OSError(errno.EAGAIN, meaning(error)) from error
         if hasattr(socket, "TCP_USER_TIMEOUT"):  # Linux
             stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, UNACKNOWLEDGED_MS)
         return stream

@@ -8,6 +8,7 @@ from typing import Final, TypeAlias
 
 import trio
 
+from dledger.system_refusals import Kind, is_of, meaning
 from remoting.net.address import Address, parse_address
 from remoting.net.answering import answer_each
 from remoting.net.connection import Connection, ConnectionLimits
@@ -217,7 +218,11 @@ class RemotingClient:
                 return secured
         except (OSError, UnicodeError, trio.BrokenResourceError) as error:
             # UnicodeError: a name that the domain name system cannot have.
-            reason = str(error.__cause__ or error)
+            reason = meaning(error)
+        except RuntimeError as error:  # names are looked up in a thread
+            if not is_of(Kind.THREADS, error):
+                raise
+            reason = meaning(error)
         if plain is not None:
             await trio.aclose_forcefully(plain)
         connection.close(ConnectFailed(address, reason))

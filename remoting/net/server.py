@@ -13,6 +13,7 @@ from typing import Final, Protocol, TypeAlias
 
 import trio
 
+from dledger.system_refusals import Kind, refusal_of
 from remoting.net.address import Address, peer_address
 from remoting.net.answering import failure_reply, log_failure
 from remoting.net.bounded_log import about_client
@@ -61,7 +62,6 @@ _STOPPED_SECONDS: Final = 5.0
 # Connections that the system keeps until they are accepted, as trio's own listeners.
 _BACKLOG: Final = 65535
 
-_OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 # The first byte of a TLS connection. No frame begins with it: its length would be over 16 MiB.
 _TLS_HANDSHAKE: Final = b"\x16"
@@ -325,16 +325,15 @@ class Server:
             try:
                 stream = await listener.accept()
             except OSError as error:
-                if error.errno not in _OUT_OF_DESCRIPTORS:
+                found = refusal_of(error)
+                if found is None or found.kind not in (Kind.DESCRIPTORS, Kind.MEMORY):
                     raise
                 now = trio.current_time()
                 if now >= self._told_descriptors_at + TELL_SECONDS:
                     self._told_descriptors_at = now
                     _log.warning(
-                        "no connection can be accepted (%s): %d are open; raise the limit with "
-                        "ulimit -n or close some",
-                        quoted(error.strerror),
-                        len(self._connections),
+                        "no connection can be accepted while %d are open: %s; %s",
+                        *(len(self._connections), found.meaning, found.cure),
                     )
                 await trio.sleep(ACCEPT_PAUSE_SECONDS)
             else:

@@ -15,12 +15,17 @@ from tests.dledger.core.timed_group import TimedGroup
 SOON_S = 0.4 * TIMEOUT_S
 
 
-def restarted(size: int, seed: int, **options: float) -> TimedGroup:
+def restarted(size: int, seed: int, max_clock_drift: float | None = None) -> TimedGroup:
     """Members in term 3, none of which has reached another."""
     names = [f"n{at}" for at in range(size)]
     group = TimedGroup(
-        names, lambda _a, _b: 0.001, lambda _name: 0.004, seed=seed, **options, term=3
-    )  # type: ignore[arg-type]
+        names,
+        lambda _a, _b: 0.001,
+        lambda _name: 0.004,
+        seed=seed,
+        max_clock_drift=max_clock_drift,
+        term=3,
+    )
     for name in names:
         group.separate([name])
     return group
