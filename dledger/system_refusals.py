@@ -121,6 +121,14 @@ REFUSALS: dict[int, Refusal] = {
     ),
 }
 
+# The primary result codes of SQLite that hide a number of the system (sqlite.org/rescode.html).
+_SQLITE: dict[int, int] = {
+    7: errno.ENOMEM,  # SQLITE_NOMEM
+    8: errno.EROFS,  # SQLITE_READONLY
+    10: errno.EIO,  # SQLITE_IOERR
+    13: errno.ENOSPC,  # SQLITE_FULL
+}
+
 # What Python says when the system starts no thread: it has no class of its own for it.
 _NO_THREAD = "can't start new thread"
 
@@ -138,6 +146,12 @@ def refusal_of(error: BaseException) -> Refusal | None:
         if isinstance(each, OSError) and (found := REFUSALS.get(each.errno or 0)) is not None:
             return found
     return None
+
+
+def of_sqlite(code: int | None, words: str) -> OSError:
+    """The error of the system behind one of SQLite, by its code; one without number if unknown."""
+    number = _SQLITE.get((code or 0) & 0xFF)
+    return OSError(words) if number is None else OSError(number, words)
 
 
 def is_of(kind: Kind, error: BaseException) -> bool:
