@@ -12,7 +12,8 @@ def process_age_s() -> float:
         with open("/proc/self/stat", encoding="utf-8", errors="replace") as stat:
             ticks = float(stat.read().rpartition(")")[2].split()[19])  # field 22, see proc(5)
         began_s = ticks / os.sysconf("SC_CLK_TCK")
-        return max(0.0, time.clock_gettime(time.CLOCK_BOOTTIME) - began_s)
+        with open("/proc/uptime", encoding="ascii") as uptime:
+            return max(0.0, float(uptime.read().split()[0]) - began_s)
     except (AttributeError, IndexError, OSError, ValueError):
         return 0.0
 

@@ -34,8 +34,8 @@ _log = logging.getLogger(__name__)
 # How often clock and disk are looked at; RocketMQ's value.
 LOOK_SECONDS: Final = 10.0
 
-# How often while the log finds no room: members go on as soon as enough has gone.
-SHORT_LOOK_SECONDS: Final = 1.0
+# How often while no message is taken, so that clients go on as soon as enough has gone.
+FULL_LOOK_SECONDS: Final = 1.0
 
 # Requests that wait for a look; each operator has one or two.
 _MAX_ASKED: Final = 100
@@ -100,8 +100,8 @@ class LogKeeper:
         """Look at clock and disk, for ever."""
         while True:
             await self.look()
-            has_no_room = self._disk.has_no_room()
-            with trio.move_on_after(SHORT_LOOK_SECONDS if has_no_room else LOOK_SECONDS):
+            is_full = self._disk.is_refusing or self._disk.has_no_room()
+            with trio.move_on_after(FULL_LOOK_SECONDS if is_full else LOOK_SECONDS):
                 await self._woken.wait()
             self._woken = trio.Event()
 

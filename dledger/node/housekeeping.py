@@ -125,7 +125,7 @@ class Housekeeper:
     def _make_spare(self) -> None:
         if self._makes_one or not self._makes_spares or not self._store.spare_wanted:
             return
-        if self._room.is_short:
+        if not self._room.has_room_beside(self._store.segment_bytes):
             return
         self._makes_one = True
 

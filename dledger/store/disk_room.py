@@ -1,8 +1,8 @@
 """Whether the disk of a member has room for entries, and what happens while it has none.
 
 The disk is short of room from the first write that fails for lack of it, or from when less is free
-than the reserve is large, until there is room for the reserve and as much again twice. The reserve
-is given up at once, and meanwhile
+than the reserve is large, until there is room for the reserve and a little more than it again. The
+reserve is given up at once, and meanwhile
 
 * the member refuses what applications append (DiskFull), unless it helps to free room;
 * it takes few entries, of its leader or its own: half of the reserve, so that the rest is left for
@@ -28,9 +28,12 @@ logger = logging.getLogger(__name__)
 # How often the disk is looked at while it is short: room comes from operators and from retention.
 SHORT_LOOK_S = 1.0
 
-# So many times the reserve is free before the disk counts as having room again, so that a member
-# does not change its mind with every file.
-ROOMY = 2
+# So many times the reserve is free, besides the reserve, before the disk counts as having room
+# again: a member does not change its mind with every file, and one segment is often enough.
+ROOMY = 1.25
+
+# A small disk keeps so large a part of itself at most.
+PART_OF_DISK = 16
 
 # A write that may always be tried again: of a record, or of a name.
 RECORD_BYTES = 4096
@@ -74,6 +77,11 @@ class DiskRoom:
             return False
         self._allowance_bytes -= size
         return True
+
+    def has_room_beside(self, size: int) -> bool:
+        """Whether the disk would count as having room if a file of that size were written."""
+        reserve = self._reserve.size_bytes
+        return not reserve or (not self.is_short and self._free() >= size + ROOMY * reserve)
 
     def begin(self) -> None:
         """Before anything is opened: a disk that is nearly full needs what the reserve takes up."""

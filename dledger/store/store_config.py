@@ -40,8 +40,9 @@ class StoreConfig:
         spare_segments: how many data files `prepare_spare` writes ahead (0 switches it off).
         checkpoint_bytes: a start checks only about this many bytes at the end of the part that is
             committed and durable, and all after it. May change with every start.
-        reserve_bytes: so much of the disk a member takes up, to go on with when it is full (0: no
-            reserve). Give at least the size of a snapshot. May change with every start.
+        reserve_bytes: so much of the disk a member takes up, a sixteenth of it at most, to go on
+            with when it is full (0: no reserve). Give at least the size of a snapshot. May change
+            with every start.
     """
 
     segment_bytes: int = DEFAULT_SEGMENT_BYTES

@@ -333,7 +333,9 @@ class Server:
                     self._told_descriptors_at = now
                     _log.warning(
                         "no connection can be accepted while %d are open: %s; %s",
-                        *(len(self._connections), found.meaning, found.cure),
+                        len(self._connections),
+                        quoted(found.meaning),
+                        quoted(found.cure),
                     )
                 await trio.sleep(ACCEPT_PAUSE_SECONDS)
             else:

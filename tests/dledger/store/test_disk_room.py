@@ -11,7 +11,7 @@ import pytest
 from dledger.entry import Magic
 from dledger.errors import DiskFailed, DiskFull
 from dledger.store.disk import OsDisk
-from dledger.store.disk_room import SHORT_LOOK_S, DiskRoom
+from dledger.store.disk_room import SHORT_LOOK_S, DiskRoom, unwatched_room
 from dledger.store.open_store import open_store
 from dledger.store.reserve import Reserve
 from dledger.store.segment_store import SegmentStore
@@ -117,9 +117,8 @@ def test_a_disk_that_is_nearly_full_is_short_before_a_write_fails(
     disk.room_bytes -= disk.free_bytes - RESERVE + 1
     assert room.look(1.0)
     assert room.is_short
-    disk.room_bytes += RESERVE
     assert not room.look(1.0 + SHORT_LOOK_S)  # not roomy yet
-    disk.room_bytes += RESERVE
+    disk.room_bytes += RESERVE // 2
     assert not room.look(1.1 + SHORT_LOOK_S)  # not looked at yet
     assert room.look(1.0 + 2 * SHORT_LOOK_S)
     assert not room.is_short
@@ -174,3 +173,12 @@ def test_the_reserve_takes_up_real_room(tmp_path: Path) -> None:
     assert reserve.give_up()
     assert not reserve.give_up()
     assert not reserve.is_made
+
+
+def test_a_spare_segment_is_no_reason_for_a_disk_to_be_short(tmp_path: Path) -> None:
+    disk = FullDisk(ROOM)
+    store, room = opened(disk, tmp_path)
+    assert room.has_room_beside(disk.free_bytes - 2 * RESERVE)
+    assert not room.has_room_beside(disk.free_bytes - RESERVE)
+    assert unwatched_room(disk).has_room_beside(1 << 50)
+    store.close()
