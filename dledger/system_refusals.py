@@ -143,7 +143,9 @@ def refusal_of(error: BaseException) -> Refusal | None:
             return _MEMORY
         if isinstance(each, RuntimeError) and _NO_THREAD in str(each):
             return _THREADS
-        if isinstance(each, OSError) and (found := REFUSALS.get(each.errno or 0)) is not None:
+        # Errors of TLS are OSErrors with numbers of their own.
+        numbered = isinstance(each, OSError) and type(each).__module__ != "ssl"
+        if numbered and (found := REFUSALS.get(getattr(each, "errno", None) or 0)) is not None:
             return found
     return None
 

@@ -215,7 +215,7 @@ class HostConnection:
                 async with stream:
                     await self._converse(stream)
             except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
-                self._note(f"cannot be reached: {meaning(error)}")
+                self._note(f"cannot be reached: {meaning(error.__cause__ or error)}")
                 if no_process_listens(error):
                     for channel in tuple(self._channels.values()):
                         channel.refused()

@@ -218,7 +218,7 @@ class RemotingClient:
                 return secured
         except (OSError, UnicodeError, trio.BrokenResourceError) as error:
             # UnicodeError: a name that the domain name system cannot have.
-            reason = meaning(error)
+            reason = meaning(error.__cause__ or error)
         except RuntimeError as error:  # names are looked up in a thread
             if not is_of(Kind.THREADS, error):
                 raise

@@ -6,6 +6,7 @@ import errno
 import os
 import re
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -140,6 +141,12 @@ def test_a_connection_that_fails_says_why_at_each_of_its_addresses() -> None:
         error.__cause__ = ExceptionGroup("", [refused(number)])
         assert meaning(error) == REFUSALS[number].meaning
         assert told(error).endswith(REFUSALS[number].cure)
+
+
+def test_a_number_of_tls_is_not_one_of_the_system() -> None:
+    error = ssl.SSLCertVerificationError(1, "certificate verify failed")
+    assert refusal_of(error) is None
+    assert meaning(error) == "certificate verify failed"
 
 
 def test_sqlite_tells_of_the_same_refusals() -> None:
