@@ -399,7 +399,9 @@ class ResourceRefused(Fatal):
     def __init__(self, cause: BaseException) -> None:
         found = refusal_of(cause)
         self.kind = None if found is None else found.kind
-        super().__init__(f"the node cannot go on: {told(cause)}")
+        path = cause.filename if isinstance(cause, OSError) else None
+        where = f"{path}: " if isinstance(path, str) else ""
+        super().__init__(f"the node cannot go on: {where}{told(cause)}")
 
 
 class LogCorrupt(Fatal):
