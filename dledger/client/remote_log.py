@@ -36,6 +36,7 @@ from dledger.entry import MAX_BODY_BYTES, Entry
 from dledger.errors import (
     ConfigInvalid,
     Discarded,
+    DiskFull,
     LeadershipMoving,
     LogFull,
     MessageMalformed,
@@ -70,6 +71,7 @@ _PASSING = (
     NotLeader,
     LeadershipMoving,
     LogFull,
+    DiskFull,
     NodeClosing,
     Discarded,
 )
