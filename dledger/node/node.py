@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -9,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 import trio
 
 from dledger.config import NodeConfig, check_changeable
+from dledger.core.member_state import Role
 from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.replica import Messages
@@ -20,6 +22,7 @@ from dledger.errors import (
     NodeClosing,
     PeerFault,
     ReadUnavailable,
+    Rejected,
 )
 from dledger.network.group_links import GroupLinks
 from dledger.network.links import Links
@@ -116,6 +119,9 @@ class Node:
             config.group, self._replica, lambda: member.applier.stopped is None
         )
         self._machine_stopped = False
+        self._left_for_room = False  # whether it handed over since its disk is full
+        self._token = trio.lowlevel.current_trio_token()
+        opened.room.on_short = self._room_is_short
         self._stepping_aside = SteppingAside(
             self._replica,
             self._identity.has_able_machine,
@@ -505,6 +511,24 @@ class Node:
         self._group_links.follow()
         self._admission_log.after_turn()
         self._leadership.look()
+        self._leave_for_room()
+
+    def _room_is_short(self) -> None:
+        """The disk is full. Called in any thread."""
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._leave_for_room)
+
+    def _leave_for_room(self) -> None:
+        """Hand leadership to a member whose disk may have room: once, as all may be full."""
+        if self._member.room.why_short is None:
+            self._left_for_room = False
+            return
+        if self._closing or self._left_for_room or self._replica.state.role is not Role.LEADER:
+            return
+        self._left_for_room = True
+        with contextlib.suppress(Rejected):  # there is no other, or it is behind
+            self._replica.transfer_leadership(None, trio.current_time())
+            self._driver.wake()
 
     def refused(self, fault: PeerFault) -> None:
         """A message was refused that no correct member sends. For the driver alone."""

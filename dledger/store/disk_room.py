@@ -50,6 +50,7 @@ class DiskRoom:
     Attributes:
         disk: where the log and the records of the member are written.
         why_short: what is refused and what to do about it; None while there is room.
+        on_short: called when room becomes short, in any thread.
     """
 
     def __init__(self, disk: Disk, reserve: Reserve, free_bytes: Callable[[], int]) -> None:
@@ -59,6 +60,7 @@ class DiskRoom:
         self._allowance_bytes = 0
         self._next_look_at = 0.0
         self.why_short: str | None = None
+        self.on_short: Callable[[], None] = _nothing
         self.disk: Disk = ReservingDisk(disk, self._ran_out) if reserve.size_bytes else disk
 
     @property
@@ -151,6 +153,11 @@ class DiskRoom:
                 "%s. Until then no append is taken%s",
                 *(why, "; the reserve on the disk is given up" if gave else ""),
             )
+            self.on_short()
+
+
+def _nothing() -> None:
+    """Stands for `on_short` before a node has set it."""
 
 
 def unwatched_room(disk: Disk) -> DiskRoom:

@@ -81,6 +81,15 @@ class Group:
         await until(lambda: any(node.is_ready_leader for node in self.nodes.values()))
         return next(node for node in self.nodes.values() if node.is_ready_leader)
 
+    async def append_one(self) -> dledger.Appended:
+        """One entry, by whoever leads; through the moves of leadership that a full disk caused."""
+        with trio.fail_after(20):
+            while True:
+                try:
+                    return await (await self.leader()).append(BODY)
+                except dledger.Rejected:
+                    await trio.sleep(0.02)
+
     async def fill(self) -> int:
         """Append until that is refused; how many entries were acknowledged."""
         leader, acknowledged = await self.leader(), 0
@@ -89,6 +98,9 @@ class Group:
                 acknowledged += len(await leader.append_many([BODY] * 5))
             except dledger.DiskFull:
                 return acknowledged
+            except dledger.DLedgerError:  # another leads now
+                await trio.sleep(0.02)
+                leader = await self.leader()
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -129,7 +141,7 @@ async def test_three_members_that_fill_up_together_go_on_when_there_is_room(tmp_
         for disk in group.disks.values():
             disk.room_bytes += 4 * MIB
         await until(lambda: all(node.disk_short is None for node in group.nodes.values()))
-        assert (await (await group.leader()).append(BODY)).index >= acknowledged
+        assert (await group.append_one()).index >= acknowledged
 
 
 async def test_a_follower_with_a_full_disk_waits_for_room_and_follows_again(tmp_path: Path) -> None:
@@ -147,6 +159,26 @@ async def test_a_follower_with_a_full_disk_waits_for_room_and_follows_again(tmp_
         disk.room_bytes += 8 * MIB
         last = (await leader.append(BODY)).index
         await until(lambda: node.status().applied >= last)
+
+
+async def test_a_leader_whose_disk_alone_is_full_lets_another_lead(tmp_path: Path) -> None:
+    group = Group(tmp_path, [16 * MIB] * 3)
+    async with group.running():
+        leader = await group.leader()
+        name, term = leader.config.node_id, leader.term
+        await leader.append_many([BODY] * 5)
+        disk = group.disks[name]
+        disk.room_bytes -= disk.free_bytes - (1 << 17)
+        await until(
+            lambda: any(
+                node.is_ready_leader for other, node in group.nodes.items() if other != name
+            )
+        )
+        other = await group.leader()
+        assert other.term == term + 1
+        for _ in range(5):
+            await other.append(BODY)
+        assert leader.disk_short is not None
 
 
 async def test_a_full_disk_frees_itself_by_one_snapshot_while_nothing_is_appended(
