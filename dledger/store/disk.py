@@ -27,6 +27,12 @@ from typing import Protocol
 from dledger.errors import DataFolderLocked
 from dledger.store import sync_calls
 
+# What file systems and C libraries say that cannot take up room for a file.
+_NO_FALLOCATE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+# Written at once on those.
+_ZEROS_BYTES = 1 << 20
+
 
 class SyncFailed(OSError):
     """A sync failed. Whatever its number says, nothing that it was for is tried again."""
@@ -183,7 +189,20 @@ class OsDiskFile:
     def allocate(self, size: int) -> None:
         """Make the file `size` bytes long, if it is shorter, and take up the room on the disk."""
         with _named(self._path):
-            os.posix_fallocate(self._descriptor, 0, size)
+            try:
+                os.posix_fallocate(self._descriptor, 0, size)
+            except OSError as error:
+                if error.errno not in _NO_FALLOCATE:
+                    raise
+                self._write_zeros(size)
+
+    def _write_zeros(self, size: int) -> None:
+        """Take up room on a file system that has no other way."""
+        at = os.fstat(self._descriptor).st_size
+        while at < size:
+            part = min(size - at, _ZEROS_BYTES)
+            self.write(bytes(part), at)
+            at += part
 
     def sync(self) -> None:
         """Make content and length durable."""

@@ -175,6 +175,19 @@ def test_the_reserve_takes_up_real_room(tmp_path: Path) -> None:
     assert not reserve.is_made
 
 
+def test_a_file_system_that_cannot_allocate_is_written_to(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuses(_descriptor: int, _at: int, _size: int) -> None:
+        raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
+
+    monkeypatch.setattr(os, "posix_fallocate", refuses)
+    reserve = Reserve(OsDisk(), str(tmp_path), (3 << 20) + 5)
+    reserve.make()
+    assert reserve.is_made
+    assert os.stat(tmp_path / "reserve").st_blocks * 512 >= 3 << 20
+
+
 def test_a_spare_segment_is_no_reason_for_a_disk_to_be_short(tmp_path: Path) -> None:
     disk = FullDisk(ROOM)
     store, room = opened(disk, tmp_path)
