@@ -28,6 +28,8 @@ from broker.retention.policy import RetentionPolicy, read_hours
 from broker.server import Broker, run_broker
 from broker.transactions.policy import CheckPolicy
 from dledger import DLedgerError, collect_seldom, parse_peers
+from dledger.start_report import StartReport
+from dledger.system_refusals import line_about
 from remoting.net.address import Address
 from remoting.net.bounded_log import BoundedLog
 from remoting.net.descriptors import raise_descriptor_limit
@@ -52,13 +54,10 @@ def main(arguments: list[str] | None = None) -> int:
         )
     except click.Abort:
         return _INTERRUPTED
-    except (BrokerError, DLedgerError, RemotingError, OSError) as error:
-        return _fail(error)
-    except BaseExceptionGroup as group:
-        known = group.subgroup((BrokerError, DLedgerError, RemotingError, OSError))
-        if known is None:
+    except BaseException as error:
+        if (line := line_about(error, (BrokerError, DLedgerError, RemotingError))) is None:
             raise
-        return _fail(_first(known))
+        return _fail(line)
 
 
 _log = logging.getLogger(__name__)
@@ -274,6 +273,7 @@ async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
             process_id=os.getpid(),
             report=lambda line: print(line, flush=True),
             hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
+            start=StartReport(),
         )
         running.append(await nursery.start(start))
 
@@ -317,15 +317,7 @@ async def _cancel_at_end_of_input(running: list[Broker], scope: trio.CancelScope
     scope.cancel()
 
 
-def _first(group: BaseExceptionGroup[BaseException]) -> BaseException:
-    """The first plain error of a group."""
-    error: BaseException = group
-    while isinstance(error, BaseExceptionGroup):
-        error = error.exceptions[0]
-    return error
-
-
-def _fail(error: BaseException, exit_code: int = 1) -> int:
+def _fail(error: BaseException | str, exit_code: int = 1) -> int:
     print(f"broker: {error}", file=sys.stderr, flush=True)
     return exit_code
 

@@ -24,6 +24,10 @@ DEFAULT_SNAPSHOTS = SnapshotPolicy(
     every_entries=500_000, every_bytes=512 * 1024 * 1024, trailing_entries=0
 )
 
+# 64 MiB: a snapshot of a million offsets and waiting messages, their consume queues, and the
+# entries that decide what goes.
+RESERVE_BYTES = 64 * 1024 * 1024
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BrokerConfig:
@@ -97,7 +101,9 @@ class BrokerConfig:
     snapshots: SnapshotPolicy = DEFAULT_SNAPSHOTS
     pass_over: frozenset[int] = frozenset()
     store: StoreConfig = field(
-        default_factory=lambda: StoreConfig(max_body_bytes=LARGEST_BODY_BYTES)
+        default_factory=lambda: StoreConfig(
+            max_body_bytes=LARGEST_BODY_BYTES, reserve_bytes=RESERVE_BYTES
+        )
     )
 
     def __post_init__(self) -> None:

@@ -32,6 +32,8 @@ from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
 from broker.store.rebuilding import rebuild_queues
 from broker.topics.state import TOPICS
 from dledger import Node, NodeConfig, RoleChange, open_node
+from dledger.start_report import StartReport
+from dledger.waits.blocking_work import in_a_thread
 from remoting.bodies.registration import BrokerRegistration
 from remoting.bodies.topic_config import DataVersion
 from remoting.net.client import RemotingClient
@@ -159,13 +161,17 @@ class Broker:
         return self.requests.led_term
 
     async def run(
-        self, report: Callable[[str], None], task_status: trio.TaskStatus["Broker"]
+        self,
+        report: Callable[[str], None],
+        task_status: trio.TaskStatus["Broker"],
+        start: StartReport | None,
     ) -> None:
         """Serve until cancelled.
 
         Args:
             report: see `run_broker`.
             task_status: told this broker when it listens.
+            start: told when it listens and when it knows a leader, and then reported.
 
         Raises:
             PortInUse, ListenFailed: clients cannot connect.
@@ -177,6 +183,8 @@ class Broker:
                 take = partial(self.server.take, trusts_proxy=self.config.trusts_proxy)
                 address = await nursery.start(take, await listen(at.host, at.port))
                 report(f"{name} listening on {address}")
+                if start is not None:
+                    start.ended("port")
                 nursery.start_soon(self.server.run)
                 nursery.start_soon(self._registrar.run)
                 nursery.start_soon(self._reads.run)
@@ -187,7 +195,7 @@ class Broker:
                 for service in self._services:
                     for task in service.tasks:
                         nursery.start_soon(task)
-                nursery.start_soon(self._follow_role, name, report)
+                nursery.start_soon(self._follow_role, name, report, start)
                 task_status.started(self)
         finally:
             self.machine.on_applied = None
@@ -200,10 +208,16 @@ class Broker:
         """Tell the name servers that this member is about to end; half a second at most."""
         await self._registrar.say_farewell()
 
-    async def _follow_role(self, name: str, report: Callable[[str], None]) -> None:
+    async def _follow_role(
+        self, name: str, report: Callable[[str], None], start: StartReport | None
+    ) -> None:
         async for change in self.node.role_changes():
             self.requests.follow_role()
             report(f"{name} {_role_words(change)}")
+            if start is not None and change.leader is not None:
+                start.ended("leader")
+                report(f"{name} {start}")
+                start = None
 
     async def _tick(self) -> None:
         while True:
@@ -229,7 +243,7 @@ class Broker:
         folder = os.fspath(self.config.directory / "consumequeue")
         while True:
             try:
-                await trio.to_thread.run_sync(remove_leftovers, folder)
+                await in_a_thread(remove_leftovers, folder)
             except OSError as error:
                 _log.warning("files of deleted topics stay for now: %s", quoted(error))
             await trio.sleep(LOOK_OVER_SECONDS)
@@ -265,6 +279,7 @@ async def run_broker(
     report: Callable[[str], None],
     hour_of: Callable[[int], int] = utc_hour,
     used_percent: Callable[[Path], float] = disk_used_percent,
+    start: StartReport | None = None,
     task_status: trio.TaskStatus[Broker] = trio.TASK_STATUS_IGNORED,
 ) -> None:
     """Run one member until cancelled. Start it by `nursery.start`, which returns the `Broker`.
@@ -276,6 +291,7 @@ async def run_broker(
         report: told one line when it listens and at each change of role.
         hour_of: the local hour of the day at a time in milliseconds since 1970.
         used_percent: how much of the disk under a directory is used.
+        start: told of the parts of the start, and reported when a leader is known.
         task_status: told the broker when it listens.
 
     Raises:
@@ -298,13 +314,18 @@ async def run_broker(
         store=config.store,
         snapshots=config.snapshots,
         client_appends=False,
+        small_appends_when_full=True,  # messages are refused before: see FullDisk
         pass_over=config.pass_over,
     )
     queues = ConsumeQueues(config.directory / "consumequeue")
     machine = BrokerMachine(queues, REGISTRY, os.fspath(config.directory / "state"))
     try:
         async with open_node(node_config, machine) as node, trio.open_nursery() as nursery:
+            if start is not None:
+                start.ended("log")
             await rebuild_queues(node, machine)
+            if start is not None:
+                start.ended("queues")
             client = RemotingClient(nursery)
             broker = Broker(
                 config,
@@ -317,7 +338,7 @@ async def run_broker(
                 used_percent,
                 serving,
             )
-            await broker.run(report, task_status)
+            await broker.run(report, task_status, start)
     finally:
         machine.close()
 

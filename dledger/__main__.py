@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import sys
 
-from dledger.commands.exit_codes import ExitCode, exit_code_of, single_errors
+from dledger.commands.exit_codes import exit_code_of
 from dledger.commands.group_commands import commands
 from dledger.errors import DLedgerError
 from dledger.shown_output import escape_what_cannot_be_shown
+from dledger.system_refusals import line_about, single
 
 
 def main() -> None:
@@ -15,18 +16,17 @@ def main() -> None:
     escape_what_cannot_be_shown()
     try:
         commands()
-    except OSError as error:
-        if error.filename is None:
-            raise
-        hint = ": run this as the user that runs the node" * isinstance(error, PermissionError)
-        print(f"dledger: {error.filename}: {error.strerror}{hint}", file=sys.stderr)
-        sys.exit(ExitCode.FAILED)
-    except (DLedgerError, BaseExceptionGroup) as error:
-        ours = [each for each in single_errors(error) if isinstance(each, DLedgerError)]
-        if len(ours) < len(list(single_errors(error))):
-            raise
-        for each in ours:
-            print(f"dledger: {each}", file=sys.stderr)
+    except Exception as error:
+        found = list(single(error))
+        ours = [each for each in found if isinstance(each, DLedgerError)]
+        lines = [str(each) for each in ours]
+        if len(ours) < len(found):
+            line = line_about(error, (DLedgerError,))
+            if line is None:
+                raise
+            lines = [line]
+        for line in lines:
+            print(f"dledger: {line}", file=sys.stderr)
         sys.exit(exit_code_of(ours))
 
 

@@ -80,6 +80,10 @@ class NodeConfig:
     # Whether clients of this member's port may append, in sessions too. Without this only the
     # members append. Clients still read, and change members: see docs/security.md.
     client_appends: bool = True
+    # Whether this member's own appends may use what room a full disk has left, half of the reserve:
+    # for an application that looks at `Node.disk_short` and then appends only what is small, or
+    # frees the disk.
+    small_appends_when_full: bool = False
     # Entries that the state machine is never given, though it might read them. Only for a group
     # that no member's machine can lead past an entry (MachineTooOld). Dangerous: members with
     # different sets come to different states, without a sign. See docs/failures.md.

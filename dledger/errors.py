@@ -13,6 +13,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
+from dledger.system_refusals import Kind, refusal_of, told
+
 
 class DLedgerError(Exception):
     """Root of the tree."""
@@ -102,6 +104,17 @@ class LogFull(Rejected):
             f"{pending_entries} entries ({pending_bytes} bytes) wait to be committed; "
             "slow down and try again"
         )
+
+
+class DiskFull(Rejected):
+    """The disk of the leader is full, or nearly: nothing was appended. It goes on by itself.
+
+    `problem` says what is refused and what to do.
+    """
+
+    def __init__(self, problem: str) -> None:
+        self.problem = problem
+        super().__init__(f"nothing is appended while the leader's disk is full: {problem}")
 
 
 class EntryTooLarge(Rejected):
@@ -373,10 +386,27 @@ class DiskFailed(Fatal):
         self.operation = operation
         self.path = path
         self.errno = cause.errno
-        super().__init__(
-            f"{operation} {path}: {cause.strerror or cause}; "
-            "free or replace the disk, then start the node again"
+        found = refusal_of(cause)
+        cure = (
+            "free or replace the disk, then start the node again" if found is None else found.cure
         )
+        if found is not None and found.kind is Kind.ROOM:
+            cure += ", then start the node again"
+        super().__init__(f"{operation} {path}: {cause.strerror or cause}; {cure}")
+
+
+class ResourceRefused(Fatal):
+    """The system refused the node what it cannot go on without, such as memory or descriptors.
+
+    `kind` says what, `__cause__` is the error.
+    """
+
+    def __init__(self, cause: BaseException) -> None:
+        found = refusal_of(cause)
+        self.kind = None if found is None else found.kind
+        path = cause.filename if isinstance(cause, OSError) else None
+        where = f"{path}: " if isinstance(path, str) else ""
+        super().__init__(f"the node cannot go on: {where}{told(cause)}")
 
 
 class LogCorrupt(Fatal):

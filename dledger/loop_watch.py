@@ -18,6 +18,8 @@ from typing import Final
 
 import trio
 
+from dledger.refused_threads import NO_THREAD
+
 # A heartbeat interval is 100 ms: what holds the loop for half of it shows in elections.
 HOLD_S: Final = 0.05
 
@@ -64,8 +66,8 @@ class LoopWatch(trio.abc.Instrument):
         try:
             thread = threading.Thread(target=self._look_on, name="dledger-loop-watch", daemon=True)
             thread.start()
-        except RuntimeError as error:  # the system gives no more threads
-            logger.warning("what holds the loop will have no names: %s", error)
+        except RuntimeError as error:  # what holds the loop will have no names
+            NO_THREAD.tell(error)
 
     def stop(self) -> None:
         """Watch no more."""

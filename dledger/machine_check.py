@@ -6,8 +6,15 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 
 from dledger.entry import Entry
-from dledger.errors import Fatal, MachineFailed, MachineTooOld, MachineUnusable
+from dledger.errors import (
+    Fatal,
+    MachineFailed,
+    MachineTooOld,
+    MachineUnusable,
+    ResourceRefused,
+)
 from dledger.state_machine import SnapshottingMachine, StateMachine
+from dledger.system_refusals import refusal_of
 
 Apply = Callable[[Sequence[Entry]], Sequence[object]]
 
@@ -62,14 +69,16 @@ def check_machine(machine: StateMachine) -> None:
 def applied(apply: Apply, entries: Sequence[Entry], first: int, last: int) -> Sequence[object]:
     """Apply the entries `first`..`last`; return one result for each.
 
-    Raises MachineTooOld if the machine does; MachineFailed, and every Fatal error that the machine
-    raises itself.
+    Raises MachineTooOld if the machine does; MachineFailed, ResourceRefused, and every Fatal error
+    that the machine raises itself.
     """
     try:
         results = apply(entries)
     except (Fatal, MachineTooOld):
         raise  # its own word: a disk under its files that failed, say, or a machine inside of it
     except Exception as error:
+        if refusal_of(error) is not None:
+            raise ResourceRefused(error) from error
         raise MachineFailed(first, last, raised(error)) from error
     if type(results) is not list and not isinstance(results, Sequence):
         kind = "None" if results is None else type(results).__name__

@@ -14,10 +14,13 @@ number of probes.
 
 from __future__ import annotations
 
+import errno
 import socket
 from typing import Final, NamedTuple, Protocol
 
 import trio
+
+from dledger.system_refusals import Kind, is_of, meaning
 
 # Connections that the system keeps until they are accepted, as trio's own listeners.
 _BACKLOG: Final = 65535
@@ -81,7 +84,12 @@ async def dialled(host: str, port: int) -> trio.SocketStream:
 
     Raises OSError, and UnicodeError for a name that the domain name system cannot have.
     """
-    stream = await trio.open_tcp_stream(host, port)
+    try:
+        stream = await trio.open_tcp_stream(host, port)
+    except RuntimeError as error:  # names are looked up in a thread
+        if not is_of(Kind.THREADS, error):
+            raise
+        raise OSError(errno.EAGAIN, meaning(error)) from error
     try:
         limit_silence(stream, DIALLED)
     except OSError:  # some systems take no options of a connection that has ended by now

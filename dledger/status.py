@@ -129,6 +129,7 @@ class Status:
     # while one of them is not connected or has not told, or if the machine has no versions.
     machine_version: int | None = None
     machine_stopped: str | None = None  # why it applies no more: it does not read an entry
+    disk_short: str | None = None  # why it takes no appends, and what to do; None: it does
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, for JSON and msgpack."""

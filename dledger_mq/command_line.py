@@ -10,6 +10,7 @@ import click
 import trio
 from rich.console import Console
 
+from dledger.system_refusals import line_about
 from dledger_mq.errors import MessagingError, OutcomeUnknown, SomeFailed
 from remoting.wire.errors import RemotingError
 
@@ -66,12 +67,23 @@ def run(task: Callable[[], Awaitable[Result]]) -> Result:
     except ExceptionGroup as group:
         expected = group.subgroup((MessagingError, RemotingError))
         if expected is None or group.split((MessagingError, RemotingError))[1] is not None:
+            _end_if_refused(group)
             raise
         problem = _first(expected)
     except KeyboardInterrupt:
         sys.exit(INTERRUPTED)
+    except Exception as error:
+        _end_if_refused(error)
+        raise
     click.echo(f"dledger-mq: {problem}", err=True)
     sys.exit(OUTCOME_UNKNOWN if _may_be_stored(problem) else FAILED)
+
+
+def _end_if_refused(error: Exception) -> None:
+    """End the program with one line if the system refused what it needs, such as memory."""
+    if (line := line_about(error, ())) is not None:
+        click.echo(f"dledger-mq: {line}", err=True)
+        sys.exit(FAILED)
 
 
 def _may_be_stored(problem: Exception) -> bool:

@@ -15,6 +15,7 @@ import click
 import trio
 
 from dledger.loop_watch import watched_loop
+from dledger.system_refusals import line_about
 from nameserver.errors import SettingFileUnreadable
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
 from remoting.net.address import Address, parse_address
@@ -87,8 +88,10 @@ def main(
     )
     try:
         trio.run(_serve, parse_address(address), serve, exit_with_stdin)
-    except (AddressMalformed, *_PROBLEMS) as error:
-        sys.exit(f"nameserver: {error}")
+    except Exception as error:
+        if (line := line_about(error, (AddressMalformed, *_PROBLEMS))) is None:
+            raise
+        sys.exit(f"nameserver: {line}")
 
 
 def _networks(text: str | None) -> tuple[Network, ...] | None:

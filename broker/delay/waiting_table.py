@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from typing import Any, Final, NamedTuple
 
 from dledger import DiskFailed
+from dledger.system_refusals import of_sqlite
 
 # Changes between two commits. A commit costs some pages of the write-ahead log, and a snapshot
 # commits first.
@@ -204,12 +205,14 @@ class WaitingTable:
             raise self._failed(error) from error
 
     def _failed(self, error: sqlite3.Error) -> DiskFailed:
-        return DiskFailed("change", self._path, OSError(str(error)))
+        code = getattr(error, "sqlite_errorcode", None)  # errors of this module's own have none
+        return DiskFailed("change", self._path, of_sqlite(code, str(error)))
 
 
 def _end(database: sqlite3.Connection, path: str) -> None:
     database.close()
     if path != ":memory:":
         for end in ("", "-wal", "-shm"):
-            with contextlib.suppress(FileNotFoundError):
+            # What stays, on a disk that has become read-only, is removed with the folder's rest.
+            with contextlib.suppress(OSError):
                 os.unlink(path + end)

@@ -15,6 +15,7 @@ from broker.query.searches import Search, Searches
 from broker.serving.member import Member
 from broker.store.key_index import KeyIndex
 from dledger import DiskFailed
+from dledger.waits.blocking_work import in_a_thread
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
@@ -167,7 +168,7 @@ class IndexTasks:
 
     async def _sync(self) -> None:
         sync = self._index.begin_sync()
-        await trio.to_thread.run_sync(sync.run)
+        await in_a_thread(sync.run)
         self._index.end_sync()
         self._synced_at, self._synced_to = trio.current_time(), sync.covered
 

@@ -1,5 +1,6 @@
 """Whether the disk is too full for messages."""
 
+from collections.abc import Callable
 from typing import Final
 
 from broker.errors import RequestRefused
@@ -14,16 +15,18 @@ class FullDisk:
         broker_name: the group of brokers this one belongs to.
 
     Attributes:
-        is_refusing: whether it is.
+        is_refusing: whether it is fuller than the settings allow.
+        has_no_room: whether the log finds the disk full, whatever the settings say.
     """
 
     def __init__(self, broker_name: str) -> None:
         self._broker_name = broker_name
         self.is_refusing = False
+        self.has_no_room: Callable[[], bool] = lambda: False
 
     def check(self) -> None:
         """Raises RequestRefused (14) while messages are refused."""
-        if self.is_refusing:
+        if self.is_refusing or self.has_no_room():
             raise RequestRefused(
                 ResponseCode.SERVICE_NOT_AVAILABLE,
                 f"the disk of the broker[{self._broker_name}] is full: free some of it",

@@ -16,6 +16,7 @@ from broker.errors import RequestRefused
 from broker.log.submissions import submit_commands
 from broker.machine import BrokerMachine
 from broker.messages.state import MESSAGES
+from broker.offsets.commands import CommitOffsets
 from broker.retention.commands import KeepLogFrom
 from broker.retention.full_disk import FULL_DISK, FullDisk
 from broker.retention.kept_back import KEPT_BACK, KeptBack
@@ -24,6 +25,7 @@ from broker.serving.member import MEMBER
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
 from dledger import DiskFailed, Node, OutsideLog, SegmentBegin
+from dledger.waits.blocking_work import in_a_thread
 from remoting.wire.codes import ResponseCode
 from remoting.wire.quoted import quoted
 
@@ -31,6 +33,9 @@ _log = logging.getLogger(__name__)
 
 # How often clock and disk are looked at; RocketMQ's value.
 LOOK_SECONDS: Final = 10.0
+
+# How often while no message is taken, so that clients go on as soon as enough has gone.
+FULL_LOOK_SECONDS: Final = 1.0
 
 # Requests that wait for a look; each operator has one or two.
 _MAX_ASKED: Final = 100
@@ -72,6 +77,7 @@ class LogKeeper:
         used_percent: Callable[[Path], float],
     ) -> None:
         self._disk = disk
+        disk.has_no_room = lambda: node.disk_short is not None
         self._kept_back = kept_back
         self._policy = policy
         self._directory = directory
@@ -83,6 +89,7 @@ class LogKeeper:
         self._hour_of = hour_of
         self._used_percent = used_percent
         self.is_deciding = False
+        self._applied = -1  # at the last look that decided nothing
         self._queues_kept_from = 0  # up to where the consume queues' files were removed
         self._woken = trio.Event()
         self._told_when_decided: list[Callable[[], None]] = []
@@ -93,7 +100,8 @@ class LogKeeper:
         """Look at clock and disk, for ever."""
         while True:
             await self.look()
-            with trio.move_on_after(LOOK_SECONDS):
+            is_full = self._disk.is_refusing or self._disk.has_no_room()
+            with trio.move_on_after(FULL_LOOK_SECONDS if is_full else LOOK_SECONDS):
                 await self._woken.wait()
             self._woken = trio.Event()
 
@@ -122,7 +130,7 @@ class LogKeeper:
         if asked:
             self._queues_kept_from = 0  # an earlier look may have failed
         try:
-            used = await trio.to_thread.run_sync(self._used_percent, self._directory)
+            used = await in_a_thread(self._used_percent, self._directory)
         except OSError as error:
             _log.warning("how full the disk is cannot be told: %s", quoted(error))
             used = 0.0
@@ -131,6 +139,8 @@ class LogKeeper:
         now_ms = self._wall_clock_ms()
         if self._is_leading() and not self.is_deciding:
             drop = policy.due(used, self._hour_of(now_ms))
+            if self._disk.has_no_room() and policy.drops_oldest:
+                drop = Drop.OLDEST
             if drops and drop is Drop.NOTHING:
                 drop = Drop.EXPIRED
             self._decide(policy, drop, now_ms)
@@ -157,6 +167,8 @@ class LogKeeper:
         if begin is None and drop is Drop.OLDEST:
             begin = self._second_segment()
         if begin is None:
+            if drop is not Drop.NOTHING:
+                self._nudge(now_ms)
             return
         needed_from = self._machine.state.needed_from()
         if needed_from is not None and needed_from < begin.pos:
@@ -165,6 +177,17 @@ class LogKeeper:
         self.is_deciding = True
         command = KeepLogFrom(begin.first_index, begin.pos, now_ms)
         submit_commands(self._node, [command], self._proposed)
+
+    def _nudge(self, now_ms: int) -> None:
+        """Append an entry that changes nothing, if files that may go wait and no other entry comes.
+
+        A file goes when two snapshots cover it, and each is of another entry: see SnapshotPolicy.
+        """
+        applied, self._applied = self._applied, self._node.status().applied
+        waits = self._node.begin_position < self._messages.kept_position
+        if waits and self._applied == applied:
+            self.is_deciding = True
+            submit_commands(self._node, [CommitOffsets((), now_ms)], self._proposed)
 
     def _proposed(self, refusal: RequestRefused | None) -> None:
         self.is_deciding = False

@@ -73,13 +73,15 @@ class Ending:
     async def _hand_over(self) -> None:
         """Have another member lead; give up if there is none."""
         voters = self._node.configuration.configuration.voters
+        told = ""
         while voters != {self._node.config.node_id}:
             try:
                 await self._node.transfer_leadership()
             except NotLeader:
                 return
             except DLedgerError as error:
-                _log.warning("the leader ends, and %s", quoted(error))
+                if told != (told := str(error)):  # each reason once
+                    _log.warning("the leader ends, and %s", quoted(error))
                 await trio.sleep(_AGAIN_SECONDS)
             else:
                 return

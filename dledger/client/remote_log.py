@@ -36,6 +36,7 @@ from dledger.entry import MAX_BODY_BYTES, Entry
 from dledger.errors import (
     ConfigInvalid,
     Discarded,
+    DiskFull,
     LeadershipMoving,
     LogFull,
     MessageMalformed,
@@ -71,6 +72,7 @@ _PASSING = (
     NotLeader,
     LeadershipMoving,
     LogFull,
+    DiskFull,
     NodeClosing,
     Discarded,
 )

@@ -103,6 +103,8 @@ def _member(name: str, said: Said) -> Iterator[Alarm]:
             f"{name}: the log on disk is damaged ({said['scrub_damage']}): stop it and run "
             "`dledger repair`",
         )
+    if said.get("disk_short"):
+        yield Alarm(Severity.CRITICAL, f"{name} takes no appends: {said['disk_short']}")
     if said.get("machine_stopped"):
         yield Alarm(Severity.CRITICAL, f"{name}: {said['machine_stopped']}")
     if said.get("proven") is False:

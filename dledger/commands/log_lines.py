@@ -32,6 +32,8 @@ _EVENTS = {
     "dledger.serving.identity_guard": "generation",
     "dledger.network.host_connection": "peer_connection",
     "dledger.node.housekeeping": "disk",
+    "dledger.store.disk_room": "disk_room",
+    "dledger.refused_threads": "threads",
     "dledger.waits.leadership_watch": "members",
     "dledger.serving.listener": "connection_refused",
     "dledger.serving.peer_conversation": "peer_refused",

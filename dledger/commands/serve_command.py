@@ -25,6 +25,7 @@ from dledger.node.collector import collect_seldom
 from dledger.node.node import Node
 from dledger.node.node_events import NodeEvents
 from dledger.node.open_node import open_node
+from dledger.start_report import StartReport
 from dledger.state_machine import LogOnly
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -129,6 +130,7 @@ def checked_config(ctx: click.Context) -> NodeConfig:
 async def _serve(
     config: NodeConfig, ctx: click.Context, metrics: str | None, exit_with_stdin: bool
 ) -> None:
+    start = StartReport()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
         if exit_with_stdin:
@@ -137,11 +139,22 @@ async def _serve(
             async with open_node(config, LogOnly()) as node:
                 if metrics is not None:
                     await nursery.start(serve_metrics, lambda: [node], metrics)
+                start.ended("log and port")
                 _tell_begin(node)
                 async with trio.open_nursery() as inner:
                     settings = SettingsOnSignal(node, ctx, checked_config)
                     inner.start_soon(settings.run, hangups)
+                    inner.start_soon(_tell_started, node, start)
                     await NodeEvents(node, progress).run()
+
+
+async def _tell_started(node: Node, start: StartReport) -> None:
+    """Log what the start took, once a leader is known."""
+    async for change in node.role_changes():
+        if change.leader is not None:
+            start.ended("leader")
+            logging.getLogger(__name__).info("%s", start, extra={"event": "started"})
+            return
 
 
 def _tell_begin(node: Node) -> None:

@@ -83,7 +83,9 @@ class LeaderElector:
         "_handed_over",
         "_promises",
         "_random",
+        "_reached",
         "_spread",
+        "_starts",
         "_state",
         "_turns",
         "_view",
@@ -111,6 +113,8 @@ class LeaderElector:
         self._handed_over = False
         self._waits = False  # whether it granted a pre-vote, and waits for that candidate
         self._promises = config.max_clock_drift is not None
+        self._starts = not self._promises  # until a quorum is reached, or a leader heard
+        self._reached: set[str] = set()
         self._spread = config.early_spread
         self.timeout_s = config.election_timeout_s
         # A promise of this process before its restart is forgotten, but still holds.
@@ -148,7 +152,7 @@ class LeaderElector:
     def heard_leader(self, now: float) -> None:
         """Note a message of the leader of this term."""
         self.last_leader_contact = now
-        self._gave_way = False
+        self._gave_way = self._starts = False
         self.postpone(now)
 
     def gives_way(self, now: float) -> bool:
@@ -229,9 +233,39 @@ class LeaderElector:
         begins = state.role is Role.FOLLOWER and state.leader is None and state.term == 0
         if not (begins and state.votes):
             return
+        self.early_until = self.deadline
+        self._take_turns(now)
+
+    def reachable(self, peer: str, now: float) -> None:
+        """Note that a connection to `peer` opened. The first time since its start that a member
+        reaches a quorum, and has heard no leader, it takes turns at once, for an election timeout.
+
+        So members that were all ended have a leader as soon as a quorum of them runs. It only
+        begins a pre-vote: members that hear a leader refuse. With lease reads it waits, because a
+        leader may rely on a promise from before the start.
+        """
+        if not self._starts:
+            return
+        self._reached.add(peer)
+        state = self._state
+        granted = dict.fromkeys((*self._reached, state.self_id), True)
+        if state.membership.quorum.outcome(granted) is not VoteOutcome.WON:
+            return
+        self._starts = False
+        waits = state.role in (Role.FOLLOWER, Role.PRE_CANDIDATE) and state.leader is None
+        if waits and state.votes and state.term > 0:  # in a new group see `stand_first`
+            self.early_until = now + self.timeout_s
+            self._take_turns(now)
+
+    def unreachable(self, peer: str) -> None:
+        """Note that the connection to `peer` broke."""
+        self._reached.discard(peer)
+
+    def _take_turns(self, now: float) -> None:
+        """Take turns from now on, where no lost leader says who begins."""
+        state = self._state
         voters = state.membership.voting_members
         self._turns = EarlyTurns.of(state.self_id, "", voters, self.timeout_s, self._spread)
-        self.early_until = self.deadline
         self.deadline = min(self.deadline, now + self._turns.first_s)
 
     def asked(self, now: float) -> None:

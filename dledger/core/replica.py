@@ -318,6 +318,7 @@ class Replica:
 
     def unreachable(self, peer: str, now: float) -> None:
         """Record that the connection to `peer` broke: messages on their way may be lost."""
+        self.elector.unreachable(peer)
         if (dispatcher := self.dispatchers.get(peer)) is not None:
             dispatcher.lost(self.patience.at(now))
 
@@ -325,6 +326,7 @@ class Replica:
         """Record that a connection to `peer` is open again."""
         now = self.patience.at(now)
         self.admission.reachable(now)
+        self.elector.reachable(peer, now)
         if (dispatcher := self.dispatchers.get(peer)) is not None:
             dispatcher.reachable(now)
 

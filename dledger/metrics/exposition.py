@@ -37,6 +37,11 @@ _STATUS_GAUGES = {
     "newest_snapshot": "Last entry in the newest snapshot; -1 without one.",
     "scrub_passes": "Passes of the background check over the whole log.",
 }
+# 1 while the status has a text by that name.
+_STATUS_PROBLEMS = {
+    "scrub_damage": "1 when the background check found damage.",
+    "disk_short": "1 while appends are refused because the disk is full.",
+}
 _STATUS_COUNTERS = {
     "loop_holds": "Times that the process's event loop was held for more than 50 ms.",
     "loop_held_seconds": "What these took together.",
@@ -79,7 +84,7 @@ class _Nodes(Collector):
             for status, _ in self._nodes:
                 gauge.add_metric(_names(status), getattr(status, name))
             yield gauge
-        yield self._damage()
+        yield from self._problems()
         for name, text in (_TALLY_COUNTERS | _STATUS_COUNTERS).items():
             counter = CounterMetricFamily(f"dledger_{name}", text, labels=_LABELS)
             for status, tally in self._nodes:
@@ -106,13 +111,12 @@ class _Nodes(Collector):
             gauge.add_metric(_names(status), status.ready)
         return gauge
 
-    def _damage(self) -> Metric:
-        gauge = GaugeMetricFamily(
-            "dledger_scrub_damage", "1 when the background check found damage.", labels=_LABELS
-        )
-        for status, _ in self._nodes:
-            gauge.add_metric(_names(status), status.scrub_damage is not None)
-        return gauge
+    def _problems(self) -> Iterator[Metric]:
+        for name, text in _STATUS_PROBLEMS.items():
+            gauge = GaugeMetricFamily(f"dledger_{name}", text, labels=_LABELS)
+            for status, _ in self._nodes:
+                gauge.add_metric(_names(status), getattr(status, name) is not None)
+            yield gauge
 
     def _syncs(self) -> Metric:
         histogram = HistogramMetricFamily(

@@ -16,6 +16,7 @@ from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_
 from dledger.network.refused import no_process_listens
 from dledger.network.retry_pause import RetryPause
 from dledger.network.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused
+from dledger.system_refusals import meaning
 from dledger.wire.channel_protocol import decode_channel_answer
 from dledger.wire.codec import (
     PROTOCOL_VERSION,
@@ -214,7 +215,7 @@ class HostConnection:
                 async with stream:
                     await self._converse(stream)
             except (OSError, trio.TooSlowError, trio.BrokenResourceError) as error:
-                self._note(f"cannot be reached: {str(error) or type(error).__name__}")
+                self._note(f"cannot be reached: {meaning(error.__cause__ or error)}")
                 if no_process_listens(error):
                     for channel in tuple(self._channels.values()):
                         channel.refused()

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from dledger.body_check import checked_body_bytes, checked_lengths
 from dledger.config import NodeConfig
 from dledger.core.replica import Replica
 from dledger.entry import Body
-from dledger.errors import EntryTooLarge, LogFull, Rejected
+from dledger.errors import DiskFull, EntryTooLarge, LogFull, Rejected
 from dledger.node.turn import Turn
 from dledger.waits.pending_appends import Done, PendingAppends
+
+
+class Room(Protocol):
+    """Whether the disk has room: see DiskRoom."""
+
+    @property
+    def why_short(self) -> str | None:
+        """What is refused and what to do about it; None while there is room."""
+        ...
+
+    def takes(self, size: int) -> bool:
+        """Whether to take entries of `size` bytes."""
+        ...
 
 
 class AppendGate:
@@ -23,6 +37,7 @@ class AppendGate:
         pending: PendingAppends,
         turn: Turn,
         submit: Callable[[Sequence[Body], int, Done, bool], None],
+        room: Room,
     ) -> None:
         self._config = config
         self._max_body_bytes = config.store.max_body_bytes
@@ -31,6 +46,7 @@ class AppendGate:
         self._turn = turn
         self._waiting = turn.submissions
         self._submit = submit
+        self._room = room
 
     @property
     def entries(self) -> int:
@@ -45,12 +61,16 @@ class AppendGate:
     def submit(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
         """Admit these bodies, to be appended in the next turn; `at_once`: see Driver.
 
-        Raises NotLeader, LeadershipMoving, BodyInvalid, EntryTooLarge, LogFull; then none of the
-        bodies is admitted.
+        Raises NotLeader, LeadershipMoving, BodyInvalid, EntryTooLarge, LogFull, DiskFull; then none
+        of the bodies is admitted.
         """
         try:
             self._replica.check_proposable()
             total = self._admit(bodies)
+            if (problem := self._room.why_short) is not None and not (
+                self._config.small_appends_when_full and self._room.takes(total)
+            ):
+                raise DiskFull(problem)
         except Rejected:
             self._turn.tally.rejected_appends += 1
             raise

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import TypeVarTuple
 
-from dledger.errors import DLedgerError, NodeFailed
+from dledger.errors import DLedgerError, NodeFailed, ResourceRefused
+from dledger.system_refusals import refusal_of
 
 Arguments = TypeVarTuple("Arguments")
 
@@ -29,8 +30,10 @@ def node_ending(error: Exception) -> DLedgerError:
     raised = list(_alone(error))
     ending = next((each for each in raised if isinstance(each, DLedgerError)), None)
     if ending is None:
-        ending = NodeFailed(raised[0])
-        ending.__cause__ = raised[0]
+        refused = next((each for each in raised if refusal_of(each) is not None), None)
+        cause = refused or raised[0]
+        ending = NodeFailed(cause) if refused is None else ResourceRefused(cause)
+        ending.__cause__ = cause
     for other in raised:
         if other not in (ending, ending.__cause__):
             ending.add_note(f"another task of the node raised {other!r}")

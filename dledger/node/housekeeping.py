@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 from dledger.errors import DiskFailed
 from dledger.snapshots.beside import Beside, Continuation
+from dledger.store.disk_room import DiskRoom
 from dledger.store.scrubber import Scrubber, ScrubStatus
 from dledger.store.segment_store import SegmentStore
 
@@ -44,6 +45,7 @@ class Housekeeper:
         scrub_period_s: a pass over the whole log takes about this long; 0 switches it off.
         beside: writes spare segments beside the loop.
         now: when the node starts.
+        room: looked at in each interval.
     """
 
     def __init__(
@@ -53,11 +55,13 @@ class Housekeeper:
         scrub_period_s: float,
         beside: Beside,
         now: float,
+        room: DiskRoom,
     ) -> None:
         self._store = store
         self._appliable = appliable
         self._scrub_period_s = scrub_period_s
         self._beside = beside
+        self._room = room
         self._scrubber = Scrubber(store)
         self._due_bytes = 0.0
         self._recorded = -1
@@ -90,7 +94,9 @@ class Housekeeper:
         Raises DiskFailed if the commit index cannot be recorded.
         """
         if now >= self._interval_at:
-            self.is_idle = not self._record_committed(now)
+            if self._room.look(now) and not self._room.is_short:
+                self._makes_spares = True
+            self.is_idle = not (self._record_committed(now) or self._room.is_short)
             self._make_spare()
             if self._scrub_period_s:
                 log_bytes = self._store.end_pos - self._store.begin_pos
@@ -118,6 +124,8 @@ class Housekeeper:
 
     def _make_spare(self) -> None:
         if self._makes_one or not self._makes_spares or not self._store.spare_wanted:
+            return
+        if not self._room.has_room_beside(self._store.segment_bytes):
             return
         self._makes_one = True
 

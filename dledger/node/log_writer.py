@@ -14,7 +14,7 @@ from dledger.core.entry_handler import (
 )
 from dledger.core.messages import PushRequest
 from dledger.entry import Body, Magic
-from dledger.errors import InvariantBroken
+from dledger.errors import DiskFailed, DiskFull, InvariantBroken
 from dledger.node.batches import Batches
 from dledger.node.entry_cache import EntryCache
 from dledger.store.batch import BatchFacts, verify_batch
@@ -58,9 +58,19 @@ class LogWriter:
             else:
                 self._store.restart(write.begin)
         elif isinstance(write, NoopEntry):
-            self.append(write.term, Magic.NOOP, (self._noop_body(write.index),), write.index)
+            self._own(write.term, Magic.NOOP, self._noop_body(write.index), write.index)
         elif isinstance(write, ConfigurationEntry):
-            self.append(write.term, Magic.CONFIGURATION, (write.body,), write.index)
+            self._own(write.term, Magic.CONFIGURATION, write.body, write.index)
+
+    def _own(self, term: int, magic: Magic, body: bytes, index: int) -> None:
+        """Append an entry that the core counts already, so that it cannot be refused."""
+        try:
+            self.append(term, magic, (body,), index)
+        except DiskFull as error:
+            cause = error.__cause__
+            if not isinstance(cause, OSError):
+                raise
+            raise DiskFailed("append to", str(cause.filename), cause) from error
 
     def append(self, term: int, magic: Magic, bodies: Sequence[Body], first: int) -> int:
         """Append a leader's own entries, the first at `first`; return the last index."""

@@ -108,6 +108,7 @@ class Member:
         reads: reads that wait.
         applier: feeds the state machine.
         snapshots: writes, sends, receives and restores snapshots.
+        room: whether its disk has room for entries.
         housekeeper: records the commit index, makes spare segments, scrubs.
 
     `noop_body`: as in LogWriter.
@@ -143,6 +144,7 @@ class Member:
             around.wake_look,
             self._restored,
         )
+        self.room = opened.room
         self.writer = LogWriter(store, self.batches, noop_body)
         patience_s = replica.config.election_timeout_s
         self.turn = Turn(
@@ -158,6 +160,7 @@ class Member:
             around.refused,
             around.clock,
             around.tally,
+            opened.room.takes,
         )
         self.reads = PendingReads(self._begin_read, self.read_facts, replica.config.read_wait_s)
         self.applier = Applier(
@@ -178,6 +181,7 @@ class Member:
             settings.scrub_period_s,
             around.beside,
             around.clock(),
+            opened.room,
         )
 
     @property

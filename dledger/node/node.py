@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
@@ -9,6 +10,7 @@ from contextlib import AbstractAsyncContextManager
 import trio
 
 from dledger.config import NodeConfig, check_changeable
+from dledger.core.member_state import Role
 from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.replica import Messages
@@ -21,6 +23,7 @@ from dledger.errors import (
     OutsideLog,
     PeerFault,
     ReadUnavailable,
+    Rejected,
 )
 from dledger.network.group_links import GroupLinks
 from dledger.network.links import Links
@@ -118,6 +121,9 @@ class Node:
             config.group, self._replica, lambda: member.applier.stopped is None
         )
         self._machine_stopped = False
+        self._left_for_room = False  # whether it handed over since its disk is full
+        self._token = trio.lowlevel.current_trio_token()
+        opened.room.on_short = self._room_is_short
         self._stepping_aside = SteppingAside(
             self._replica,
             self._identity.has_able_machine,
@@ -126,7 +132,7 @@ class Node:
         self._group_links = GroupLinks(self._replica, self._links)
         self._group_links.follow()
         self._appends = AppendGate(
-            config, self._replica, member.pending, member.turn, self._driver.submit
+            config, self._replica, member.pending, member.turn, self._driver.submit, member.room
         )
         self._changes = GroupChanges(self._replica, self._driver.wake, self._turned)
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
@@ -153,8 +159,8 @@ class Node:
         an error of the DLedgerError tree that says whether the outcome is certain. It is called
         in this thread, soon after the entries are applied here, and must not raise.
 
-        Raises, if no entry was admitted: NotLeader, LeadershipMoving, LogFull, EntryTooLarge,
-        BodyInvalid, MachineStopped, NodeClosing.
+        Raises, if no entry was admitted: NotLeader, LeadershipMoving, LogFull, DiskFull,
+        EntryTooLarge, BodyInvalid, MachineStopped, NodeClosing.
         """
         escaped = bodies if self.sessions is None else self.sessions.escaped(bodies)
         self.submit_envelopes(escaped, done)
@@ -417,6 +423,11 @@ class Node:
         return self._leadership.role
 
     @property
+    def disk_short(self) -> str | None:
+        """As `Status.disk_short`: why appends are refused, and what to do; None: they are not."""
+        return self._member.room.why_short
+
+    @property
     def machine_version(self) -> int | None:
         """As `Status.machine_version`: the version of entries that all members read."""
         return self._machine_versions.oldest(self._replica.state.membership.members)
@@ -459,6 +470,7 @@ class Node:
             loop_watch=self._loop_watch,
             machine_versions=self._machine_versions,
             machine_stopped=self._member.applier.stopped,
+            disk_short=self._member.room.why_short,
         )
 
     # --- the node's own tasks -----------------------------------------------------------------
@@ -525,6 +537,24 @@ class Node:
         self._group_links.follow()
         self._admission_log.after_turn()
         self._leadership.look()
+        self._leave_for_room()
+
+    def _room_is_short(self) -> None:
+        """The disk is full. Called in any thread."""
+        with contextlib.suppress(trio.RunFinishedError):
+            self._token.run_sync_soon(self._leave_for_room)
+
+    def _leave_for_room(self) -> None:
+        """Hand leadership to a member whose disk may have room: once, as all may be full."""
+        if self._member.room.why_short is None:
+            self._left_for_room = False
+            return
+        if self._closing or self._left_for_room or self._replica.state.role is not Role.LEADER:
+            return
+        self._left_for_room = True
+        with contextlib.suppress(Rejected):  # there is no other, or it is behind
+            self._replica.transfer_leadership(None, trio.current_time())
+            self._driver.wake()
 
     def refused(self, fault: PeerFault) -> None:
         """A message was refused that no correct member sends. For the driver alone."""

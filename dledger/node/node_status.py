@@ -39,6 +39,7 @@ def node_status(
     loop_watch: LoopWatch | None,
     machine_versions: MachineVersions,
     machine_stopped: MachineTooOld | None,
+    disk_short: str | None,
 ) -> Status:
     """The status of the node at this moment, in plain values."""
     state, transfer = replica.state, replica.handover.transfer
@@ -85,4 +86,5 @@ def node_status(
         disk_total_bytes=space.total,
         machine_version=machine_versions.oldest(state.membership.members),
         machine_stopped=None if machine_stopped is None else str(machine_stopped),
+        disk_short=disk_short,
     )

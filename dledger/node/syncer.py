@@ -17,11 +17,12 @@ from collections.abc import Callable
 
 import trio
 
-from dledger.errors import DLedgerError, InvariantBroken
+from dledger.errors import DLedgerError, InvariantBroken, ResourceRefused
 from dledger.node.sync_schedule import Ended
 from dledger.node.tally import Tally
 from dledger.serving.sync_threads import SyncThreads
 from dledger.store.log_store import SyncWork
+from dledger.system_refusals import refusal_of
 
 SyncDone = Callable[[SyncWork, DLedgerError | None], None]
 
@@ -132,6 +133,8 @@ class Syncer:
         except DLedgerError as error:
             return error
         except Exception as cause:  # raised in this thread, it would be lost
+            if refusal_of(cause) is not None:
+                return ResourceRefused(cause)
             return InvariantBroken(f"a sync raised {cause!r}")
         took_s = self._clock() - started
         self._average_s += NEWEST_WEIGHT * (took_s - self._average_s)

@@ -109,6 +109,8 @@ class Turn:
         refused: called with the fault of a message that no correct member sends.
         clock: the time, for the steps after a sync that the turn waited for.
         tally: counts.
+        takes: whether the disk has room for so many bytes of entries of the leader; without it
+            they count as lost on the way, and the leader sends them again.
 
     Attributes:
         submissions: appends that no turn has taken.
@@ -128,6 +130,7 @@ class Turn:
         refused: Callable[[PeerFault], None],
         clock: Callable[[], float],
         tally: Tally,
+        takes: Callable[[int], bool] = lambda _size: True,
     ) -> None:
         self._replica = replica
         self._patience = replica.patience
@@ -142,6 +145,7 @@ class Turn:
         self._refused = refused
         self._clock = clock
         self.tally = tally
+        self._takes = takes
         self._inbox: list[tuple[str, Sequence[Message]]] = []
         self._link_changes: list[tuple[str, bool]] = []
         self._gone: list[tuple[str, int]] = []  # leaders whose process ended, and their terms
@@ -306,6 +310,8 @@ class Turn:
         if self._inbox:
             for sender, messages in _taken(self._inbox):
                 for message in messages:
+                    if isinstance(message, PushRequest) and not self._has_room_for(message):
+                        continue
                     try:
                         if replica.receive(sender, message, now):
                             works = True
@@ -325,6 +331,9 @@ class Turn:
                 replica.request_read(ticket)
         return self._transfer.turn(replica, sync_runs=self.syncs.busy) or works
 
+    def _has_room_for(self, push: PushRequest) -> bool:
+        return not push.payload or self._takes(len(push.payload))
+
     def carry_out_writes(self) -> None:
         """Write what the replica decided; it becomes durable with the next sync."""
         writes, hard_state = self._replica.take_writes()
@@ -343,15 +352,19 @@ class Turn:
             return
         submissions = waiting.slice()
         bodies = list(chain.from_iterable([bodies for bodies, _, _ in submissions]))
+        replica = self._replica
         try:
-            first, term = self._replica.propose(len(bodies))
+            replica.check_proposable()
+            first, term = replica.view.last_index + 1, replica.state.term
+            # Before the replica counts them: a full disk refuses them, and the member goes on.
+            self._writer.append(term, Magic.NORMAL, bodies, first)
         except Rejected as error:
             self.reject_submissions(error)
             return
+        replica.propose(len(bodies))
         waiting.took(submissions, first, term)
         self._proposed = bool(waiting)  # the loop has other work before the next slice
         self._last_proposed = len(bodies)
-        self._writer.append(term, Magic.NORMAL, bodies, first)
         add = self._pending.add
         for batch, body_bytes, done in submissions:
             last = first + len(batch) - 1

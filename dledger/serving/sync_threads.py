@@ -7,6 +7,9 @@ import time
 from collections.abc import Callable
 from typing import Protocol
 
+from dledger.refused_threads import NO_THREAD
+from dledger.system_refusals import Kind, is_of
+
 # Idle threads that are kept for the next sync. On quick disks one thread runs the syncs of all
 # groups in turn; more work only while several syncs run beside the event loop.
 MAX_IDLE_THREADS = 8
@@ -43,7 +46,9 @@ class DiskThreads:
     """Real threads. They do not keep the process alive: a disk may never answer."""
 
     def __init__(self) -> None:
-        self._idle: list[_Thread] = []
+        # One is born now: a process that is refused threads later has this one for its syncs.
+        first = self._born()
+        self._idle: list[_Thread] = [] if first is None else [first]
         self._closed = False
 
     def clock(self) -> float:
@@ -62,7 +67,10 @@ class DiskThreads:
             else:
                 late()
 
-        self._take().give(sync, told)
+        if (thread := self._take()) is None:
+            sync()
+            return True
+        thread.give(sync, told)
         if ended.acquire(timeout=patience_s):
             return True
         if decided.acquire(blocking=False):
@@ -71,18 +79,31 @@ class DiskThreads:
 
     def start(self, sync: Callable[[], None]) -> None:
         """As in SyncThreads."""
-        self._take().give(sync, _nothing)
+        if (thread := self._take()) is None:
+            sync()
+        else:
+            thread.give(sync, _nothing)
 
     def shutdown(self) -> None:
         """As in SyncThreads."""
         self._closed = True
         self._end_idle()
 
-    def _take(self) -> _Thread:
+    def _take(self) -> _Thread | None:
+        """An idle thread, or a new one; None if the system starts none: then the loop syncs."""
         try:
             return self._idle.pop()
         except IndexError:
+            return self._born()
+
+    def _born(self) -> _Thread | None:
+        try:
             return _Thread(self._keep)
+        except RuntimeError as error:
+            if not is_of(Kind.THREADS, error):
+                raise
+            NO_THREAD.tell(error)
+            return None
 
     def _keep(self, thread: _Thread) -> bool:
         """Whether `thread` is kept for another sync. Called in that thread."""
@@ -95,7 +116,7 @@ class DiskThreads:
 
     def _end_idle(self) -> None:
         while self._idle:
-            self._take().give(None, _nothing)
+            self._idle.pop().give(None, _nothing)
 
 
 class _Thread:

@@ -28,7 +28,8 @@ from dledger.state_machine import (
 from dledger.store.birth_file import FILE_NAME as BIRTH
 from dledger.store.birth_file import BirthFile
 from dledger.store.birth_record import NOTHING_KNOWN, BirthRecord
-from dledger.store.disk import Disk
+from dledger.store.disk import Disk, OsDisk
+from dledger.store.disk_room import DiskRoom, unwatched_room
 from dledger.store.folder import node_folder
 from dledger.store.folder_birth import settle_birth
 from dledger.store.incoming_snapshot import SYNC_BYTES, IncomingSnapshot
@@ -39,6 +40,8 @@ from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
 from dledger.store.snapshot_format import SnapshotHeader
 
 logger = logging.getLogger(__name__)
+
+_ALWAYS = unwatched_room(OsDisk())
 
 
 class Opened(NamedTuple):
@@ -52,6 +55,8 @@ class Opened(NamedTuple):
     `birth`: how the group began, as the folder says.
 
     `machine`: the kind of the state machine.
+
+    `room`: whether its disk has room for entries.
     """
 
     store: SegmentStore
@@ -61,6 +66,7 @@ class Opened(NamedTuple):
     keeps_nothing: bool = False
     birth: BirthRecord = NOTHING_KNOWN
     machine: MachineKind = UNKNOWN_MACHINE
+    room: DiskRoom = _ALWAYS
 
     @property
     def hard_state(self) -> HardState:
@@ -77,10 +83,12 @@ class Opened(NamedTuple):
         return b"" if snapshot is None else snapshot.header.configuration
 
 
-def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> Opened:
+def open_and_restore(
+    disk: Disk, config: NodeConfig, machine: StateMachine, room: DiskRoom = _ALWAYS
+) -> Opened:
     """Open the store and restore the state machine from its newest usable snapshot.
 
-    Blocks; may run in any thread.
+    Blocks; may run in any thread. `room`: of that disk, if a reserve is kept on it.
 
     Raises as `open_store`, and:
         ConfigInvalid: the settings ask for snapshots, but the state machine has none.
@@ -94,13 +102,18 @@ def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> O
         raise ConfigInvalid(
             "snapshots", "the state machine has no methods snapshot() and restore()"
         )
-    store = open_store(disk, str(config.data_dir), config.store, config.group, config.node_id)
+    room.begin()
+    log_disk = disk if room is _ALWAYS else room.disk
+    store = open_store(
+        log_disk, str(config.data_dir), config.store, config.group, config.node_id, disk
+    )
     try:
         folder = SnapshotFolder(disk, node_folder(str(config.data_dir), config.node_id))
         restored, awaited = _restore(folder, store, machine, config.group)
         opened = Opened(store, folder, restored, awaited, keeps_nothing(machine))
-        birth = _settled_birth(disk, config, opened)
-        return opened._replace(birth=birth, machine=machine_kind(machine))
+        birth = _settled_birth(log_disk, config, opened)
+        room.opened()
+        return opened._replace(birth=birth, machine=machine_kind(machine), room=room)
     except BaseException:
         store.close()
         raise

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from dledger.core.entry_dispatcher import needed_snapshots
 from dledger.core.replica import Replica
@@ -71,7 +72,8 @@ class Snapshotter:
         wake: Callable[[], None],
     ) -> None:
         self._group = group
-        self._policy = policy
+        self._set_policy = policy
+        self._room = opened.room
         self._machine = machine if isinstance(machine, SnapshottingMachine) else None
         self._store, self._folder = opened.store, opened.folder
         self._snapshots = snapshots
@@ -97,7 +99,15 @@ class Snapshotter:
         """Change the policy from the next look on. Raises ConfigInvalid without snapshots."""
         if policy.is_on and self._machine is None:
             raise ConfigInvalid("snapshots", NO_METHODS)
-        self._policy = policy
+        self._set_policy = policy
+
+    @property
+    def _policy(self) -> SnapshotPolicy:
+        """The policy; while the disk is full one snapshot is enough, as more cannot be relied on:
+        there may be no room for another, and no entry for it to be of.
+        """
+        policy = self._set_policy
+        return replace(policy, kept=1) if self._room.is_short else policy
 
     def ask(self, done: Callable[[SnapshotAnswer], None]) -> None:
         """Write a snapshot of the state now, or a little later; `done` is called once.
@@ -119,10 +129,11 @@ class Snapshotter:
         self.next_look_at = now + LOOK_INTERVAL_S
         if self._busy or self._closed:
             return
-        if self._retention is not None and self._machine is not None and self._indexes is None:
+        drops = self._retention is not None or self._room.is_short
+        if drops and self._machine is not None and self._indexes is None:
             self._find_snapshots()
             return
-        if self._retention is not None:
+        if drops:
             self._drop(now)
         if self._machine is not None and (self._waiting or self._is_due(now)):
             self._asked, self._waiting = self._waiting, []
@@ -306,7 +317,7 @@ class Snapshotter:
     def _drop(self, now: float) -> None:
         """Drop the log that policy, snapshots, state machine and lagging members do not need."""
         applied, kept_from = self._replica.state.applied, self._kept_from()
-        snapshots = None if self._machine is None else self._indexes or ()
+        snapshots = None if self._machine is None else self._usable()
         before = first_kept(self._policy, applied, snapshots, kept_from)
         before = min([before, *(offer.begin.before_index + 1 for offer in self._needed(now))])
         before = min(before, self._store.synced_index)
@@ -321,6 +332,11 @@ class Snapshotter:
         self._replica.view.discard_before(self._store.first_index)
         self._log_cut()
 
+    def _usable(self) -> Sequence[int]:
+        """The snapshots that a start shall be able to use; on a full disk only the newest."""
+        indexes = self._indexes or []
+        return indexes[:1] if self._room.is_short else indexes
+
     def _kept_from(self) -> int | None:
         """The first entry that the state machine needs. Raises MachineFailed."""
         if self._retention is None:
@@ -332,12 +348,16 @@ class Snapshotter:
             raise MachineFailed(applied, applied, raised(error)) from error
 
     def _holds_up_retention(self) -> bool:
-        """Whether only newer snapshots are missing to drop entries that the state machine frees."""
+        """Whether only newer snapshots are missing to drop entries that the state machine frees,
+        or that a full disk has no room for.
+        """
         kept_from, applied = self._kept_from(), self._replica.state.applied
+        if kept_from is None and self._room.is_short:
+            kept_from = applied + 1
         if not kept_from or self._indexes is None:
             return False
         wanted = kept_with_new_snapshots(self._policy, applied, kept_from)
-        if wanted <= first_kept(self._policy, applied, self._indexes, kept_from):
+        if wanted <= first_kept(self._policy, applied, self._usable(), kept_from):
             return False
         first = self._store.first_index
         return wanted > first and self._store.segment_begin(wanted).first_index > first

@@ -27,6 +27,16 @@ from typing import Protocol
 from dledger.errors import DataFolderLocked
 from dledger.store import sync_calls
 
+# What file systems and C libraries say that cannot take up room for a file.
+_NO_FALLOCATE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL)
+
+# Written at once on those.
+_ZEROS_BYTES = 1 << 20
+
+
+class SyncFailed(OSError):
+    """A sync failed. Whatever its number says, nothing that it was for is tried again."""
+
 
 class DiskFile(Protocol):
     """One open file. `sync` may run in another thread while the other methods are called."""
@@ -50,6 +60,10 @@ class DiskFile(Protocol):
 
     def grow(self, size: int) -> None:
         """Make the file `size` bytes long, if it is shorter."""
+        ...
+
+    def allocate(self, size: int) -> None:
+        """Make the file `size` bytes long, if it is shorter, and take up the room on the disk."""
         ...
 
     def sync(self) -> None:
@@ -171,6 +185,24 @@ class OsDiskFile:
         with _named(self._path):
             if os.fstat(self._descriptor).st_size < size:
                 os.ftruncate(self._descriptor, size)
+
+    def allocate(self, size: int) -> None:
+        """Make the file `size` bytes long, if it is shorter, and take up the room on the disk."""
+        with _named(self._path):
+            try:
+                os.posix_fallocate(self._descriptor, 0, size)
+            except OSError as error:
+                if error.errno not in _NO_FALLOCATE:
+                    raise
+                self._write_zeros(size)
+
+    def _write_zeros(self, size: int) -> None:
+        """Take up room on a file system that has no other way."""
+        at = os.fstat(self._descriptor).st_size
+        while at < size:
+            part = min(size - at, _ZEROS_BYTES)
+            self.write(bytes(part), at)
+            at += part
 
     def sync(self) -> None:
         """Make content and length durable."""

@@ -235,7 +235,7 @@ class HardStateFile:
             disk.remove(f"{folder}/{_NEW_NAME}")
         file = disk.create(f"{folder}/{_NEW_NAME}")
         try:
-            file.grow(FILE_BYTES)
+            file.allocate(FILE_BYTES)  # a full disk has to take every later record
             file.write(encode_record(record, 1), 0)
             file.sync()
         finally:

@@ -52,7 +52,7 @@ def decode_noop_body(content: bytes | memoryview) -> NoopBody | None:
         return None
     try:
         fields = msgpack.unpackb(content, strict_map_key=False)
-    except (ValueError, msgpack.UnpackException):
+    except (ValueError, TypeError, msgpack.UnpackException):  # TypeError: a list as a map's key
         return None
     if not isinstance(fields, list) or len(fields) < _FIELDS:
         return None

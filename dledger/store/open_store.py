@@ -37,11 +37,17 @@ from dledger.store.walk import ALL_UNCHECKED
 
 
 def open_store(
-    disk: Disk, folder: str, config: StoreConfig, group: str, node_id: str
+    disk: Disk,
+    folder: str,
+    config: StoreConfig,
+    group: str,
+    node_id: str,
+    spare_disk: Disk | None = None,
 ) -> SegmentStore:
     """Open or create the store of one node in `folder`/dledger-`node_id`.
 
-    Existing files keep their lengths; `config` is for new logs.
+    Existing files keep their lengths; `config` is for new logs. `spare_disk`: where spare segments
+    are written, which give up no reserve for themselves; the same disk if not given.
 
     Raises:
         ConfigInvalid: a name does not fit.
@@ -61,7 +67,8 @@ def open_store(
         with contextlib.ExitStack() as undo:
             lock = disk.lock(f"{path}/{LOCK}")
             undo.callback(lock.close)
-            store = _open_locked(disk, path, config, StoreRecord(group, node_id, 0, 0), undo, lock)
+            identity = StoreRecord(group, node_id, 0, 0)
+            store = _open_locked(disk, path, config, identity, undo, lock, spare_disk or disk)
             undo.pop_all()
             return store
     except OSError as cause:
@@ -76,6 +83,7 @@ def _open_locked(
     identity: StoreRecord,
     undo: contextlib.ExitStack,
     lock: DiskLock,
+    spare_disk: Disk,
 ) -> SegmentStore:
     # A power cut may undo the names that a killed process gave: sync them before using them.
     disk.sync_folder(path)
@@ -115,7 +123,9 @@ def _open_locked(
     hard_state_file.lower_mark(recovered.last_index)
     hard_state_file.mark_synced(recovered.last_index)
     retire_java_term(disk, path)
-    spares = SpareSegments(disk, f"{path}/{SPARE}", record.segment_bytes, config.spare_segments)
+    spares = SpareSegments(
+        spare_disk, f"{path}/{SPARE}", record.segment_bytes, config.spare_segments
+    )
     spares.open()
     data.use_spares(spares)
     return SegmentStore(

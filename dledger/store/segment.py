@@ -7,11 +7,11 @@ so every byte after the written part of the last file is zero.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from dledger.errors import LogCorrupt
-from dledger.store.disk import Disk, DiskFile
+from dledger.store.disk import Disk, DiskFile, SyncFailed
 
 NAME_DIGITS = 20
 # Open files of one kind: enough for the readers of a busy node, far below the usual limit of
@@ -46,6 +46,14 @@ def start_of(name: str) -> int | None:
 
 def _is_zero(data: bytes) -> bool:
     return data == (_ZEROS if len(data) == ZERO_PIECE_BYTES else bytes(len(data)))
+
+
+def _synced(sync: Callable[[], None]) -> None:
+    """Do a sync. Raises SyncFailed."""
+    try:
+        sync()
+    except OSError as error:
+        raise SyncFailed(error.errno, error.strerror, error.filename) from error
 
 
 def check_spacing(folder: str, starts: list[int], segment_bytes: int) -> None:
@@ -121,10 +129,15 @@ class SegmentFiles:
         path = self.path(start)
         if self._spares is None or not self._spares.take(path):
             file = self._disk.create(path)
+            try:
+                file.grow(self.segment_bytes)
+            except OSError:
+                file.close()
+                self._disk.remove(path)  # so that it can be created once there is room
+                raise
             self._open[start] = file
-            file.grow(self.segment_bytes)
-            file.sync()
-        self._disk.sync_folder(self.folder)
+            _synced(file.sync)
+        _synced(lambda: self._disk.sync_folder(self.folder))
         self.starts.append(start)
         self._close_idle(but=start)
 

@@ -10,8 +10,9 @@ from collections.abc import Sequence
 from dledger.core.ledger_view import TermRun
 from dledger.core.snapshot.snapshot_offer import LogBegin
 from dledger.entry import BLANK_BYTES, Body
-from dledger.errors import InvariantBroken
+from dledger.errors import DiskFull, InvariantBroken
 from dledger.store.batch import BatchFacts
+from dledger.store.disk import SyncFailed
 from dledger.store.index_unit import UNIT_BYTES
 from dledger.store.log_extent import LogExtent
 from dledger.store.log_reader import LogReader
@@ -19,6 +20,7 @@ from dledger.store.log_store import Written
 from dledger.store.placement import LogEnd, filler, place, segment_end
 from dledger.store.segment import SegmentFiles
 from dledger.store.store_health import StoreHealth
+from dledger.system_refusals import Kind, is_of, told
 
 
 class SegmentLog:
@@ -57,6 +59,7 @@ class SegmentLog:
 
         Raises:
             EntryTooLarge: one body is too large; none was written.
+            DiskFull: there is no room for them; none was written, and the store goes on.
             InvariantBroken: no bodies, or a term below the last one.
             DiskFailed: terminal.
         """
@@ -72,9 +75,17 @@ class SegmentLog:
         end = LogEnd(first, extent.end_pos, extent.last_chain)
         placed = place(term, magic, bodies, end, self._data.segment_bytes, self._body_limit)
         with self._health.disk_work("append to"):
-            for pos, run in placed.runs:
-                self._data.write(run, pos)
-            self._index.write(placed.index_units, first * UNIT_BYTES)
+            try:
+                for pos, run in placed.runs:
+                    self._data.write(run, pos)
+                self._index.write(placed.index_units, first * UNIT_BYTES)
+            except OSError as error:
+                if isinstance(error, SyncFailed) or not is_of(Kind.ROOM, error):
+                    raise
+                # All bytes behind the log's end are zero again, in blocks that the files have.
+                self._data.zero(extent.end_pos, placed.end_pos)
+                self._index.zero(first * UNIT_BYTES, (first + len(bodies)) * UNIT_BYTES)
+                raise DiskFull(told(error)) from error
         extent.extend(
             placed.index_units, (TermRun(term, first),), placed.end_pos, placed.last_chain
         )

@@ -18,6 +18,9 @@ DEFAULT_INDEX_SEGMENT_BYTES = 10 * MIB
 # A start checks about this much again: 28,000 entries of 256 bytes, a tenth of a second. Each time
 # the log has grown by this much, one more file is synced, a few times a second at most.
 DEFAULT_CHECKPOINT_BYTES = 8 * MIB
+# 16 MiB: four of the largest entries, so that what a leader had sent, the records of several terms
+# and a small snapshot fit; and little beside the segments.
+DEFAULT_RESERVE_BYTES = 16 * MIB
 # The format's `size` and `pos - start` are signed 32 bits in Java.
 MAX_SEGMENT_BYTES = 2**31 - 1
 MIN_SEGMENT_BYTES = HEADER_BYTES + BLANK_BYTES
@@ -37,6 +40,9 @@ class StoreConfig:
         spare_segments: how many data files `prepare_spare` writes ahead (0 switches it off).
         checkpoint_bytes: a start checks only about this many bytes at the end of the part that is
             committed and durable, and all after it. May change with every start.
+        reserve_bytes: so much of the disk a member takes up, a sixteenth of it at most, to go on
+            with when it is full (0: no reserve). Give at least the size of a snapshot. May change
+            with every start.
     """
 
     segment_bytes: int = DEFAULT_SEGMENT_BYTES
@@ -44,6 +50,7 @@ class StoreConfig:
     max_body_bytes: int = MAX_BODY_BYTES
     spare_segments: int = 1
     checkpoint_bytes: int = DEFAULT_CHECKPOINT_BYTES
+    reserve_bytes: int = DEFAULT_RESERVE_BYTES
 
     def __post_init__(self) -> None:
         """Check the settings against each other."""
@@ -62,6 +69,8 @@ class StoreConfig:
             raise ConfigInvalid("spare_segments", f"{self.spare_segments} is not within 0..8")
         if self.checkpoint_bytes < 1:
             raise ConfigInvalid("checkpoint_bytes", f"{self.checkpoint_bytes} is not positive")
+        if self.reserve_bytes < 0:
+            raise ConfigInvalid("reserve_bytes", "must not be negative; 0 switches it off")
 
 
 def check_index_segment_bytes(size: int) -> None:

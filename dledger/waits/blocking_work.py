@@ -7,6 +7,9 @@ from typing import Protocol, TypeVar, TypeVarTuple, Unpack
 
 import trio
 
+from dledger.refused_threads import NO_THREAD
+from dledger.system_refusals import Kind, is_of
+
 Arguments = TypeVarTuple("Arguments")
 Result = TypeVar("Result")
 
@@ -29,9 +32,26 @@ async def in_a_thread(
     Each call has a thread of its own, outside trio's limit for the whole process: groups with a
     hung disk would use up that limit and block the application's calls. A group makes at most a
     handful of these calls at a time, one from each of its tasks.
+
+    If the system starts no thread, the work runs on the event loop.
     """
     one = trio.CapacityLimiter(1)
-    return await trio.to_thread.run_sync(work, *arguments, limiter=one)
+    began = False
+
+    def begin() -> Result:
+        nonlocal began
+        began = True
+        return work(*arguments)
+
+    try:
+        return await trio.to_thread.run_sync(begin, limiter=one)
+    except RuntimeError as error:
+        if began or not is_of(Kind.THREADS, error):
+            raise
+        NO_THREAD.tell(error)
+    # It holds the loop, which is better than to end.
+    await trio.lowlevel.checkpoint()
+    return work(*arguments)
 
 
 IN_A_THREAD: RunBlocking = in_a_thread

@@ -133,6 +133,10 @@ class VirtualFile:
         if len(visible) < size:
             visible.extend(bytes(size - len(visible)))
 
+    def allocate(self, size: int) -> None:
+        """Make the file `size` bytes long, if it is shorter; there is always room."""
+        self.grow(size)
+
     def sync(self) -> None:
         """Make content and length durable."""
         self._disk.step(self._life)

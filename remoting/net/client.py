@@ -10,6 +10,7 @@ import trio
 
 from dledger.patient_limit import LATE_S, patient_limit
 from dledger.sockets import dialled
+from dledger.system_refusals import meaning
 from remoting.net.address import Address, parse_address
 from remoting.net.answering import answer_each
 from remoting.net.connection import Connection, ConnectionLimits
@@ -233,7 +234,7 @@ class RemotingClient:
                 return secured
         except (OSError, UnicodeError, trio.BrokenResourceError) as error:
             # UnicodeError: a name that the domain name system cannot have.
-            reason = str(error.__cause__ or error)
+            reason = meaning(error.__cause__ or error)
         if plain is not None:
             await trio.aclose_forcefully(plain)
         connection.close(ConnectFailed(address, reason))

@@ -14,6 +14,7 @@ from typing import Final, Protocol, TypeAlias
 import trio
 
 from dledger.sockets import listening
+from dledger.system_refusals import Kind, refusal_of
 from remoting.net.address import Address, peer_address
 from remoting.net.answering import failure_reply, log_failure
 from remoting.net.bounded_log import about_client
@@ -59,7 +60,6 @@ TELL_SECONDS: Final = 60.0
 # A sweep that comes later than this shows that the process was stopped.
 _STOPPED_SECONDS: Final = 5.0
 
-_OUT_OF_DESCRIPTORS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 
 # The first byte of a TLS connection. No frame begins with it: its length would be over 16 MiB.
 _TLS_HANDSHAKE: Final = b"\x16"
@@ -308,16 +308,17 @@ class Server:
             try:
                 stream = await listener.accept()
             except OSError as error:
-                if error.errno not in _OUT_OF_DESCRIPTORS:
+                found = refusal_of(error)
+                if found is None or found.kind not in (Kind.DESCRIPTORS, Kind.MEMORY):
                     raise
                 now = trio.current_time()
                 if now >= self._told_descriptors_at + TELL_SECONDS:
                     self._told_descriptors_at = now
                     _log.warning(
-                        "no connection can be accepted (%s): %d are open; raise the limit with "
-                        "ulimit -n or close some",
-                        quoted(error.strerror),
+                        "no connection can be accepted while %d are open: %s; %s",
                         len(self._connections),
+                        quoted(found.meaning),
+                        quoted(found.cure),
                     )
                 await trio.sleep(ACCEPT_PAUSE_SECONDS)
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import NamedTuple, cast
 
 import msgpack
@@ -367,7 +368,7 @@ async def test_retention_leaves_the_files_of_damaged_queues_alone(tmp_path: Path
     keeper = LogKeeper(
         RetentionPolicy,
         tmp_path,
-        cast(Node, None),  # is asked by leaders only
+        cast(Node, SimpleNamespace(disk_short=None)),  # is asked more by leaders only
         machine,
         FullDisk("b"),
         KeptBack(),

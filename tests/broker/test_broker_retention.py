@@ -240,6 +240,23 @@ async def test_a_full_disk_costs_one_segment_until_its_files_are_gone(tmp_path: 
         assert await minimum(client) > first
 
 
+async def test_what_retention_gave_up_goes_though_nothing_else_is_appended(tmp_path: Path) -> None:
+    around = Surroundings()
+    settings = {**around.settings(), "snapshots": SnapshotPolicy(trailing_entries=0)}
+    async with running_broker(tmp_path, **settings) as (broker, nursery):
+        await send(Client(nursery, str(broker.config.address)), 60)
+        around.used = 86.0
+        for _ in range(20):
+            await looked(broker)
+            await broker.node.wait_applied(broker.node.status().committed)
+            if broker.node.begin_position:
+                break
+            if broker.machine.state[MESSAGES].kept_position:
+                await broker.node.snapshot()  # as the policy of a broker does by itself
+        assert 0 < broker.node.begin_position <= broker.machine.state[MESSAGES].kept_position
+        assert broker.machine.state.refused_entries == 0
+
+
 async def test_above_90_percent_no_message_is_taken_until_it_is_less(tmp_path: Path) -> None:
     around = Surroundings()
     async with running_broker(tmp_path, **around.settings()) as (broker, nursery):

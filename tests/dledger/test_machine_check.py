@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -113,6 +114,16 @@ async def test_what_apply_gives_is_named_when_it_is_no_list_of_results(
         )
 
 
+def test_what_the_system_refuses_a_machine_is_no_fault_of_the_machine() -> None:
+    for error in (MemoryError(), OSError(errno.EMFILE, "too many", "/state/x")):
+
+        def apply(_entries: Sequence[Entry], error: Exception = error) -> list[object]:
+            raise error
+
+        with pytest.raises(dledger.ResourceRefused, match="ulimit"):
+            applied(apply, [], 5, 5)
+
+
 async def append_in_a_session(settings: dledger.NodeConfig, machine: dledger.StateMachine) -> None:
     async with dledger.open_node(settings, machine) as node:
         async for change in node.role_changes():
@@ -150,7 +161,7 @@ class FullDisk:
 
 
 def test_a_machine_whose_own_disk_failed_says_so_itself() -> None:
-    with pytest.raises(dledger.DiskFailed, match=r"table\.sqlite.*free or replace the disk"):
+    with pytest.raises(dledger.DiskFailed, match=r"table\.sqlite.*free some of the disk"):
         applied(FullDisk().apply, [], 5, 5)
 
 

@@ -18,7 +18,12 @@ from dledger_mq import (
     RouteNotFound,
 )
 from dledger_mq.calls import call_master
-from dledger_mq.pauses import FIRST_PAUSE_SECONDS, LONGEST_PAUSE_SECONDS, pause_seconds
+from dledger_mq.pauses import (
+    FIRST_PAUSE_SECONDS,
+    LONGEST_PAUSE_SECONDS,
+    RESTART_PAUSE_SECONDS,
+    pause_seconds,
+)
 from dledger_mq.requests import max_offset
 from dledger_mq.subscription import subscription
 from dledger_mq.topic_route import AUTO_CREATE_TOPIC, client_route
@@ -92,10 +97,12 @@ def test_a_slave_is_no_leader() -> None:
     assert (route.write_queues, len(route.read_queues), route.masters) == ((), 1, {})
 
 
-def test_pauses_grow_from_a_tenth_of_a_second_to_one() -> None:
+def test_pauses_are_short_for_ten_seconds_and_then_a_second() -> None:
     pauses = [pause_seconds(failures) for failures in range(1, 40)]
     assert pauses[0] == FIRST_PAUSE_SECONDS
     assert pauses[-1] == LONGEST_PAUSE_SECONDS
+    at_first = [pause for pause in pauses if pause <= RESTART_PAUSE_SECONDS]
+    assert 9 < sum(at_first) < 12
     assert pauses == sorted(pauses)
 
 

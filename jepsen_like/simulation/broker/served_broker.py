@@ -124,7 +124,8 @@ class _ProcessLog:
             node.wake()
 
         config = replace(node.config, max_pending_entries=MOST_WAITING_APPENDS)
-        self._gate = AppendGate(config, process.replica, process.member.pending, turn, submit)
+        ran = process.member
+        self._gate = AppendGate(config, process.replica, ran.pending, turn, submit, ran.room)
         self._watch = LeadershipWatch(GROUP, process.replica)
 
     @property

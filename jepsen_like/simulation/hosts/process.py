@@ -160,6 +160,11 @@ class ProcessFile:
         self._life.check()
         self._file.grow(size)
 
+    def allocate(self, size: int) -> None:
+        """As in DiskFile."""
+        self._life.check()
+        self._file.allocate(size)
+
     def sync(self) -> None:
         """As in DiskFile."""
         self._disk.synced()

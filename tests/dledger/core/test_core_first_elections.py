@@ -15,7 +15,7 @@ from tests.dledger.core.timed_group import TimedGroup
 THREE = ["n0", "n1", "n2"]
 
 
-def new_group(size: int, seed: int, **options: float) -> TimedGroup:
+def new_group(size: int, seed: int, max_clock_drift: float | None = None) -> TimedGroup:
     """Members with empty folders, a millisecond apart from each other."""
     names = [f"n{at}" for at in range(size)]
     return TimedGroup(
@@ -24,7 +24,7 @@ def new_group(size: int, seed: int, **options: float) -> TimedGroup:
         lambda _name: 0.004,
         seed=seed,
         standing=Standing.FRESH,
-        **options,
+        max_clock_drift=max_clock_drift,
     )
 
 

@@ -43,6 +43,7 @@ class TimedGroup:
         max_clock_drift: float | None = None,
         seed: int = 0,
         standing: Standing = Standing.PROVEN,
+        term: int = 0,
     ) -> None:
         self.now = 0.0
         self.one_way_s = one_way_s
@@ -68,7 +69,7 @@ class TimedGroup:
             replica = Replica(
                 config,
                 view_of([]),
-                HardState(0),
+                HardState(term),
                 EntriesAtOnce(BATCH_ENTRIES),
                 chance.random,
                 0.0,

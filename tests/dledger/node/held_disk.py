@@ -22,6 +22,9 @@ class HeldFile:
         self.grow = file.grow
         self.close = file.close
 
+    def allocate(self, size: int) -> None:
+        self._file.allocate(size)
+
     def sync(self) -> None:
         """Wait, if the disk hangs; quick otherwise, as nothing reaches a real disk."""
         self._disk.wait(self.path)

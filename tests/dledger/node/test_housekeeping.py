@@ -10,6 +10,7 @@ import pytest
 from dledger.entry import Magic
 from dledger.node.housekeeping import DURABLE_INTERVAL_S, IDLE_INTERVAL_S, INTERVAL_S, Housekeeper
 from dledger.store.disk import OsDisk
+from dledger.store.disk_room import unwatched_room
 from dledger.store.hard_state_file import newest_record
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
@@ -28,7 +29,12 @@ class Kept:
         self._path = folder / "dledger-n0" / "hard-state"
         self.store: SegmentStore = open_store(OsDisk(), str(folder), CONFIG, "g", "n0")
         self.housekeeper = Housekeeper(
-            self.store, lambda: self.store.synced_index, 0.0, lambda work: work()(), now=0.0
+            self.store,
+            lambda: self.store.synced_index,
+            0.0,
+            lambda work: work()(),
+            now=0.0,
+            room=unwatched_room(OsDisk()),
         )
 
     def look(self) -> float:

@@ -12,7 +12,7 @@ import pytest
 
 from dledger.core.hard_state import HardState
 from dledger.entry import HEADER_BYTES, Magic, decode_entries
-from dledger.errors import DiskFailed, InvariantBroken, LogCorrupt, OutsideLog
+from dledger.errors import DiskFailed, DiskFull, InvariantBroken, LogCorrupt, OutsideLog
 from dledger.store.disk import DiskFile, OsDisk, OsDiskFile
 from dledger.store.open_store import open_store
 from dledger.store.segment import MAX_OPEN_FILES, file_name
@@ -46,6 +46,10 @@ class FailingFile:
     def grow(self, size: int) -> None:
         self._disk.meet("grow", self.path)
         self._file.grow(size)
+
+    def allocate(self, size: int) -> None:
+        self._disk.meet("allocate", self.path)
+        self._file.allocate(size)
 
     def sync(self) -> None:
         self._disk.meet("sync", self.path)
@@ -98,8 +102,38 @@ def bodies(count: int) -> list[bytes]:
     return [b"body %d " % i * 12 for i in range(count)]
 
 
-@pytest.mark.parametrize("kind", ["write", "create", "grow", "sync_folder"])
-@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO])
+@pytest.mark.parametrize("kind", ["write", "create", "grow"])
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT])
+@pytest.mark.parametrize("after", [0, 1])
+def test_a_write_that_finds_no_room_is_refused_and_the_store_goes_on(
+    tmp_path: Path, kind: str, number: int, after: int
+) -> None:
+    disk = FailingDisk()
+    store = open_one(disk, tmp_path)
+    store.append(1, Magic.NORMAL, bodies(4))
+    disk.fail(kind, after, number)
+    with pytest.raises(DiskFull) as refused:
+        store.append(1, Magic.NORMAL, bodies(60))
+    assert refused.value.retry_safe
+    assert store.last_index == 3
+    store.append(1, Magic.NORMAL, bodies(60))
+    store.begin_sync(HardState(1, "n0")).run()
+    store.close()
+    again = open_one(OsDisk(), tmp_path)
+    assert again.recovered.cut is None
+    read = decode_entries(again.read(0, 3, 1 << 20))
+    assert [entry.body for entry in read] == bodies(4)
+    assert again.last_index == 63
+    again.close()
+
+
+@pytest.mark.parametrize(
+    ("kind", "number"),
+    [
+        *((kind, errno.EIO) for kind in ("write", "create", "grow", "sync_folder")),
+        ("sync_folder", errno.ENOSPC),
+    ],
+)
 @pytest.mark.parametrize("after", [0, 1])
 def test_a_failed_write_ends_the_store_and_keeps_what_was_synced(
     tmp_path: Path, kind: str, number: int, after: int
@@ -185,7 +219,7 @@ def test_a_failed_truncation_ends_the_store(tmp_path: Path, kind: str) -> None:
     again.close()
 
 
-@pytest.mark.parametrize("kind", ["read", "write", "sync", "create", "sync_folder", "grow"])
+@pytest.mark.parametrize("kind", ["read", "write", "sync", "create", "sync_folder", "allocate"])
 def test_a_failed_open_says_so_and_releases_the_folder(tmp_path: Path, kind: str) -> None:
     disk = FailingDisk()
     disk.fail(kind)

@@ -53,6 +53,9 @@ class LosingFile:
         seen = self._content.seen
         seen.extend(bytes(max(0, size - len(seen))))
 
+    def allocate(self, size: int) -> None:
+        self.grow(size)
+
     def sync(self) -> None:
         self._disk.step()
         content = self._content

@@ -13,6 +13,7 @@ from dledger.free_ports import free_ports
 from dledger.node.housekeeping import Housekeeper
 from dledger.state_machine import LogOnly
 from dledger.store.disk import OsDisk
+from dledger.store.disk_room import unwatched_room
 from dledger.store.open_store import open_store
 from dledger.store.scrubber import Scrubber
 from dledger.store.segment_store import SegmentStore
@@ -82,7 +83,8 @@ def test_a_period_takes_the_scrubber_once_through_the_log(
     tmp_path: Path,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    housekeeper = Housekeeper(store, lambda: 150, 3600, lambda work: work()(), now=0.0)
+    room = unwatched_room(OsDisk())
+    housekeeper = Housekeeper(store, lambda: 150, 3600, lambda work: work()(), 0.0, room)
     damage(tmp_path, store, 20)
     while housekeeper.next_look_at < 3.5 * 3600:
         housekeeper.look(housekeeper.next_look_at)

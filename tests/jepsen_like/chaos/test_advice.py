@@ -20,9 +20,18 @@ from dledger.errors import (
     NodeFailed,
     SnapshotLost,
 )
+from dledger.system_refusals import REFUSALS, Kind
 from jepsen_like.chaos.members.advice import Remedy, is_bug, last_words, remedies
 
 DISK_FULL = OSError(28, "No space left on device")
+
+
+def test_the_harness_knows_what_to_do_when_any_resource_of_a_disk_is_refused() -> None:
+    for number, row in REFUSALS.items():
+        found = remedies(str(DiskFailed("write", "data/0", OSError(number, "no"))))
+        of_disk = row.kind in (Kind.ROOM, Kind.BROKEN_DISK, Kind.WRITABLE_DISK)
+        if of_disk and "network disk" not in row.meaning:
+            assert found == (Remedy.FREE_DISK,), row
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,165 @@
+"""Whether the disk of a member has room for entries, and what happens while it has none.
+
+The disk is short of room from the first write that fails for lack of it, or from when less is free
+than the reserve is large, until there is room for the reserve and a little more than it again. The
+reserve is given up at once, and meanwhile
+
+* the member refuses what applications append (DiskFull), unless it helps to free room;
+* it takes few entries, of its leader or its own: half of the reserve, so that the rest is left for
+  records, snapshots, and the files of its state machine;
+* one snapshot is enough to drop the log before it.
+
+A write of the log or of a record that fails for lack of room is tried again once. A sync is never
+tried again. A snapshot that finds no room fails, and its file goes: there may be room without it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from dledger.store.disk import Disk
+from dledger.store.reserve import Reserve
+from dledger.store.reserving_disk import ReservingDisk
+from dledger.system_refusals import told
+
+logger = logging.getLogger(__name__)
+
+# How often the disk is looked at while it is short: room comes from operators and from retention.
+SHORT_LOOK_S = 1.0
+
+# So many times the reserve is free, besides the reserve, before the disk counts as having room
+# again: a member does not change its mind with every file, and one segment is often enough.
+ROOMY = 1.25
+
+# A small disk keeps so large a part of itself at most.
+PART_OF_DISK = 16
+
+# A write that may always be tried again: of a record, or of a name.
+RECORD_BYTES = 4096
+
+
+class DiskRoom:
+    """The room of one member.
+
+    Args:
+        disk: of the system.
+        reserve: given up when a write fails for lack of room.
+        free_bytes: how much is free on the disk.
+
+    Attributes:
+        disk: where the log and the records of the member are written.
+        why_short: what is refused and what to do about it; None while there is room.
+        on_short: called when room becomes short, in any thread.
+    """
+
+    def __init__(self, disk: Disk, reserve: Reserve, free_bytes: Callable[[], int]) -> None:
+        self._plain = disk
+        self._reserve = reserve
+        self._free_bytes = free_bytes
+        self._allowance_bytes = 0
+        self._next_look_at = 0.0
+        self.why_short: str | None = None
+        self.on_short: Callable[[], None] = _nothing
+        self.disk: Disk = ReservingDisk(disk, self._ran_out) if reserve.size_bytes else disk
+
+    @property
+    def is_short(self) -> bool:
+        """Whether there is too little room for entries."""
+        return self.why_short is not None
+
+    def takes(self, size: int) -> bool:
+        """Whether to take entries of `size` bytes from the leader, or of this member's own.
+
+        Counts them while the disk is short.
+        """
+        if self.why_short is None:
+            return True
+        if self._allowance_bytes < size:
+            return False
+        self._allowance_bytes -= size
+        return True
+
+    def has_room_beside(self, size: int) -> bool:
+        """Whether the disk would count as having room if a file of that size were written."""
+        reserve = self._reserve.size_bytes
+        return not reserve or (not self.is_short and self._free() >= size + ROOMY * reserve)
+
+    def begin(self) -> None:
+        """Before anything is opened: a disk that is nearly full needs what the reserve takes up."""
+        if self._reserve.size_bytes and self._free() < self._reserve.size_bytes:
+            self._is_short(self._little())
+
+    def opened(self) -> None:
+        """The member's folder is open: take up the reserve, if it is not there."""
+        if self.is_short or not self._reserve.size_bytes:
+            return
+        try:
+            self._reserve.make()
+        except OSError as error:
+            logger.warning("going on without a reserve on the disk: %s", told(error))
+
+    def look(self, now: float) -> bool:
+        """See whether room is short, or is there again; return whether that changed."""
+        size = self._reserve.size_bytes
+        if not size:
+            return False
+        if self.why_short is None:
+            if self._free() >= size:
+                return False
+            self._is_short(self._little())
+            return True
+        if now < self._next_look_at:
+            return False
+        self._next_look_at = now + SHORT_LOOK_S
+        try:
+            missing = 0 if self._reserve.is_made else size
+            if self._free() < missing + ROOMY * size:
+                return False
+            self._reserve.make()  # a quota shows only here
+        except OSError:
+            return False
+        self.why_short = None
+        logger.warning("there is room on the disk again: appends are taken")
+        return True
+
+    def _free(self) -> int:
+        try:
+            return self._free_bytes()
+        except OSError:
+            return 1 << 62  # a disk that cannot be asked counts as empty: its writes will tell
+
+    def _little(self) -> str:
+        return (
+            f"less than {self._reserve.size_bytes / 2**20:g} MiB (reserve_bytes) are free on the "
+            "disk: free some of it, or enlarge it"
+        )
+
+    def _ran_out(self, error: OSError, size: int) -> bool:
+        """A write of `size` bytes found no room, in any thread; return whether to try it again.
+
+        More entries than half of the reserve are not: a leader refuses them, and keeps the rest.
+        """
+        was_short = self.is_short
+        self._is_short(told(error))
+        return size <= RECORD_BYTES or (not was_short and self.takes(size))
+
+    def _is_short(self, why: str) -> None:
+        gave = self._reserve.give_up()
+        if self.why_short is None:
+            self._allowance_bytes = self._reserve.size_bytes // 2
+            self.why_short = why
+            logger.error(
+                "%s. Until then no append is taken%s",
+                *(why, "; the reserve on the disk is given up" if gave else ""),
+            )
+            self.on_short()
+
+
+def _nothing() -> None:
+    """Stands for `on_short` before a node has set it."""
+
+
+def unwatched_room(disk: Disk) -> DiskRoom:
+    """The room of a member without a reserve: it is never short."""
+    return DiskRoom(disk, Reserve(disk, "", 0), lambda: 0)
