@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from dledger.core.member_state import MemberState, Role
 from dledger.core.replica import Replica
@@ -86,6 +86,15 @@ class PeerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberAlarm:
+    """Something that an operator must look at: its kind, the member it is about, and a text."""
+
+    kind: str  # "orphans" or "second_process", see docs/failures.md
+    member: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """One node at one moment. Indexes are -1 where there is nothing yet."""
 
@@ -127,6 +136,7 @@ class Status:
     # while one of them is not connected or has not told, or if the machine has no versions.
     machine_version: int | None = None
     machine_stopped: str | None = None  # why it applies no more: it does not read an entry
+    alarms: list[MemberAlarm] = field(default_factory=list)  # of this node and its peers
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, for JSON and msgpack."""

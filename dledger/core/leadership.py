@@ -177,6 +177,7 @@ class Leadership:
         if committed is None or not self._state.commit(committed):
             return
         self._reads.committed()
+        self._handler.orphans = None  # what this leader holds, the group holds
         if self._state.membership.index != self._configuration:
             self._configuration_changed(acks, now)
 

@@ -45,6 +45,7 @@ from dledger.core.messages import (
     VoteRequest,
     VoteResponse,
 )
+from dledger.core.orphans import Orphans
 from dledger.core.outbox import Messages, Outbox, Outgoing, Writes
 from dledger.core.promise_record import PromiseRecord
 from dledger.core.quorum_ack_checker import QuorumAckChecker
@@ -73,7 +74,7 @@ class Replica:
     admission. The parts share the member's state and send through one outbox.
 
     `membership` holds the configurations found in the log and in a snapshot. Without it, the
-    configuration that the group began with is in force.
+    configuration that the group began with is in force. `orphans`: as in EntryHandler.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Replica:
         membership: Membership | None = None,
         snapshots: SnapshotSource = NO_SNAPSHOTS,
         standing: Standing = Standing.PROVEN,
+        orphans: Orphans | None = None,
     ) -> None:
         membership = membership or Membership(config.began_with)
         self.config = config
@@ -95,7 +97,7 @@ class Replica:
         self.record = PromiseRecord(state, hard_state)
         self.outbox = Outbox(self.record)
         self.elector = LeaderElector(state, view, config, random, now)
-        self.handler = EntryHandler(state, view)
+        self.handler = EntryHandler(state, view, orphans)
         self.handler.enter_term()
         self.admission = Admission(config, state, view, standing, random, now)
         self.receiver = SnapshotReceiver(state, view, self.handler)
@@ -134,7 +136,7 @@ class Replica:
             self.admission,
         )
         self.dispatchers = self.followers.dispatchers
-        self._shown = (state.role, state.term, state.leader)  # as of the last turn
+        self._shown = self._shows  # as of the last turn
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -335,8 +337,14 @@ class Replica:
             or self.member_reads.busy
             or not self.state.proven
             or self.leadership.unsettled
-            or self._shown != (self.state.role, self.state.term, self.state.leader)
+            or self._shown != self._shows
         )
+
+    @property
+    def _shows(self) -> tuple[Role, int, str | None, Orphans | None]:
+        """What others look at after each turn."""
+        state = self.state
+        return state.role, state.term, state.leader, self.handler.orphans
 
     def take_writes(self) -> Writes:
         """Return what the store must do now, before anything is proposed or sent."""
@@ -352,7 +360,7 @@ class Replica:
         self.following.answer_snapshots()
         self.leadership.pump(now)
         self._inquire(now)
-        self._shown = (state.role, state.term, state.leader)
+        self._shown = self._shows
         outgoing = self.outbox.take()
         outcomes = reads.take_outcomes() if reads.busy else NO_OUTCOMES
         if not state.decided:

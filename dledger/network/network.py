@@ -20,6 +20,11 @@ from dledger.config import Address
 # lost in a row on a link with 300 ms a round trip.
 UNACKNOWLEDGED_MS = 3_000
 
+# An accepted connection that is idle is probed each second, and closed after three probes without
+# an answer: 4 s after the caller's host lost its power or its link.
+KEEP_ALIVE_S = 1
+KEEP_ALIVE_PROBES = 3
+
 Listeners = Sequence[trio.abc.Listener[trio.abc.Stream]]
 
 
@@ -51,7 +56,23 @@ class Tcp:
 
     async def listen(self, address: Address) -> list[trio.SocketListener]:
         """As in Network."""
-        return await trio.open_tcp_listeners(address.port, host=address.host)
+        listeners = await trio.open_tcp_listeners(address.port, host=address.host)
+        for listener in listeners:
+            _keep_alive(listener.socket)  # accepted connections inherit this
+        return listeners
+
+
+def _keep_alive(listening: trio.socket.SocketType) -> None:
+    """Have the kernel ask the callers' hosts whether they are there while a connection is idle.
+
+    Members tell two processes of one name apart by their open connections, and the connection of a
+    host without power would stay open.
+    """
+    if hasattr(socket, "TCP_KEEPIDLE"):  # Linux
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE, KEEP_ALIVE_S)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPINTVL, KEEP_ALIVE_S)
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPCNT, KEEP_ALIVE_PROBES)
 
 
 TCP = Tcp()

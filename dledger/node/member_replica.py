@@ -65,6 +65,7 @@ def member_replica(
         recovered_membership(store, began_with, opened.configuration),
         snapshots,
         store.standing,
+        store.orphans,
     )
     if opened.restored is not None:
         replica.applied_to(opened.restored.header.index)

@@ -11,6 +11,7 @@ import trio
 from dledger.config import NodeConfig, check_changeable
 from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.membership.configuration_codec import NumberedConfiguration
+from dledger.core.orphans import Orphans
 from dledger.core.replica import Messages
 from dledger.entry import Body, Entry, decode_entries
 from dledger.errors import (
@@ -40,6 +41,7 @@ from dledger.node.tally import Tally
 from dledger.serving.client_server import ClientServer
 from dledger.serving.group_port import GroupPort
 from dledger.serving.host_parts import HostParts
+from dledger.serving.orphans_text import orphans_text
 from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session
 from dledger.sessions.session_errors import SessionsOff
 from dledger.sessions.session_gate import SessionGate
@@ -116,6 +118,7 @@ class Node:
             config.group, self._replica, lambda: member.applier.stopped is None
         )
         self._machine_stopped = False
+        self._orphans: Orphans | None = None  # as told
         self._stepping_aside = SteppingAside(
             self._replica,
             self._identity.has_able_machine,
@@ -236,6 +239,8 @@ class Node:
         self._check_open()
         if (stopped := self._member.applier.stopped) is not None:
             raise ReadUnavailable(str(stopped))
+        if (orphans := self._replica.handler.orphans) is not None:
+            raise ReadUnavailable(orphans_text(self.config.node_id, orphans))
 
     def committed(self, start: int = 0) -> CommittedEntries:
         """Iterate over all committed entries from `start` on (no-ops too), without end."""
@@ -433,6 +438,7 @@ class Node:
             loop_watch=self._loop_watch,
             machine_versions=self._machine_versions,
             machine_stopped=self._member.applier.stopped,
+            alarms=self._identity.alarms(self._replica.handler.orphans),
         )
 
     # --- the node's own tasks -----------------------------------------------------------------
@@ -498,7 +504,20 @@ class Node:
         self._turned.made()
         self._group_links.follow()
         self._admission_log.after_turn()
+        if self._replica.handler.orphans != self._orphans:
+            self._orphans_changed(self._replica.handler.orphans)
         self._leadership.look()
+
+    def _orphans_changed(self, orphans: Orphans | None) -> None:
+        """Tell operators and the other members which committed entries the group lost."""
+        self._orphans = orphans
+        self._identity.holds_orphans(orphans)
+        if orphans is None:
+            logger.warning("the group has the entries again that it had lost")
+        else:
+            logger.error(
+                "%s", orphans_text(self.config.node_id, orphans), extra={"event": "orphans"}
+            )
 
     def refused(self, fault: PeerFault) -> None:
         """A message was refused that no correct member sends. For the driver alone."""

@@ -139,6 +139,7 @@ class VirtualNode:
             recovered_membership(store, self._config.began_with, opened.configuration),
             source,
             store.standing,
+            store.orphans,
         )
         if opened.restored is not None:
             replica.applied_to(opened.restored.header.index)
