@@ -61,7 +61,16 @@ class EntryHandler:
     overwrites none of its entries and acknowledges nothing.
     """
 
-    __slots__ = ("_state", "_view", "ack_due", "epoch", "orphans", "verified", "writes")
+    __slots__ = (
+        "_state",
+        "_sums_compared",
+        "_view",
+        "ack_due",
+        "epoch",
+        "orphans",
+        "verified",
+        "writes",
+    )
 
     def __init__(
         self, state: MemberState, view: LedgerView, orphans: Orphans | None = None
@@ -69,6 +78,8 @@ class EntryHandler:
         self._state = state
         self._view = view
         self.orphans = orphans
+        # Whether a push of this term's leader was compared with the entries before the orphans.
+        self._sums_compared = False
         self.verified = -1
         self.ack_due = False
         # The number of cuts of the log: a sync that began before a cut proves nothing after it.
@@ -84,6 +95,7 @@ class EntryHandler:
         leader's to its end (log matching, Raft section 5.3). The leader need not know of the
         restart: its next heartbeat tells this member what is committed.
         """
+        self._sums_compared = False
         self.verified = self._state.committed
         if self._view.last_term == self._state.term:
             self.verified = self._view.last_index
@@ -94,6 +106,9 @@ class EntryHandler:
 
         Raises PeerFault if the push would overwrite a committed entry.
         """
+        if push.contradicts != BEFORE_FIRST_INDEX:
+            self._diverged(push.contradicts)
+            return None
         if not self._agrees(push):
             return self._refusal(push)
         self._recognize(push.prev_index)
@@ -157,13 +172,20 @@ class EntryHandler:
         return False
 
     def orphaned_at(self, index: int) -> None:
-        """Note that the leader has another entry at `index`, and perhaps at earlier ones too."""
-        self._orphaned_from(index if self.orphans is None else min(index, self.orphans.first))
-
-    def _orphaned_from(self, first: int) -> None:
-        """Note that the leader has another entry at `first`, though it is committed here."""
+        """Note that the leader has another entry at `index`, though it is committed here."""
+        first = index if self.orphans is None else min(index, self.orphans.first)
         self.orphans = Orphans(first, self._state.committed)
         self.ack_due = False
+
+    def _diverged(self, index: int) -> None:
+        """Note that the leader has another entry of the same term at `index`. Both were made by
+        leaders of that term, so the logs differ from where it begins.
+        """
+        term = self._view.term_at(index)
+        first = self._view.last_index_with_term_at_most(term - 1, index) + 1
+        if first <= self._state.committed:
+            self._sums_compared = True
+            self.orphaned_at(first)
 
     def _recognize(self, index: int) -> None:
         """Note that the leader has the entry at `index`, and with it all before it (log matching):
@@ -176,7 +198,10 @@ class EntryHandler:
         conflict = self._first_conflict(push)
         if conflict is not None:
             if conflict <= self._state.committed:
-                self._orphaned_from(conflict)
+                self._sums_compared = True
+                self.orphaned_at(conflict)
+                raise self._fault(f"it contradicts the committed entry {conflict}")
+            self._recognize(conflict - 1)
             self.verified = max(self.verified, conflict - 1)
             return self._answer(Phase.APPEND, push.prev_index, ok=False)
         first_new = max(self._view.last_index, push.prev_index) + 1
@@ -230,7 +255,12 @@ class EntryHandler:
         if self._view.term_at(contradicted) == push.next_term:
             return
         if push.prev_index < self._state.committed:
-            self._orphaned_from(contradicted)
+            self.orphaned_at(contradicted)
+            if not self._sums_compared:
+                # Cut nothing, and say yes: the sums of the entries that the leader sends next show
+                # whether the entries before are equal, too. Terms alone do not show that where a
+                # member voted twice in one.
+                return
             raise self._fault(
                 f"it would cut the log at {push.prev_index}, and {self._state.committed} is "
                 "committed"

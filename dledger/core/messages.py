@@ -77,6 +77,8 @@ class PushRequest(NamedTuple):
     payload: bytes = b""
     facts: object = None  # what the receiving node found in the payload; never sent
     changes: tuple[tuple[int, NumberedConfiguration], ...] = ()  # in the payload; never sent
+    # The receiving node found another entry of the same term at this index; never sent.
+    contradicts: int = BEFORE_FIRST_INDEX
 
 
 class PushResponse(NamedTuple):

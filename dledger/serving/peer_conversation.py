@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from dledger.config import Address
 from dledger.core.messages import Message, PushRequest
 from dledger.core.orphans import Orphans
-from dledger.errors import BatchInvalid, MessageMalformed
+from dledger.errors import BatchInvalid, LogsDiverge, MessageMalformed
 from dledger.machine_kind import UNKNOWN_MACHINE, MachineKind
 from dledger.network.connections import Connections
 from dledger.serving.group_port import GroupPort
@@ -125,6 +125,12 @@ class PeerConversation:
         try:
             message = decode_message(frame)
             return channel.check.check(message) if isinstance(message, PushRequest) else message
+        except LogsDiverge as error:
+            assert isinstance(message, PushRequest)
+            contradiction = message._replace(payload=b"", contradicts=error.index)
+            self._pass_on(channel, (contradiction,))
+            self._refuse_message(channel, error)
+            return None
         except MessageMalformed as error:
             self._refuse_message(channel, error)
             return None

@@ -113,7 +113,7 @@ def variations(message: Message) -> Iterator[tuple[str, Message]]:
     for name, value in zip(message._fields, message, strict=True):
         if isinstance(value, SnapshotOffer):
             yield from _of_offer(message, value)
-        elif name not in ("facts", "changes"):  # found by the receiver
+        elif name not in ("facts", "changes", "contradicts"):  # found by the receiver
             yield name, _changed(message, name, _other(value))
 
 

@@ -142,8 +142,13 @@ def test_a_late_truncate_drops_nothing_that_agrees() -> None:
 
 def test_committed_entries_are_never_truncated() -> None:
     member = follower([1, 1, 2, 2], committed=2)
+    cut = push(Phase.TRUNCATE, 1, [])._replace(next_term=5)
+    answer(member, cut)  # the leader's entries follow, which show more
+    assert member.log == [1, 1, 2, 2]
+    with pytest.raises(PeerFault, match="contradicts the committed entry 2"):
+        answer(member, push(Phase.APPEND, 1, [5]))
     with pytest.raises(PeerFault, match="2 is committed"):
-        answer(member, push(Phase.TRUNCATE, 1, [])._replace(next_term=5))
+        answer(member, cut)
     assert member.log == [1, 1, 2, 2]
 
 
