@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dledger.core.admission.admission import Admission
+from dledger.core.admission.recollections import Recollections
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.entry_handler import ConfigurationEntry, EntryHandler, NoopEntry
 from dledger.core.followers import Followers
@@ -53,6 +54,7 @@ class Leadership:
         "_heard_at",
         "_outbox",
         "_reads",
+        "_recollections",
         "_record",
         "_state",
         "_view",
@@ -74,6 +76,7 @@ class Leadership:
         reads: MemberReads,
         freshness: Freshness,
         admission: Admission,
+        recollections: Recollections,
         now: float,
     ) -> None:
         self._config = config
@@ -88,6 +91,7 @@ class Leadership:
         self._reads = reads
         self._freshness = freshness
         self._admission = admission
+        self._recollections = recollections
         self.acks: QuorumAckChecker | None = None
         self.heartbeat_at = now
         self._configuration = state.membership.index  # the one that this leader has switched to
@@ -105,6 +109,7 @@ class Leadership:
         self._heard_at = now  # each follower counts as heard just now
         self.acks = QuorumAckChecker(state.membership.quorum, state.term)
         self._reads.lead()
+        self._recollections.followed(None)
         self._followers.follow(now)
         self.broadcast_heartbeat(now)
 
@@ -114,6 +119,7 @@ class Leadership:
         self._admission.stop_leading()
         self._handover.give_up("the leader stepped down")
         self._state.leader = None
+        self._recollections.stop_leading()
         self._followers.clear()
         self.acks = None
         self._elector.postpone(now)

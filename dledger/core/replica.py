@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dledger.core.admission.admission import Admission
+from dledger.core.admission.recalling import Recalling
+from dledger.core.admission.recollections import Recollections
 from dledger.core.admission.standing import Standing
 from dledger.core.elections import Elections, is_granted_pre_vote
 from dledger.core.entry_dispatcher import BatchSizer
@@ -42,6 +44,8 @@ from dledger.core.messages import (
     InquiryAnswer,
     Message,
     ReadResponse,
+    Recall,
+    Recollection,
     VoteRequest,
     VoteResponse,
 )
@@ -104,6 +108,8 @@ class Replica:
         self.freshness = Freshness(view)
         timeout_s = config.election_timeout_s
         self.followers = Followers(state, view, batches, timeout_s, snapshots)
+        self.recollections = Recollections(state, self.followers.dispatchers)
+        self.recalling = Recalling(config, state, self.admission.draw_number, now)
         self.handover = Handover(config, state, view)
         self.member_reads = MemberReads(config, state, view, self.outbox, random)
         self.leadership = Leadership(
@@ -119,6 +125,7 @@ class Replica:
             self.member_reads,
             self.freshness,
             self.admission,
+            self.recollections,
             now,
         )
         self.elections = Elections(
@@ -134,6 +141,7 @@ class Replica:
             self.receiver,
             self.freshness,
             self.admission,
+            self.recollections,
         )
         self.dispatchers = self.followers.dispatchers
         self._shown = self._shows  # as of the last turn
@@ -163,7 +171,16 @@ class Replica:
             and (message.term != state.term or sender not in self.dispatchers)
         ):
             return False
+        if isinstance(message, Recall):
+            self._receive_recall(sender, message)
+            return True
+        if isinstance(message, Recollection):
+            if (forgotten := self.recalling.answered(sender, message)) is not None:
+                self.admission.doubt(now, forgotten)
+            return True
         if isinstance(message, VoteRequest):
+            if not message.pre:
+                self.recollections.entered(sender, message.term)
             self.elections.receive_request(sender, message, now)
             return True
         if isinstance(message, Inquiry):
@@ -175,6 +192,8 @@ class Replica:
             return self.following.receive(sender, message, now)
         if isinstance(message, VoteResponse):
             self.elections.receive_response(sender, message, now)
+            if not message.pre:
+                self.recollections.entered(sender, message.term, voted=message.granted)
         elif isinstance(message, ReadResponse):
             self.member_reads.answered(message)
         elif isinstance(message, InquiryAnswer):
@@ -199,10 +218,20 @@ class Replica:
         if begins:
             self.leadership.prove(sender, now)
 
+    def _receive_recall(self, sender: str, recall: Recall) -> None:
+        """Tell a member that has started what this one remembers of its promises. A leader counts
+        only what it acknowledges from now on: its folder may not hold all that it acknowledged.
+        """
+        self.leadership.forget_acknowledged(sender)
+        promised, voted, held = self.recollections.of(sender)
+        answer = Recollection(self.state.term, recall.number, promised, voted, held)
+        self.outbox.send(sender, answer)
+
     def tick(self, now: float) -> None:
         """Do what is due at `now`: elections, heartbeats, the check that a quorum still answers."""
         self.handover.observe(now)
         self.member_reads.expire(now)
+        self.recalling.tick(now)
         was_proven = self.state.proven
         self.admission.tick(self.record.durable, now)
         if self.state.proven and not was_proven and self.elector.is_alone:
@@ -214,7 +243,8 @@ class Replica:
             if event is not None:
                 self.elections.change_role(event, now)
         elif now >= self.elector.deadline:
-            if not (self.state.votes and self.state.proven) or self.handover.disk_stalled(now):
+            may_lead = self.state.votes and self.state.proven and not self.state.recalls
+            if not may_lead or self.handover.disk_stalled(now):
                 # This member may not lead, or its disk could keep neither a vote nor an entry.
                 self.elector.postpone(now)
             elif not self.elector.gives_way(now):
@@ -310,6 +340,7 @@ class Replica:
     def reachable(self, peer: str, now: float) -> None:
         """Record that a connection to `peer` is open again."""
         self.admission.reachable(now)
+        self.recalling.reachable(now)
         if (dispatcher := self.dispatchers.get(peer)) is not None:
             dispatcher.reachable(now)
 
@@ -336,6 +367,7 @@ class Replica:
             or bool(self.state.decided)
             or self.member_reads.busy
             or not self.state.proven
+            or self.state.recalls
             or self.leadership.unsettled
             or self._shown != self._shows
         )
@@ -372,6 +404,8 @@ class Replica:
         inquiry = self.admission.question(now)
         if inquiry is not None and self.record.is_durable:  # else `question` repeats it soon
             self.outbox.broadcast(self.admission.asked_members, inquiry)
+        if (recall := self.recalling.question(now)) is not None:
+            self.outbox.broadcast(*recall)
 
     def next_deadline(self) -> float:
         """When `tick` must be called at the latest."""
@@ -381,6 +415,8 @@ class Replica:
             deadline = min(deadline, self.member_reads.next_deadline)
         if not leads:
             deadline = min(deadline, self.admission.next_deadline)
+            if self.state.recalls:
+                deadline = min(deadline, self.recalling.next_deadline)
         return deadline
 
     @property

@@ -26,8 +26,10 @@ from dledger.wire.channel_protocol import (
 )
 from dledger.wire.codec import (
     CHANNEL_SHIFT,
+    NEWER,
     SHARED_HEARTBEATS,
     SHARED_RESPONSES,
+    behind_newer,
     decode_message,
     decode_shared_heartbeats,
     decode_shared_responses,
@@ -92,7 +94,8 @@ class PeerConversation:
         """
         last: _Channel | None = None
         messages: list[Message] = []
-        for frame in frames:
+        for arrived in frames:
+            frame = behind_newer(arrived) if arrived.header[0] == NEWER else arrived
             number = frame.header[0]
             channel = None
             if type(number) is int and number not in _SHARED:

@@ -50,6 +50,7 @@ MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
     "read-without-round": 349,
     "reads-never-end": 0,
     "removal-kept-secret": 88,
+    "restored-folder-is-believed": 2,
     "session-results-not-in-snapshots": 26,
     "session-table-not-consulted": 4,
     "sign-believed-under-leases": 27,

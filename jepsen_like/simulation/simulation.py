@@ -12,6 +12,7 @@ from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.faults import Faults
 from jepsen_like.simulation.group import MakeApplication, simulated_group
 from jepsen_like.simulation.invariants import InvariantViolated
+from jepsen_like.simulation.restores import Restores
 from jepsen_like.simulation.session_workload import SessionWorkload
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
@@ -55,6 +56,7 @@ class Simulation:
         self._churn = Churn(self._nodes, around)
         self._faults = Faults(self._nodes, around, swarm.fault_seconds)
         self._wipes = Wipes(self._nodes, around, swarm.fault_seconds)
+        self._restores = Restores(self._nodes, around, swarm.fault_seconds)
         self._swarm = swarm
 
     @property
@@ -73,6 +75,7 @@ class Simulation:
             self._churn.start()
             self._faults.start()
             self._wipes.start()
+            self._restores.start()
             self._around.signs.start()
             self._loop.run_until(self._swarm.fault_seconds)
             self._heal()

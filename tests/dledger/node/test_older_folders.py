@@ -143,3 +143,39 @@ async def test_a_second_process_with_a_copied_folder_is_refused_and_told_of_by_a
             await caught_up(group, leader)
         assert (leader.status().role, leader.status().term) == ("leader", term)
         assert group.machines["n1"].bodies == [b"one", b"two"]
+
+
+@pytest.mark.parametrize("victim", ["the leader", "a follower"])
+async def test_a_folder_that_is_restored_from_a_copy_is_not_believed_before_it_is_proven(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, victim: str
+) -> None:
+    group = Group(tmp_path, 3)
+    async with some(group, "n0", "n1", "n2"):
+        leader = await group.leader()
+        await leader.append(b"one")
+        await caught_up(group, leader)
+    for name in group.peers:
+        shutil.copytree(tmp_path / name, tmp_path / f"{name} of yesterday")
+    async with AsyncExitStack() as others:
+        await others.enter_async_context(some(group, *group.peers))
+        leader = await group.leader()
+        await leader.append_many([b"more"] * 20)
+        await caught_up(group, leader)
+        led = leader.status().node_id
+        name = led if victim == "the leader" else next(n for n in group.peers if n != led)
+    # All but the victim would go on: here they begin again, and remember nothing of yesterday.
+    nodes = [other for other in group.peers if other != name]
+    async with some(group, *nodes):
+        async with some(group, name):
+            leader = await group.leader()
+            await leader.append_many([b"again"] * 20)
+            await caught_up(group, leader)
+        group.machines.pop(name)
+        shutil.rmtree(tmp_path / name)
+        (tmp_path / f"{name} of yesterday").rename(tmp_path / name)
+        async with some(group, name):
+            await until(lambda: group.nodes[name].status().applied >= 42)
+            await until(lambda: group.nodes[name].status().proven)
+            (line,) = {r.getMessage() for r in caplog.records if "older copy" in r.getMessage()}
+            assert line.startswith(f"the folder of {name} is an older copy, ")
+            assert group.machines[name].bodies[1:] == [b"more"] * 20 + [b"again"] * 20
