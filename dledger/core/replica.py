@@ -223,7 +223,7 @@ class Replica:
         only what it acknowledges from now on: its folder may not hold all that it acknowledged.
         """
         self.leadership.forget_acknowledged(sender)
-        promised, voted, held = self.recollections.of(sender)
+        promised, voted, held = self.recollections.asked(sender, recall.number)
         answer = Recollection(self.state.term, recall.number, promised, voted, held)
         self.outbox.send(sender, answer)
 
@@ -340,7 +340,9 @@ class Replica:
     def reachable(self, peer: str, now: float) -> None:
         """Record that a connection to `peer` is open again."""
         self.admission.reachable(now)
-        self.recalling.reachable(now)
+        # The question leaves before the first promise of this process.
+        if (recall := self.recalling.question_to(peer)) is not None:
+            self.outbox.send(peer, recall)
         if (dispatcher := self.dispatchers.get(peer)) is not None:
             dispatcher.reachable(now)
 

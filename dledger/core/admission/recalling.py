@@ -46,9 +46,11 @@ class Recalling:
         if self._state.recalls and over:
             self._state.recalls = False
 
-    def reachable(self, now: float) -> None:
-        """Ask at once, because a member can be reached."""
-        self._ask_at = now
+    def question_to(self, peer: str) -> Recall | None:
+        """The question to a member that can be reached now, unless it has answered."""
+        if not self._state.recalls or peer not in self._awaited:
+            return None
+        return Recall(self._state.term, self._number)
 
     def question(self, now: float) -> tuple[list[str], Recall] | None:
         """The members to ask now, and the question, if one is due."""

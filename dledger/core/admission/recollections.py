@@ -31,12 +31,13 @@ class Promised(NamedTuple):
 class Recollections:
     """What each other member is known to have promised. `dispatchers`: of this member as leader."""
 
-    __slots__ = ("_dispatchers", "_known", "_leader", "_state")
+    __slots__ = ("_answers", "_dispatchers", "_known", "_leader", "_state")
 
     def __init__(self, state: MemberState, dispatchers: Mapping[str, EntryDispatcher]) -> None:
         self._state = state
         self._dispatchers = dispatchers
         self._known: dict[str, Promised] = {}
+        self._answers: dict[str, tuple[int, Promised]] = {}  # by asker: its number, the answer
         self._leader: str | None = None  # the last one that this member followed
 
     def entered(self, member: str, term: int, *, voted: bool = False) -> None:
@@ -53,6 +54,19 @@ class Recollections:
         self._leader = leader
         if leader is not None:
             self.entered(leader, self._state.term)
+
+    def asked(self, member: str, number: int) -> Promised:
+        """What was known of a member when its question with this number came first: what it has
+        promised since then it cannot have forgotten.
+        """
+        known = self._answers.get(member)
+        if known is None or known[0] != number:
+            known = (number, self.of(member))
+            self._answers.pop(member, None)
+            self._answers[member] = known
+            if len(self._answers) > MAX_REMEMBERED:
+                del self._answers[next(iter(self._answers))]
+        return known[1]
 
     def of(self, member: str) -> Promised:
         """What is known of a member."""

@@ -268,3 +268,20 @@ def test_a_leader_that_comes_back_with_an_older_folder_is_not_believed() -> None
     member = restored(group, "n0", [1, 2, 2], HardState(2, "n0"))
     group.run(until=lambda: not member.replica.state.proven)
     assert member.replica.admission.standing is Standing.LOST
+
+
+def test_what_a_member_promised_since_it_asks_is_not_held_against_it() -> None:
+    """The answer comes late: the first one was lost."""
+    group = led()
+    state = group["n1"].replica.state
+    member = restored(group, "n1", group["n1"].log, HardState(state.term, state.voted_for))
+    group.run(dropped=lambda sender, receiver, message: isinstance(message, Recollection))
+    group.propose("n0", 5)
+    group.run(dropped=lambda sender, receiver, message: isinstance(message, Recollection))
+    assert group["n0"].committed == 9
+    assert member.replica.state.recalls
+    group.now += HEARTBEAT_S
+    group.run()
+    group["n1"].replica.tick(group.now)
+    assert member.replica.state.proven
+    assert not member.replica.state.recalls
