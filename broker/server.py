@@ -256,6 +256,7 @@ class Broker:
             "brokerVersion": "409",
             "brokerVersionDesc": "V4_9_8",
             "dispatchBehindBytes": "0",
+            "dledgerAlarms": "\n".join(alarm.text for alarm in status.alarms),
             "dledgerApplied": str(status.applied),
             "dledgerCommitted": str(status.committed),
             "dledgerLeader": status.leader or "",

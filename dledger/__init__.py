@@ -120,7 +120,14 @@ from dledger.state_machine import (
     SnapshottingMachine,
     StateMachine,
 )
-from dledger.status import GroupStatus, LearnerStatus, PeerStatus, RoleChange, Status
+from dledger.status import (
+    GroupStatus,
+    LearnerStatus,
+    MemberAlarm,
+    PeerStatus,
+    RoleChange,
+    Status,
+)
 from dledger.store.recovered import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.store_config import StoreConfig
@@ -183,6 +190,7 @@ __all__ = [
     "MachineTooOld",
     "MachineUnusable",
     "Magic",
+    "MemberAlarm",
     "MemberUnknown",
     "NoVoters",
     "Node",

@@ -597,5 +597,22 @@ class BatchInvalid(MessageMalformed):
     """A peer sent a run of entries that is broken or does not follow our log."""
 
 
+class ChainBroken(BatchInvalid):
+    """The chain CRC of an entry does not follow the entry before."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        problem = "the chain CRC does not follow the entry before"
+        super().__init__(f"entry {index} of a batch: {problem}")
+
+
+class LogsDiverge(BatchInvalid):
+    """A peer's entry and ours have the same index and term, and are not the same."""
+
+    def __init__(self, index: int, cause: str) -> None:
+        self.index = index
+        super().__init__(cause)
+
+
 class ConfigurationMalformed(MessageMalformed):
     """Bytes that should be a configuration are not one, or not one that this version can read."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 
 from dledger.core.member_state import MemberState, Role
 from dledger.core.replica import Replica
@@ -88,6 +88,15 @@ class PeerStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class MemberAlarm:
+    """Something that an operator must look at: its kind, the member it is about, and a text."""
+
+    kind: str  # "orphans" or "second_process", see docs/failures.md
+    member: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """One node at one moment. Indexes are -1 where there is nothing yet."""
 
@@ -130,6 +139,7 @@ class Status:
     machine_version: int | None = None
     machine_stopped: str | None = None  # why it applies no more: it does not read an entry
     disk_short: str | None = None  # why it takes no appends, and what to do; None: it does
+    alarms: list[MemberAlarm] = field(default_factory=list)  # of this node and its peers
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, for JSON and msgpack."""

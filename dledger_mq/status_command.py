@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -74,6 +74,8 @@ def status(path: Path | None, as_json: bool, nameservers: Sequence[str]) -> None
             click.echo(f"{row['node']}: {row['problem']}")
         if row["leads"] and (alarm := _undelivered(row["figures"])):
             click.echo(f"{row['node']}: {alarm}")
+    for alarm in _alarms(rows):
+        click.echo(f"CRITICAL  {alarm}")
     if not any(row["leads"] for row in rows):
         plan = None if path is None else GroupDirectory(path).read_plan()
         asked = nameservers if plan is None else [plan.nameserver]
@@ -88,6 +90,16 @@ def _undelivered(figures: object) -> str:
     if count == "0":
         return ""
     return f"{count} messages could not be delivered: topic {UNDELIVERED_TOPIC} says which"
+
+
+def _alarms(rows: Sequence[Mapping[str, object]]) -> list[str]:
+    """What the members tell of themselves and of one another: once each."""
+    told = [
+        figures.get("dledgerAlarms", "")
+        for row in rows
+        if isinstance(figures := row["figures"], dict)
+    ]
+    return list(dict.fromkeys(text for texts in told for text in texts.splitlines()))
 
 
 async def _of_cluster(nameservers: Sequence[str]) -> list[dict[str, object]]:

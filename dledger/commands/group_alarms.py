@@ -43,10 +43,18 @@ def group_alarms(statuses: Mapping[str, Said]) -> list[Alarm]:
         *_leadership(statuses),
         *_reachability(statuses),
         *(alarm for name, said in statuses.items() for alarm in _member(name, said)),
+        *_told(statuses),
         *_behind(statuses),
         *(Alarm(Severity.WARNING, note) for note in snapshot_notes(statuses)),
     ]
     return sorted(found, key=lambda alarm: alarm.severity)
+
+
+def _told(statuses: Mapping[str, Said]) -> Iterator[Alarm]:
+    """What the members tell of themselves and of one another: once each."""
+    told = [alarm for said in statuses.values() for alarm in said.get("alarms") or ()]
+    for text in dict.fromkeys(str(alarm.get("text")) for alarm in told):
+        yield Alarm(Severity.CRITICAL, text)
 
 
 def leader_of(statuses: Mapping[str, Said]) -> tuple[str, Said] | None:

@@ -5,17 +5,19 @@ from __future__ import annotations
 import hashlib
 import json
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
+from functools import partial
 from io import BytesIO
 from pathlib import Path
 from typing import BinaryIO
 
 import click
 
-from dledger.entry import HEADER_BYTES
+from dledger.entry import HEADER_BYTES, Magic
 from dledger.errors import BeginningDropped, BirthUnreadable
+from dledger.sessions.session_entry import is_envelope
 from dledger.store.birth_file import BirthFile
 from dledger.store.disk import OsDisk
 from dledger.store.scan import EntryPlace, StoreScan, scan_folder
@@ -53,45 +55,58 @@ class _Bodies:
 
     def digest(self, place: EntryPlace) -> str:
         """SHA-256 of an entry's body."""
+        return hashlib.sha256(self.body(place)).hexdigest()
+
+    def body(self, place: EntryPlace) -> bytes:
+        """An entry's body."""
         if self._path != place.path:
             self._stack.pop_all().close()
             self._path = place.path
             file = open(place.path, "rb")  # noqa: SIM115 - the stack closes it
             self._file = self._stack.enter_context(file)
         self._file.seek(place.offset + HEADER_BYTES)
-        return hashlib.sha256(self._file.read(place.header.body_size)).hexdigest()
+        return self._file.read(place.header.body_size)
 
 
 @click.command()
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line instead of columns.")
 @click.option("--from", "first", default=0, type=click.IntRange(0), help="First index to print.")
+@click.option("--to", "last", default=None, type=click.IntRange(0), help="Last index to print.")
+@click.option(
+    "--bodies", is_flag=True, help="Only the bodies, a line each, as `dledger append` reads them."
+)
 @click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
-def dump(folder: Path, first: int, as_json: bool) -> None:
+def dump(folder: Path, first: int, last: int | None, bodies: bool, as_json: bool) -> None:
     """Print every entry in FOLDER, one line each; also of a folder that Java DLedger wrote.
 
     FOLDER is a node's data folder, or the `dledger-<id>` folder in it. Columns, separated by tabs:
     index, term, pos, size, channel, chainCrc, bodyCrc, bodySize, sha256 of the body, magic.
     Entries at the end may not be committed; `dledger verify` says how far it is recorded.
+
+    With --bodies the command leaves out no-ops and changes of the group, and ends with exit code 1
+    at a body that has a line end or belongs to a session: append such a one by a program.
     """
+    if bodies and as_json:
+        raise click.UsageError("--json and --bodies exclude each other")
+    wanted = range(first, sys.maxsize if last is None else last + 1)
     try:
-        _dump(folder, first, as_json)
+        if not (bodies or as_json):
+            click.echo("\t".join(COLUMNS))
+        _dump(folder, wanted, _print_body if bodies else partial(_print_row, as_json))
     except OSError as error:
         raise click.ClickException(_cannot_read(error, folder)) from error
 
 
-def _dump(folder: Path, first: int, as_json: bool) -> None:
+def _dump(folder: Path, wanted: range, show: Callable[[EntryPlace, _Bodies], None]) -> None:
     scan = scan_folder(str(folder))
     with ExitStack() as stack:
         bodies = _Bodies(stack)
-        if not as_json:
-            click.echo("\t".join(COLUMNS))
         for place in scan.entries(check_sums=False):
-            if place.header.index >= first:
+            if place.header.index in wanted:
                 try:
-                    row = _row(place, bodies)
+                    show(place, bodies)
                 except FileNotFoundError:
                     raise scan.dropped() or FileNotFoundError(place.path) from None
-                _print_line(row, as_json)
     _report_problems(scan)
 
 
@@ -117,8 +132,19 @@ def _row(place: EntryPlace, bodies: _Bodies) -> dict[str, int | str]:
     return dict(zip(COLUMNS, values, strict=True))
 
 
-def _print_line(row: dict[str, int | str], as_json: bool) -> None:
+def _print_row(as_json: bool, place: EntryPlace, bodies: _Bodies) -> None:
+    row = _row(place, bodies)
     click.echo(json.dumps(row) if as_json else "\t".join(map(str, row.values())))
+
+
+def _print_body(place: EntryPlace, bodies: _Bodies) -> None:
+    if place.header.magic != Magic.NORMAL:
+        return
+    body = bodies.body(place)
+    if b"\n" in body or is_envelope(body):
+        what = "has a line end" if b"\n" in body else "belongs to a session"
+        raise click.ClickException(f"entry {place.header.index} {what}: append it by a program")
+    click.echo(body)
 
 
 def _report_problems(scan: StoreScan) -> None:

@@ -8,8 +8,9 @@ from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.messages import Phase, PushRequest, PushResponse
+from dledger.core.orphans import Orphans
 from dledger.core.snapshot.snapshot_offer import LogBegin
-from dledger.entry import NO_TERM
+from dledger.entry import BEFORE_FIRST_INDEX, NO_TERM
 from dledger.errors import PeerFault
 
 
@@ -55,13 +56,30 @@ class EntryHandler:
 
     `verified` is the highest index known to agree with that leader. Nothing above it is ever
     acknowledged or committed, however long the log is.
+
+    `orphans`: the committed entries here that the group lost, if it did. This member then
+    overwrites none of its entries and acknowledges nothing.
     """
 
-    __slots__ = ("_state", "_view", "ack_due", "epoch", "verified", "writes")
+    __slots__ = (
+        "_state",
+        "_sums_compared",
+        "_view",
+        "ack_due",
+        "epoch",
+        "orphans",
+        "verified",
+        "writes",
+    )
 
-    def __init__(self, state: MemberState, view: LedgerView) -> None:
+    def __init__(
+        self, state: MemberState, view: LedgerView, orphans: Orphans | None = None
+    ) -> None:
         self._state = state
         self._view = view
+        self.orphans = orphans
+        # Whether a push of this term's leader was compared with the entries before the orphans.
+        self._sums_compared = False
         self.verified = -1
         self.ack_due = False
         # The number of cuts of the log: a sync that began before a cut proves nothing after it.
@@ -77,6 +95,7 @@ class EntryHandler:
         leader's to its end (log matching, Raft section 5.3). The leader need not know of the
         restart: its next heartbeat tells this member what is committed.
         """
+        self._sums_compared = False
         self.verified = self._state.committed
         if self._view.last_term == self._state.term:
             self.verified = self._view.last_index
@@ -85,10 +104,14 @@ class EntryHandler:
     def handle(self, push: PushRequest) -> PushResponse | None:
         """Handle one push of the present leader; return the answer that may be given now, if any.
 
-        Raises PeerFault if the push contradicts a committed entry.
+        Raises PeerFault if the push would overwrite a committed entry.
         """
+        if push.contradicts != BEFORE_FIRST_INDEX:
+            self._diverged(push.contradicts)
+            return None
         if not self._agrees(push):
             return self._refusal(push)
+        self._recognize(push.prev_index)
         self.verified = max(self.verified, push.prev_index)
         if push.phase is Phase.APPEND:
             return self._append(push)
@@ -130,7 +153,7 @@ class EntryHandler:
 
     def acknowledgement(self) -> PushResponse | None:
         """Return the acknowledgement that a finished sync allows, once."""
-        if not self.ack_due:
+        if not self.ack_due or self.orphans is not None:
             return None
         match = min(self.verified, self._state.durable)
         self.ack_due = match < self.verified
@@ -144,15 +167,41 @@ class EntryHandler:
         if prev <= self._view.last_index and self._view.term_at(prev) == push.prev_term != NO_TERM:
             return True
         if prev <= self._state.committed:
-            raise self._fault(
-                f"it has term {push.prev_term} at the committed index {prev}, this log has "
-                f"{self._view.term_at(prev)}"
-            )
+            # The refusal has the leader look further back, so that it finds the first such entry.
+            self.orphaned_at(prev)
         return False
+
+    def orphaned_at(self, index: int) -> None:
+        """Note that the leader has another entry at `index`, though it is committed here."""
+        first = index if self.orphans is None else min(index, self.orphans.first)
+        self.orphans = Orphans(first, self._state.committed)
+        self.ack_due = False
+
+    def _diverged(self, index: int) -> None:
+        """Note that the leader has another entry of the same term at `index`. Both were made by
+        leaders of that term, so the logs differ from where it begins.
+        """
+        term = self._view.term_at(index)
+        first = self._view.last_index_with_term_at_most(term - 1, index) + 1
+        if first <= self._state.committed:
+            self._sums_compared = True
+            self.orphaned_at(first)
+
+    def _recognize(self, index: int) -> None:
+        """Note that the leader has the entry at `index`, and with it all before it (log matching):
+        the group has got its orphans back if that is the last of them.
+        """
+        if self.orphans is not None and index >= self.orphans.last:
+            self.orphans = None
 
     def _append(self, push: PushRequest) -> PushResponse | None:
         conflict = self._first_conflict(push)
         if conflict is not None:
+            if conflict <= self._state.committed:
+                self._sums_compared = True
+                self.orphaned_at(conflict)
+                raise self._fault(f"it contradicts the committed entry {conflict}")
+            self._recognize(conflict - 1)
             self.verified = max(self.verified, conflict - 1)
             return self._answer(Phase.APPEND, push.prev_index, ok=False)
         first_new = max(self._view.last_index, push.prev_index) + 1
@@ -163,6 +212,7 @@ class EntryHandler:
                 # A snapshot may already have brought changes that the log reaches only now.
                 if index >= first_new and index > self._state.membership.index:
                     self._state.membership.appended(index, change)
+        self._recognize(push.last_index)
         self.verified = max(self.verified, push.last_index)
         self.commit(push.committed)
         if self._state.durable >= self.verified:
@@ -205,6 +255,12 @@ class EntryHandler:
         if self._view.term_at(contradicted) == push.next_term:
             return
         if push.prev_index < self._state.committed:
+            self.orphaned_at(contradicted)
+            if not self._sums_compared:
+                # Cut nothing, and say yes: the sums of the entries that the leader sends next show
+                # whether the entries before are equal, too. Terms alone do not show that where a
+                # member voted twice in one.
+                return
             raise self._fault(
                 f"it would cut the log at {push.prev_index}, and {self._state.committed} is "
                 "committed"
@@ -219,22 +275,31 @@ class EntryHandler:
         return PeerFault(self._state.leader or "a leader", problem)
 
     def _answer(self, phase: Phase, index: int, *, ok: bool = True) -> PushResponse:
+        # Every leader has the committed entries, unless the group lost some: before entries were
+        # appended, answer for no more than was compared.
+        verified = self.verified
+        if phase is not Phase.APPEND:
+            verified = min(verified, index)
+        elif self.orphans is not None:
+            verified = min(verified, max(index, self.orphans.first - 1))
         return PushResponse(
             term=self._state.term,
             phase=phase,
             ok=ok,
             index=index,
-            match=min(self.verified, self._state.durable),
-            verified=self.verified,
+            match=min(verified, self._state.durable),
+            verified=verified,
             last_index=self._view.last_index,
             proven=self._state.proven,
         )
 
     def _refusal(self, push: PushRequest) -> PushResponse:
         """Refuse a push, because the logs differ at prev_index; name the last entry that could
-        agree.
+        agree. A refusal acknowledges nothing: a leader that lost committed entries would count
+        them for its own.
         """
         hint = self._view.last_index_with_term_at_most(push.prev_term, push.prev_index)
+        nothing = BEFORE_FIRST_INDEX
         return self._answer(push.phase, push.prev_index, ok=False)._replace(
-            hint_index=hint, hint_term=self._view.term_at(hint)
+            hint_index=hint, hint_term=self._view.term_at(hint), match=nothing, verified=nothing
         )

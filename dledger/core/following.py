@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dledger.core.admission.admission import Admission
+from dledger.core.admission.forgotten import Forgotten
+from dledger.core.admission.recollections import Recollections
 from dledger.core.elections import Elections
 from dledger.core.entry_handler import EntryHandler
 from dledger.core.leader_elector import LeaderElector
@@ -34,6 +36,7 @@ class Following:
         "_handler",
         "_outbox",
         "_receiver",
+        "_recollections",
         "_record",
         "_state",
     )
@@ -49,6 +52,7 @@ class Following:
         receiver: SnapshotReceiver,
         freshness: Freshness,
         admission: Admission,
+        recollections: Recollections,
     ) -> None:
         self._state = state
         self._record = record
@@ -59,6 +63,7 @@ class Following:
         self._receiver = receiver
         self._freshness = freshness
         self._admission = admission
+        self._recollections = recollections
         self._confirmation: Outgoing | None = None  # of the last heartbeat, if it must wait
 
     def receive(self, sender: str, message: FromLeader, now: float) -> bool:
@@ -77,16 +82,19 @@ class Following:
         if new:
             self._elections.change_role(RoleEvent.LEADER_SEEN, now)
             state.leader = sender
+            self._recollections.followed(sender)
         elif state.leader != sender:
             raise PeerFault(sender, f"it leads term {state.term}, as {state.leader} does")
         if isinstance(message, TimeoutNow):
-            if state.votes and state.proven:
+            if state.votes and state.proven and not state.recalls:
                 self._elections.stand(RoleEvent.HANDED_OVER, now)
             return True
         self._elector.heard_leader(now)
         if isinstance(message, Reminder):
             if message.acknowledged > state.durable:
-                self._admission.doubt(now)  # the disk lost what it had synced
+                # The disk lost what it had synced, or the folder is an older copy.
+                told = (sender, message.term, message.acknowledged)
+                self._admission.doubt(now, Forgotten(*told, state.term, state.durable))
         elif isinstance(message, Heartbeat):
             commits = self._handler.commit(message.committed)
             self._freshness.heard(message.committed, state.term, state.applied, now)

@@ -328,6 +328,7 @@ class LeaderElector:
         """
         granted = (
             (self._state.proven or self._state.sole_other is not None)
+            and not self._state.recalls
             and request.term > self._state.term
             and self.log_is_current(request)
             and not self.follows_a_leader(now)
@@ -359,6 +360,7 @@ class LeaderElector:
         """Vote in the present term, at most once, never for a log less complete than ours."""
         granted = (
             (self._state.proven or self._state.sole_other == candidate)
+            and not self._state.recalls
             and request.term == self._state.term
             and self._state.voted_for in (None, candidate)
             and self._state.leader is None

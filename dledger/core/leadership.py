@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dledger.core.admission.admission import Admission
+from dledger.core.admission.recollections import Recollections
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.entry_handler import ConfigurationEntry, EntryHandler, NoopEntry
 from dledger.core.followers import Followers
@@ -55,6 +56,7 @@ class Leadership:
         "_outbox",
         "_patience",
         "_reads",
+        "_recollections",
         "_record",
         "_state",
         "_view",
@@ -77,6 +79,7 @@ class Leadership:
         freshness: Freshness,
         admission: Admission,
         patience: Patience,
+        recollections: Recollections,
         now: float,
     ) -> None:
         self._config = config
@@ -92,6 +95,7 @@ class Leadership:
         self._freshness = freshness
         self._admission = admission
         self._patience = patience
+        self._recollections = recollections
         self.acks: QuorumAckChecker | None = None
         self.heartbeat_at = now
         self._configuration = state.membership.index  # the one that this leader has switched to
@@ -109,6 +113,7 @@ class Leadership:
         self._heard_at = now  # each follower counts as heard just now
         self.acks = QuorumAckChecker(state.membership.quorum, state.term)
         self._reads.lead()
+        self._recollections.followed(None)
         self._followers.follow(now)
         self.broadcast_heartbeat(now)
 
@@ -118,6 +123,7 @@ class Leadership:
         self._admission.stop_leading()
         self._handover.give_up("the leader stepped down")
         self._state.leader = None
+        self._recollections.stop_leading()
         self._followers.clear()
         self.acks = None
         self._elector.postpone(now)
@@ -181,6 +187,7 @@ class Leadership:
         if committed is None or not self._state.commit(committed):
             return
         self._reads.committed()
+        self._handler.orphans = None  # what this leader holds, the group holds
         if self._state.membership.index != self._configuration:
             self._configuration_changed(acks, now)
 

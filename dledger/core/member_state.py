@@ -70,6 +70,7 @@ class MemberState:
         "leader",
         "membership",
         "proven",
+        "recalls",
         "role",
         "self_id",
         "sole_other",
@@ -93,6 +94,7 @@ class MemberState:
         self.decided: list[ChangeOutcome] = []
         membership.committed_to(self.committed)
         self.proven = True  # else it neither votes nor counts: see Admission
+        self.recalls = False  # whether it has started, and takes part in no election yet: Recalling
         self.sole_other: str | None = None  # the one member that it votes for even in doubt
 
     @property

@@ -77,6 +77,8 @@ class PushRequest(NamedTuple):
     payload: bytes = b""
     facts: object = None  # what the receiving node found in the payload; never sent
     changes: tuple[tuple[int, NumberedConfiguration], ...] = ()  # in the payload; never sent
+    # The receiving node found another entry of the same term at this index; never sent.
+    contradicts: int = BEFORE_FIRST_INDEX
 
 
 class PushResponse(NamedTuple):
@@ -206,10 +208,39 @@ class Reminder(NamedTuple):
     acknowledged: int
 
 
+class Recall(NamedTuple):
+    """A member that starts asks what another one remembers of its promises: see Recalling.
+
+    `number` is drawn at each start of the asking process; the answer repeats it.
+    """
+
+    term: int
+    number: int
+
+
+class Recollection(NamedTuple):
+    """The answer: the asker was in the term `promised`, `voted` in it for the one that answers, and
+    acknowledged committed entries up to `held`; -1 for what is not known.
+    """
+
+    term: int
+    number: int
+    promised: int
+    voted: bool
+    held: int
+
+
 # Messages that only a leader sends, that only a leader handles, and that count only from members.
 FromLeader = PushRequest | Heartbeat | TimeoutNow | InstallSnapshot | Reminder
 ToLeader = PushResponse | HeartbeatResponse | ReadRequest | InstallSnapshotResponse
-Answer = VoteResponse | PushResponse | HeartbeatResponse | InstallSnapshotResponse | InquiryAnswer
+Answer = (
+    VoteResponse
+    | PushResponse
+    | HeartbeatResponse
+    | InstallSnapshotResponse
+    | InquiryAnswer
+    | Recollection
+)
 
 Message = (
     VoteRequest
@@ -226,4 +257,6 @@ Message = (
     | Inquiry
     | InquiryAnswer
     | Reminder
+    | Recall
+    | Recollection
 )

@@ -20,6 +20,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dledger.core.admission.admission import Admission
+from dledger.core.admission.recalling import Recalling
+from dledger.core.admission.recollections import Recollections
 from dledger.core.admission.standing import Standing
 from dledger.core.elections import Elections, is_granted_pre_vote
 from dledger.core.entry_dispatcher import BatchSizer
@@ -42,9 +44,12 @@ from dledger.core.messages import (
     InquiryAnswer,
     Message,
     ReadResponse,
+    Recall,
+    Recollection,
     VoteRequest,
     VoteResponse,
 )
+from dledger.core.orphans import Orphans
 from dledger.core.outbox import Messages, Outbox, Outgoing, Writes
 from dledger.core.patience import Patience
 from dledger.core.promise_record import PromiseRecord
@@ -76,7 +81,7 @@ class Replica:
     still while the member is late, and leases alone ask it for the true one.
 
     `membership` holds the configurations found in the log and in a snapshot. Without it, the
-    configuration that the group began with is in force.
+    configuration that the group began with is in force. `orphans`: as in EntryHandler.
     """
 
     def __init__(
@@ -90,6 +95,7 @@ class Replica:
         membership: Membership | None = None,
         snapshots: SnapshotSource = NO_SNAPSHOTS,
         standing: Standing = Standing.PROVEN,
+        orphans: Orphans | None = None,
     ) -> None:
         membership = membership or Membership(config.began_with)
         self.config = config
@@ -99,13 +105,15 @@ class Replica:
         self.record = PromiseRecord(state, hard_state)
         self.outbox = Outbox(self.record)
         self.elector = LeaderElector(state, view, config, random, now)
-        self.handler = EntryHandler(state, view)
+        self.handler = EntryHandler(state, view, orphans)
         self.handler.enter_term()
         self.admission = Admission(config, state, view, standing, random, now)
         self.receiver = SnapshotReceiver(state, view, self.handler)
         self.freshness = Freshness(view, patience)
         timeout_s = config.election_timeout_s
         self.followers = Followers(state, view, batches, timeout_s, snapshots)
+        self.recollections = Recollections(state, self.followers.dispatchers)
+        self.recalling = Recalling(config, state, self.admission.draw_number, now)
         self.handover = Handover(config, state, view)
         self.member_reads = MemberReads(config, state, view, self.outbox, random, patience)
         self.leadership = Leadership(
@@ -122,6 +130,7 @@ class Replica:
             self.freshness,
             self.admission,
             patience,
+            self.recollections,
             now,
         )
         self.elections = Elections(
@@ -137,9 +146,10 @@ class Replica:
             self.receiver,
             self.freshness,
             self.admission,
+            self.recollections,
         )
         self.dispatchers = self.followers.dispatchers
-        self._shown = (state.role, state.term, state.leader)  # as of the last turn
+        self._shown = self._shows  # as of the last turn
 
     # --- inputs -------------------------------------------------------------------------------
 
@@ -167,7 +177,16 @@ class Replica:
             and (message.term != state.term or sender not in self.dispatchers)
         ):
             return False
+        if isinstance(message, Recall):
+            self._receive_recall(sender, message)
+            return True
+        if isinstance(message, Recollection):
+            if (forgotten := self.recalling.answered(sender, message)) is not None:
+                self.admission.doubt(now, forgotten)
+            return True
         if isinstance(message, VoteRequest):
+            if not message.pre:
+                self.recollections.entered(sender, message.term)
             self.elections.receive_request(sender, message, now)
             return True
         if isinstance(message, Inquiry):
@@ -179,6 +198,8 @@ class Replica:
             return self.following.receive(sender, message, now)
         if isinstance(message, VoteResponse):
             self.elections.receive_response(sender, message, now)
+            if not message.pre:
+                self.recollections.entered(sender, message.term, voted=message.granted)
         elif isinstance(message, ReadResponse):
             self.member_reads.answered(message)
         elif isinstance(message, InquiryAnswer):
@@ -203,11 +224,21 @@ class Replica:
         if begins:
             self.leadership.prove(sender, now)
 
+    def _receive_recall(self, sender: str, recall: Recall) -> None:
+        """Tell a member that has started what this one remembers of its promises. A leader counts
+        only what it acknowledges from now on: its folder may not hold all that it acknowledged.
+        """
+        self.leadership.forget_acknowledged(sender)
+        promised, voted, held = self.recollections.asked(sender, recall.number)
+        answer = Recollection(self.state.term, recall.number, promised, voted, held)
+        self.outbox.send(sender, answer)
+
     def tick(self, now: float) -> None:
         """Do what is due at `now`: elections, heartbeats, the check that a quorum still answers."""
         now = self.patience.at(now)
         self.handover.observe(now)
         self.member_reads.expire(now)
+        self.recalling.tick(now)
         was_proven = self.state.proven
         self.admission.tick(self.record.durable, now)
         if self.state.proven and not was_proven and self.elector.is_alone:
@@ -219,7 +250,8 @@ class Replica:
             if event is not None:
                 self.elections.change_role(event, now)
         elif now >= self.elector.deadline:
-            if not (self.state.votes and self.state.proven) or self.handover.disk_stalled(now):
+            may_lead = self.state.votes and self.state.proven and not self.state.recalls
+            if not may_lead or self.handover.disk_stalled(now):
                 # This member may not lead, or its disk could keep neither a vote nor an entry.
                 self.elector.postpone(now)
             elif not self.elector.gives_way(now):
@@ -327,6 +359,9 @@ class Replica:
         now = self.patience.at(now)
         self.admission.reachable(now)
         self.elector.reachable(peer, now)
+        # The question leaves before the first promise of this process.
+        if (recall := self.recalling.question_to(peer)) is not None:
+            self.outbox.send(peer, recall)
         if (dispatcher := self.dispatchers.get(peer)) is not None:
             dispatcher.reachable(now)
 
@@ -353,9 +388,16 @@ class Replica:
             or bool(self.state.decided)
             or self.member_reads.busy
             or not self.state.proven
+            or self.state.recalls
             or self.leadership.unsettled
-            or self._shown != (self.state.role, self.state.term, self.state.leader)
+            or self._shown != self._shows
         )
+
+    @property
+    def _shows(self) -> tuple[Role, int, str | None, Orphans | None]:
+        """What others look at after each turn."""
+        state = self.state
+        return state.role, state.term, state.leader, self.handler.orphans
 
     def take_writes(self) -> Writes:
         """Return what the store must do now, before anything is proposed or sent."""
@@ -371,7 +413,7 @@ class Replica:
         self.following.answer_snapshots()
         self.leadership.pump(now)
         self._inquire(now)
-        self._shown = (state.role, state.term, state.leader)
+        self._shown = self._shows
         outgoing = self.outbox.take()
         outcomes = reads.take_outcomes() if reads.busy else NO_OUTCOMES
         if not state.decided:
@@ -383,6 +425,8 @@ class Replica:
         inquiry = self.admission.question(now)
         if inquiry is not None and self.record.is_durable:  # else `question` repeats it soon
             self.outbox.broadcast(self.admission.asked_members, inquiry)
+        if (recall := self.recalling.question(now)) is not None:
+            self.outbox.broadcast(*recall)
 
     def next_deadline(self) -> float:
         """When `tick` must be called at the latest."""
@@ -392,6 +436,8 @@ class Replica:
             deadline = min(deadline, self.member_reads.next_deadline)
         if not leads:
             deadline = min(deadline, self.admission.next_deadline)
+            if self.state.recalls:
+                deadline = min(deadline, self.recalling.next_deadline)
         return self.patience.due(deadline) if self.patience.lost_s else deadline
 
     @property

@@ -34,7 +34,9 @@ class ReplicaConfig(NamedTuple):
     multiples of the interval, by their common clock. `max_clock_drift` is the share by which any
     member's clock may run faster or slower than true time. With None no leader serves reads by
     lease, and no voter promises to refuse candidates. `early_spread` is the same on all members of
-    a group, and differs between groups: see EarlyTurns.
+    a group, and differs between groups: see EarlyTurns. `recall_timeouts`: how long a member that
+    starts waits for what the others remember of it (Recalling), in election timeouts; 0: it does
+    not ask.
     """
 
     self_id: str
@@ -46,6 +48,7 @@ class ReplicaConfig(NamedTuple):
     max_change_bytes: int = MAX_CONFIGURATION_BYTES  # what a segment of the log has room for
     aligned_heartbeats: bool = False
     early_spread: int = 0
+    recall_timeouts: float = 0.0
 
     def next_heartbeat_at(self, now: float) -> float:
         """When a leader that sends heartbeats now sends the next ones."""

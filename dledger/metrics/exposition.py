@@ -85,6 +85,7 @@ class _Nodes(Collector):
                 gauge.add_metric(_names(status), getattr(status, name))
             yield gauge
         yield from self._problems()
+        yield self._alarms()
         for name, text in (_TALLY_COUNTERS | _STATUS_COUNTERS).items():
             counter = CounterMetricFamily(f"dledger_{name}", text, labels=_LABELS)
             for status, tally in self._nodes:
@@ -117,6 +118,17 @@ class _Nodes(Collector):
             for status, _ in self._nodes:
                 gauge.add_metric(_names(status), getattr(status, name) is not None)
             yield gauge
+
+    def _alarms(self) -> Metric:
+        gauge = GaugeMetricFamily(
+            "dledger_alarm",
+            "1 for what an operator must look at: about the node (member) or one of its peers.",
+            labels=(*_LABELS, "kind", "member"),
+        )
+        for status, _ in self._nodes:
+            for kind, member in sorted({(one.kind, one.member) for one in status.alarms}):
+                gauge.add_metric((*_names(status), kind, member), 1)
+        return gauge
 
     def _syncs(self) -> Metric:
         histogram = HistogramMetricFamily(

@@ -45,6 +45,16 @@ class AdmissionLog:
                 self._say_peer(peer, dispatcher.proven)
 
     def _say_doubt(self) -> None:
+        if (forgotten := self._replica.admission.forgotten) is not None:
+            peer, promised, held, term, durable = forgotten
+            logger.warning(
+                "the folder of %s is an older copy, or its disk lost what it had synced: %s "
+                "remembers term %d and entry %d of it, and it had term %d and entry %d; it neither "
+                "votes nor counts until it holds the log of a leader",
+                *(self._node_id, peer, promised, held, term, durable),
+                extra={"event": "older_folder"},
+            )
+            return
         logger.log(
             self._level(self._replica.admission.is_fresh),
             "%s is new or lost data: it neither votes nor counts until it holds the log of a "

@@ -7,14 +7,18 @@ from collections.abc import Callable
 import trio
 
 from dledger.config import NodeConfig
+from dledger.core.orphans import Orphans
 from dledger.core.replica import Replica
 from dledger.network.links import Links
 from dledger.node.birth_watch import BirthWatch
+from dledger.node.member_alarms import member_alarms
 from dledger.serving.group_port import GroupPort
 from dledger.serving.host_parts import HostParts
 from dledger.serving.identity_guard import IdentityGuard
 from dledger.snapshots.restoring import Opened
+from dledger.status import MemberAlarm
 from dledger.waits.progress import Progress
+from dledger.wire.channel_protocol import MAX_PROCESS
 
 
 class MemberIdentity:
@@ -47,7 +51,10 @@ class MemberIdentity:
         self._opened = opened
         self._ports = host.ports
         self._run_blocking = host.platform.run_blocking
-        self.guard = IdentityGuard(config, opened, self._new_generation, self._contradicted, fail)
+        process = 1 + int(host.platform.chance() * (MAX_PROCESS - 1))
+        self.guard = IdentityGuard(
+            config, opened, self._new_generation, self._contradicted, fail, process
+        )
 
     def connect(self, replica: Replica, turned: Progress, links: Links, port: GroupPort) -> None:
         """Connect this to the member. The guard is made first, then the links, then the member.
@@ -96,6 +103,22 @@ class MemberIdentity:
         """Tell all members whether the state machine here has stopped."""
         self.guard.machine_stops(stopped)
         self._links.say_anew(self.guard.identity)
+
+    def holds_orphans(self, orphans: Orphans | None) -> None:
+        """Tell all members which committed entries this one holds and the group lost."""
+        self.guard.holds_orphans(orphans)
+        self._links.say_anew(self.guard.identity)
+
+    def alarms(self, orphans: Orphans | None) -> list[MemberAlarm]:
+        """The alarms of the member, whose own orphans are given."""
+        port, guard = self.port, self.guard
+        return member_alarms(
+            self._config.node_id,
+            orphans,
+            port.orphans(),
+            port.rivals.names,
+            guard.refused_as_second.names,
+        )
 
     def _births(self, peer: str | None) -> set[str]:
         return self.port.births(peer)

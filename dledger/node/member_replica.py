@@ -8,6 +8,7 @@ from zlib import crc32
 import trio
 
 from dledger.config import NodeConfig
+from dledger.core.admission.admission import PATIENCE_TIMEOUTS
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_codec import MAX_CONFIGURATION_BYTES
@@ -56,6 +57,8 @@ def member_replica(
             min(MAX_CONFIGURATION_BYTES, store.segment_bytes - HEADER_BYTES - BLANK_BYTES),
             aligned_heartbeats=True,
             early_spread=crc32(config.group.encode()),
+            # With a flush interval a log may shrink in a power cut without being an older one.
+            recall_timeouts=PATIENCE_TIMEOUTS if config.flush_interval_ms is None else 0.0,
         ),
         store.view(),
         opened.hard_state,
@@ -65,6 +68,7 @@ def member_replica(
         recovered_membership(store, began_with, opened.configuration),
         snapshots,
         store.standing,
+        store.orphans,
     )
     if opened.restored is not None:
         replica.applied_to(opened.restored.header.index)

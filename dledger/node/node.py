@@ -13,6 +13,7 @@ from dledger.config import NodeConfig, check_changeable
 from dledger.core.member_state import Role
 from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.membership.configuration_codec import NumberedConfiguration
+from dledger.core.orphans import Orphans
 from dledger.core.replica import Messages
 from dledger.entry import Body, Entry, decode_entries
 from dledger.errors import (
@@ -44,6 +45,7 @@ from dledger.node.tally import Tally
 from dledger.serving.client_server import ClientServer
 from dledger.serving.group_port import GroupPort
 from dledger.serving.host_parts import HostParts
+from dledger.serving.orphans_text import orphans_text
 from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session
 from dledger.sessions.session_errors import SessionsOff
 from dledger.sessions.session_gate import SessionGate
@@ -124,6 +126,7 @@ class Node:
         self._left_for_room = False  # whether it handed over since its disk is full
         self._token = trio.lowlevel.current_trio_token()
         opened.room.on_short = self._room_is_short
+        self._orphans: Orphans | None = None  # as told
         self._stepping_aside = SteppingAside(
             self._replica,
             self._identity.has_able_machine,
@@ -240,6 +243,8 @@ class Node:
         self._check_open()
         if (stopped := self._member.applier.stopped) is not None:
             raise ReadUnavailable(str(stopped))
+        if (orphans := self._replica.handler.orphans) is not None:
+            raise ReadUnavailable(orphans_text(self.config.node_id, orphans))
 
     def committed(self, start: int = 0) -> CommittedEntries:
         """Iterate over all committed entries from `start` on (no-ops too), without end."""
@@ -471,6 +476,7 @@ class Node:
             machine_versions=self._machine_versions,
             machine_stopped=self._member.applier.stopped,
             disk_short=self._member.room.why_short,
+            alarms=self._identity.alarms(self._replica.handler.orphans),
         )
 
     # --- the node's own tasks -----------------------------------------------------------------
@@ -536,6 +542,8 @@ class Node:
         self._turned.made()
         self._group_links.follow()
         self._admission_log.after_turn()
+        if self._replica.handler.orphans != self._orphans:
+            self._orphans_changed(self._replica.handler.orphans)
         self._leadership.look()
         self._leave_for_room()
 
@@ -555,6 +563,17 @@ class Node:
         with contextlib.suppress(Rejected):  # there is no other, or it is behind
             self._replica.transfer_leadership(None, trio.current_time())
             self._driver.wake()
+
+    def _orphans_changed(self, orphans: Orphans | None) -> None:
+        """Tell operators and the other members which committed entries the group lost."""
+        self._orphans = orphans
+        self._identity.holds_orphans(orphans)
+        if orphans is None:
+            logger.warning("the group has the entries again that it had lost")
+        else:
+            logger.error(
+                "%s", orphans_text(self.config.node_id, orphans), extra={"event": "orphans"}
+            )
 
     def refused(self, fault: PeerFault) -> None:
         """A message was refused that no correct member sends. For the driver alone."""

@@ -15,7 +15,7 @@ from dledger.node.machine_versions import MachineVersions
 from dledger.node.tally import Tally
 from dledger.serving.platform import DiskSpace
 from dledger.snapshots.node_snapshots import Snapshots
-from dledger.status import Status, group_status, role_name
+from dledger.status import MemberAlarm, Status, group_status, role_name
 from dledger.store.scrubber import ScrubStatus
 from dledger.store.segment_store import SegmentStore
 
@@ -40,6 +40,7 @@ def node_status(
     machine_versions: MachineVersions,
     machine_stopped: MachineTooOld | None,
     disk_short: str | None,
+    alarms: list[MemberAlarm],
 ) -> Status:
     """The status of the node at this moment, in plain values."""
     state, transfer = replica.state, replica.handover.transfer
@@ -87,4 +88,5 @@ def node_status(
         machine_version=machine_versions.oldest(state.membership.members),
         machine_stopped=None if machine_stopped is None else str(machine_stopped),
         disk_short=disk_short,
+        alarms=alarms,
     )

@@ -23,6 +23,7 @@ from dledger.core.messages import (
     Phase,
     PushRequest,
 )
+from dledger.core.orphans import Orphans
 from dledger.core.outbox import Outgoing
 from dledger.core.replica import Messages, Replica
 from dledger.entry import Body, Magic
@@ -53,7 +54,7 @@ class WritesLog(Protocol):
 
 
 class KeepsStanding(Protocol):
-    """Records the standing of the member's folder: its store."""
+    """Records the standing of the member's folder, and its orphans: its store."""
 
     @property
     def standing(self) -> Standing:
@@ -62,6 +63,15 @@ class KeepsStanding(Protocol):
 
     def set_standing(self, standing: Standing) -> None:
         """Record another standing; durable on return."""
+        ...
+
+    @property
+    def orphans(self) -> Orphans | None:
+        """The recorded orphans."""
+        ...
+
+    def set_orphans(self, orphans: Orphans | None) -> None:
+        """Record other orphans; durable on return."""
         ...
 
 
@@ -343,6 +353,8 @@ class Turn:
             self.syncs.hard_state_due = hard_state
         if (standing := self._replica.admission.standing) is not self._store.standing:
             self._store.set_standing(standing)
+        if (orphans := self._replica.handler.orphans) != self._store.orphans:
+            self._store.set_orphans(orphans)
 
     def propose(self) -> None:
         """Append a slice of the submissions if this member leads; else reject them all."""

@@ -273,4 +273,5 @@ def _append(store: SegmentStore, survivor: Survivor, steps: list[Configuration])
     store.note_committed(store.last_index)
     store.begin_sync(HardState(term, survivor.node_id, store.last_index)).run()
     store.set_standing(Standing.PROVEN)
+    store.set_orphans(None)  # the recovered group has these entries
     return term

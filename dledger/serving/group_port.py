@@ -6,11 +6,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from dledger.core.messages import Message
+from dledger.core.orphans import Orphans
 from dledger.network.channel import Identity
 from dledger.network.conversation import Conversation
 from dledger.network.links import MAX_STRANGERS, Links
+from dledger.serving.lasting_refusals import LastingRefusals
 from dledger.store.push_check import PushCheck
-from dledger.wire.group_identity import UNKNOWN_GROUP, GroupIdentity
+from dledger.wire.group_identity import SECOND_PROCESS, UNKNOWN_GROUP, GroupIdentity
 
 ServeClient = Callable[[Conversation], Awaitable[None]]
 # Takes a sender and its group's identity; returns why the sender is refused, or None.
@@ -53,6 +55,7 @@ class GroupPort:
         serve_client: serves a client.
         identity_refusal: why a caller of another group is refused; None for one of this group.
         closed: whether the member is gone, or has another port.
+        rivals: the peers under whose name a second process calls.
     """
 
     def __init__(
@@ -71,6 +74,7 @@ class GroupPort:
         self.serve_client = serve_client
         self.identity_refusal = identity_refusal
         self.closed = False
+        self.rivals = LastingRefusals()
         self._callers: list[tuple[str, GroupIdentity]] = []  # one for each channel that is open
 
     def refusal(
@@ -91,6 +95,8 @@ class GroupPort:
             return f"{sender or 'a nameless caller'} is not another member of group {group}"
         if (reason := self.identity_refusal(sender, of_group)) is not None:
             return reason
+        if (reason := self._second_process(sender, of_group.process)) is not None:
+            return reason
         members = self.links.members
         if sender in members:
             return None
@@ -98,6 +104,20 @@ class GroupPort:
         if strangers < MAX_STRANGERS:
             return None
         return f"{sender} is not a member, and {strangers} other non-members are connected"
+
+    def _second_process(self, sender: str, process: int) -> str | None:
+        """Why a second process with the name `sender` is refused; None for the only one.
+
+        The connections of a process end with it, and those of a host without power soon after, so
+        a process that was restarted is admitted when it asks again.
+        """
+        others = {of.process for caller, of in self._callers if caller == sender} - {0}
+        if not process or not others or process in others:
+            return None
+        node_id, group = self.identity.node_id, self.identity.group
+        line = f"two processes run as {sender} of group {group}: the second one is refused"
+        self.rivals.add(sender, line, "second_process")
+        return f"{SECOND_PROCESS}{node_id} has an open channel to another process named {sender}"
 
     def renewed(self) -> GroupPort:
         """Close this port, and return another one of the same member."""
@@ -109,6 +129,7 @@ class GroupPort:
             self.serve_client,
             self.identity_refusal,
         )
+        new.rivals = self.rivals
         self.close()
         return new
 
@@ -130,6 +151,10 @@ class GroupPort:
             if identity.birth
             and (caller in self.links.members if sender is None else caller == sender)
         }
+
+    def orphans(self) -> dict[str, Orphans]:
+        """The committed entries that members hold and their group lost, as they told."""
+        return {caller: of.orphans for caller, of in self._callers if of.orphans is not None}
 
     def machine_version(self, member: str) -> int | None:
         """Up to which version the state machine of another member reads entries.

@@ -6,7 +6,10 @@ import logging
 from collections.abc import Callable
 
 from dledger.config import NodeConfig
+from dledger.core.orphans import Orphans
 from dledger.network.channel import Identity
+from dledger.serving.lasting_refusals import LastingRefusals
+from dledger.serving.orphans_text import orphans_text
 from dledger.snapshots.restoring import Opened
 from dledger.store.birth_record import shown_names
 from dledger.store.disk import Disk
@@ -15,6 +18,7 @@ from dledger.store.generation import Generation
 from dledger.store.generation_file import GenerationFile
 from dledger.wire.group_identity import (
     ANOTHER_GROUP,
+    SECOND_PROCESS,
     GroupIdentity,
     Superseded,
     superseded_reason,
@@ -42,6 +46,10 @@ class IdentityGuard:
             anew.
         contradicted: called when a member of another group of this name has called.
         fail: ends the member.
+        process: the number that this process drew.
+
+    Attributes:
+        refused_as_second: the peers that refuse this process, because another one has its name.
     """
 
     def __init__(
@@ -51,6 +59,7 @@ class IdentityGuard:
         adopted: Callable[[], None],
         contradicted: Callable[[], None],
         fail: Callable[[Exception], None],
+        process: int = 0,
     ) -> None:
         self._group = config.group
         self._node_id = config.node_id
@@ -62,6 +71,9 @@ class IdentityGuard:
         self._birth = opened.birth.birth.hex()
         self._machine = opened.machine
         self._store = opened.store
+        self._process = process
+        self._orphans = opened.store.orphans
+        self.refused_as_second = LastingRefusals()
         self._adopted = adopted
         self._contradicted = contradicted
         self._fail = fail
@@ -84,7 +96,8 @@ class IdentityGuard:
 
     @property
     def _of_group(self) -> GroupIdentity:
-        return GroupIdentity(self.generation, self._voters_sum, self._birth, self._machine)
+        own = (self.generation, self._voters_sum, self._birth, self._machine)
+        return GroupIdentity(*own, self._process, self._orphans)
 
     def born(self, birth: bytes) -> None:
         """Note the birth of the group, which is recorded in the folder already."""
@@ -93,6 +106,10 @@ class IdentityGuard:
     def machine_stops(self, stopped: bool) -> None:
         """Note whether the state machine has stopped before an entry that it does not read."""
         self._machine = self._machine._replace(is_stopped=stopped)
+
+    def holds_orphans(self, orphans: Orphans | None) -> None:
+        """Note the committed entries that this member holds and its group lost."""
+        self._orphans = orphans
 
     def refusal(self, sender: str, identity: GroupIdentity) -> str | None:
         """Why a channel from `sender` of the group `identity` is refused, or None."""
@@ -105,6 +122,9 @@ class IdentityGuard:
             self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_group")
             return ANOTHER_GROUP + problem
         if identity.generation == own.generation:
+            if identity.orphans is not None:
+                line = orphans_text(sender, identity.orphans)
+                self._tell(sender, f"orphans {identity.orphans}", line, "orphans")
             return None
         return self._other_generation(sender, own.generation, identity.generation)
 
@@ -113,6 +133,9 @@ class IdentityGuard:
         newer = superseding_generation(reason)
         if newer is not None and newer.number > self.generation.number:
             self._hear_of(newer)
+        elif reason.startswith(SECOND_PROCESS):
+            line = f"peer {peer} refuses this member: {reason}"
+            self.refused_as_second.add(peer, line, "second_process")
         elif reason.startswith(ANOTHER_GROUP):
             line = f"peer {peer} refuses this member: {reason}"
             self._tell(peer, "was refused by", line, "another_group")

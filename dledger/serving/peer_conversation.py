@@ -7,15 +7,18 @@ from dataclasses import dataclass
 
 from dledger.config import Address
 from dledger.core.messages import Message, PushRequest
-from dledger.errors import BatchInvalid, MessageMalformed
+from dledger.core.orphans import Orphans
+from dledger.errors import BatchInvalid, LogsDiverge, MessageMalformed
 from dledger.machine_kind import UNKNOWN_MACHINE, MachineKind
 from dledger.network.connections import Connections
 from dledger.serving.group_port import GroupPort
 from dledger.store.push_check import PushCheck
 from dledger.wire.channel_protocol import (
+    ABOUT_ITSELF,
     MACHINE_KIND,
     Closing,
     Opening,
+    decode_about_itself,
     decode_call,
     decode_machine_kind,
     encode_channel_refused,
@@ -23,8 +26,10 @@ from dledger.wire.channel_protocol import (
 )
 from dledger.wire.codec import (
     CHANNEL_SHIFT,
+    NEWER,
     SHARED_HEARTBEATS,
     SHARED_RESPONSES,
+    behind_newer,
     decode_message,
     decode_shared_heartbeats,
     decode_shared_responses,
@@ -75,7 +80,9 @@ class PeerConversation:
         self._connections = connections
         self._address = address
         self._channels: dict[int, _Channel] = {}
-        self._machines: dict[int, MachineKind] = {}  # told for channels that are to be opened
+        # Told for channels that are to be opened.
+        self._machines: dict[int, MachineKind] = {}
+        self._selves: dict[int, tuple[int, Orphans | None]] = {}
         self._answers: list[bytes] = []
         connections.hurry(address)
 
@@ -87,7 +94,8 @@ class PeerConversation:
         """
         last: _Channel | None = None
         messages: list[Message] = []
-        for frame in frames:
+        for arrived in frames:
+            frame = behind_newer(arrived) if arrived.header[0] == NEWER else arrived
             number = frame.header[0]
             channel = None
             if type(number) is int and number not in _SHARED:
@@ -120,6 +128,12 @@ class PeerConversation:
         try:
             message = decode_message(frame)
             return channel.check.check(message) if isinstance(message, PushRequest) else message
+        except LogsDiverge as error:
+            assert isinstance(message, PushRequest)
+            contradiction = message._replace(payload=b"", contradicts=error.index)
+            self._pass_on(channel, (contradiction,))
+            self._refuse_message(channel, error)
+            return None
         except MessageMalformed as error:
             self._refuse_message(channel, error)
             return None
@@ -168,6 +182,8 @@ class PeerConversation:
             self._take_shared(decode_shared_responses(frame))
         elif kind == MACHINE_KIND:
             self._take_machine_kind(frame)
+        elif kind == ABOUT_ITSELF:
+            self._take_about_itself(frame)
         elif type(kind) is not int:
             # A number belongs to a channel that was refused while the message was on its way.
             self._take_call(decode_call(frame))
@@ -185,12 +201,19 @@ class PeerConversation:
         if len(self._machines) < MAX_CHANNELS:
             self._machines[number] = machine
 
+    def _take_about_itself(self, frame: Frame) -> None:
+        number, process, orphans = decode_about_itself(frame)
+        if len(self._selves) < MAX_CHANNELS:
+            self._selves[number] = (process, orphans)
+
     def _take_call(self, call: Opening | Closing) -> None:
         machine = self._machines.pop(call.channel, UNKNOWN_MACHINE)
+        process, orphans = self._selves.pop(call.channel, (0, None))
         if isinstance(call, Closing):
             self._close(call.channel)
             return
-        call = call._replace(identity=call.identity._replace(machine=machine))
+        identity = call.identity._replace(machine=machine, process=process, orphans=orphans)
+        call = call._replace(identity=identity)
         before = self._channels.get(call.channel)
         self._close(call.channel)
         port = self._ports.get(call.group)

@@ -70,11 +70,16 @@ class Opened(NamedTuple):
 
     @property
     def hard_state(self) -> HardState:
-        """The durable hard state; entries that a snapshot replaces count as committed."""
-        hard_state = self.store.hard_state
-        if self.restored is None:
-            return hard_state
-        return hard_state._replace(committed=max(hard_state.committed, self.restored.header.index))
+        """The durable hard state; entries that a snapshot replaces count as committed, and so do
+        entries that the group lost.
+        """
+        hard_state, orphans = self.store.hard_state, self.store.orphans
+        committed = hard_state.committed
+        if self.restored is not None:
+            committed = max(committed, self.restored.header.index)
+        if orphans is not None:
+            committed = max(committed, orphans.last)
+        return hard_state._replace(committed=committed)
 
     @property
     def configuration(self) -> bytes:

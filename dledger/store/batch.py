@@ -12,7 +12,7 @@ from zlib import crc32
 from dledger.core.ledger_view import TermRun
 from dledger.entry import CHAINED, HEADER, HEADER_BYTES, LARGEST_BODY_BYTES
 from dledger.entry_run import EntryRun
-from dledger.errors import BatchInvalid
+from dledger.errors import BatchInvalid, ChainBroken
 from dledger.store.index_unit import index_units
 
 MAX_ENTRY_BYTES = HEADER_BYTES + LARGEST_BODY_BYTES
@@ -119,7 +119,7 @@ def verify_batch(
             and (crc32(chained(magic, size, index, term, pos, channel, body_sum), last_chain) or 1)
             != chain
         ):
-            _refuse(index, "the chain CRC does not follow the entry before")
+            raise ChainBroken(index)
         add_position(pos)
         add_body(body)
         last_chain, chain_known = chain, True

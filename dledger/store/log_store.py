@@ -13,6 +13,7 @@ from typing import NamedTuple, Protocol
 from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
+from dledger.core.orphans import Orphans
 from dledger.core.snapshot.snapshot_offer import LogBegin
 from dledger.entry import Body, Header
 from dledger.entry_run import EntryRun
@@ -91,6 +92,15 @@ class LogStore(Protocol):
 
     def set_standing(self, standing: Standing) -> None:
         """Record the standing; durable on return."""
+        ...
+
+    @property
+    def orphans(self) -> Orphans | None:
+        """The committed entries here that the group is known to have lost; None for none."""
+        ...
+
+    def set_orphans(self, orphans: Orphans | None) -> None:
+        """Record the orphans; durable on return."""
         ...
 
     @property

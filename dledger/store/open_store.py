@@ -25,6 +25,7 @@ from dledger.store.hard_state_file import HardStateFile, StoreRecord, check_name
 from dledger.store.index_unit import UNIT_BYTES
 from dledger.store.java_term_file import FILE_NAME as JAVA_TERM
 from dledger.store.java_term_file import covers, read_java_term, retire_java_term
+from dledger.store.orphans_file import OrphansFile
 from dledger.store.recovered import Recovered
 from dledger.store.recovery import Recovery
 from dledger.store.segment import SegmentFiles
@@ -88,7 +89,7 @@ def _open_locked(
     # A power cut may undo the names that a killed process gave: sync them before using them.
     disk.sync_folder(path)
     opened = HardStateFile.open(disk, path)
-    standing = StandingFile(disk, path)
+    standing, orphans = StandingFile(disk, path), OrphansFile(disk, path)
     data_found = find_files(disk, f"{path}/{DATA}")
     index_found = find_files(disk, f"{path}/{INDEX}")
     if opened is None:
@@ -129,7 +130,7 @@ def _open_locked(
     spares.open()
     data.use_spares(spares)
     return SegmentStore(
-        StoreFiles(disk, data, index, hard_state_file, standing, spares, lock),
+        StoreFiles(disk, data, index, hard_state_file, standing, orphans, spares, lock),
         complete,
         recovered,
         min(config.max_body_bytes, record.segment_bytes - HEADER_BYTES - BLANK_BYTES),

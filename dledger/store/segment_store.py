@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
+from dledger.core.orphans import Orphans
 from dledger.core.snapshot.snapshot_offer import LogBegin
 from dledger.entry import Body, Header
 from dledger.errors import DiskFailed, InvariantBroken
@@ -261,6 +262,17 @@ class SegmentStore:
         self._health.check()
         with self._health.disk_work("mark"):
             self._files.standing.set(standing)
+
+    @property
+    def orphans(self) -> Orphans | None:
+        """The committed entries here that the group is known to have lost."""
+        return self._files.orphans.orphans
+
+    def set_orphans(self, orphans: Orphans | None) -> None:
+        """Record the orphans; durable on return. Raises DiskFailed."""
+        self._health.check()
+        with self._health.disk_work("mark"):
+            self._files.orphans.set(orphans)
 
     def begin_sync(self, hard_state: HardState | None) -> SegmentSyncWork:
         """Begin a sync of everything dirty and of this hard state; see LogDurability."""

@@ -11,10 +11,11 @@ from dledger.errors import ConfigInvalid, DiskFailed
 from dledger.store.disk import Disk, OsDisk
 from dledger.store.folder import DATA, INDEX, LOCK
 from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
+from dledger.store.orphans_file import FILE_NAME as ORPHANS
 from dledger.store.snapshot_folder import SNAPSHOTS
 from dledger.store.standing_file import StandingFile
 
-_PARTS = (HARD_STATE, DATA, INDEX, SNAPSHOTS)
+_PARTS = (HARD_STATE, DATA, INDEX, SNAPSHOTS, ORPHANS)
 
 
 def set_aside(folder: str, disk: Disk | None = None) -> str:

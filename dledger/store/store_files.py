@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from dledger.store.disk import Disk, DiskLock
 from dledger.store.hard_state_file import HardStateFile
+from dledger.store.orphans_file import OrphansFile
 from dledger.store.segment import SegmentFiles
 from dledger.store.spare_segments import SpareSegments
 from dledger.store.standing_file import StandingFile
@@ -20,6 +21,7 @@ class StoreFiles:
     index: SegmentFiles
     hard_state: HardStateFile
     standing: StandingFile
+    orphans: OrphansFile
     spares: SpareSegments
     lock: DiskLock
 

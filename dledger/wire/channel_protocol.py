@@ -24,6 +24,9 @@ Before it opens a channel, a caller whose state machine has a kind tells it, in 
 [-1, channel, name, version, whether it has stopped]. The first element stands where messages have
 the number of a channel and their kind. No channel has that number, so members that do not know the
 frame drop it, as they do with messages of a channel that is closed. Later elements are reserved.
+
+In the same way a caller tells about itself in [-2, channel, process, first, last]: the number that
+its process drew at its start, and the committed entries that its group lost (-1 and -1 for none).
 """
 
 from __future__ import annotations
@@ -31,6 +34,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from dledger.core.membership.configuration import MAX_ID_CHARACTERS
+from dledger.core.orphans import Orphans
 from dledger.errors import MessageMalformed
 from dledger.machine_kind import MAX_MACHINE_NAME_CHARACTERS, UNKNOWN_MACHINE, MachineKind
 from dledger.wire.frame import Frame, encode_frame, shown
@@ -50,7 +54,15 @@ _MAX_REASON_CHARACTERS = 500
 # The first element of the frame that tells the kind of the caller's state machine.
 MACHINE_KIND = -1
 
+# The first element of the frame that tells about the caller's process and folder.
+ABOUT_ITSELF = -2
+
 _MAX_VERSION = 2**31 - 1
+
+# The number of a process is drawn from so many: a float between 0 and 1 has only 53 bits.
+MAX_PROCESS = 2**52
+
+_MAX_INDEX = 2**62
 
 _OPEN, _OPENED, _REFUSED, _CLOSE = "open", "opened", "refused", "close"
 
@@ -79,12 +91,15 @@ class Answer(NamedTuple):
 
 
 def encode_opening(opening: Opening) -> bytes:
-    """Encode the frame that opens a channel, behind the one that tells the machine's kind."""
+    """Encode the frame that opens a channel, behind those that tell more of the caller."""
     frame = encode_frame([_OPEN, *opening[:4], *identity_fields(opening.identity)])
-    machine = opening.identity.machine
-    if machine == UNKNOWN_MACHINE:
-        return frame
-    return encode_frame([MACHINE_KIND, opening.channel, *machine]) + frame
+    machine, process, orphans = opening.identity[3:]
+    if process or orphans is not None:
+        named = (-1, -1) if orphans is None else orphans
+        frame = encode_frame([ABOUT_ITSELF, opening.channel, process, *named]) + frame
+    if machine != UNKNOWN_MACHINE:
+        frame = encode_frame([MACHINE_KIND, opening.channel, *machine]) + frame
+    return frame
 
 
 def encode_closing(channel: int) -> bytes:
@@ -129,6 +144,23 @@ def decode_machine_kind(frame: Frame) -> tuple[int, MachineKind]:
             return _channel(channel), MachineKind(name, version, is_stopped)
         case _:
             raise MessageMalformed("the kind of a state machine with wrong fields")
+
+
+def decode_about_itself(frame: Frame) -> tuple[int, int, Orphans | None]:
+    """Decode the number of a channel, that of its caller's process, and the caller's orphans.
+
+    Raises MessageMalformed.
+    """
+    match frame.header:
+        case [_, channel, int(process), int(first), int(last), *_] if (
+            type(process) is type(first) is type(last) is int
+            and 0 <= process < MAX_PROCESS
+            and -1 <= first <= last < _MAX_INDEX
+        ):
+            orphans = None if first < 0 else Orphans(first, last)
+            return _channel(channel), process, orphans
+        case _:
+            raise MessageMalformed("what a member tells of itself, with wrong fields")
 
 
 def decode_channel_answer(frame: Frame) -> Answer:

@@ -3,6 +3,9 @@
 The first number of a header is 32 times the number of the channel (see
 `dledger.wire.channel_protocol`) plus the kind of message. Kinds from 10 on hold heartbeats, or
 answers to heartbeats, of many channels.
+
+Members of earlier versions close the channel on a kind that they do not know, and pass over frames
+that begin with a negative number. So the messages of `_NEWER_KINDS` travel behind NEWER.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from dledger.core.messages import (
     PushResponse,
     ReadRequest,
     ReadResponse,
+    Recall,
+    Recollection,
     Reminder,
     TimeoutNow,
     VoteRequest,
@@ -47,6 +52,11 @@ _TIMEOUT_NOW, _READ_REQUEST, _READ_RESPONSE = range(7, 10)
 SHARED_HEARTBEATS, SHARED_RESPONSES = range(10, 12)
 _INSTALL_SNAPSHOT, _INSTALL_SNAPSHOT_RESPONSE = range(12, 14)
 _INQUIRY, _INQUIRY_ANSWER, _REMINDER = range(14, 17)
+_RECALL, _RECOLLECTION = range(17, 19)
+
+# Stands before the number of a message that was added after PROTOCOL_VERSION 3.
+NEWER = -3
+_NEWER_KINDS = (Recall, Recollection)
 
 # The kind takes this many low bits of the number, the channel the bits above.
 CHANNEL_SHIFT = 5
@@ -68,7 +78,15 @@ def encode_message(message: Message, payload: bytes = b"", channel: int = 0) -> 
         term, (*place, begin), offset, length, crc, piece = message
         numbers = (number | _INSTALL_SNAPSHOT, term, *place, *begin, offset, length, crc)
         return encode_frame(list(numbers), piece)
-    return encode_frame([number | _KINDS[type(message)], *message])
+    header = [number | _KINDS[type(message)], *message]
+    return encode_frame([NEWER, *header] if isinstance(message, _NEWER_KINDS) else header)
+
+
+def behind_newer(frame: Frame) -> Frame:
+    """The frame behind NEWER. Raises MessageMalformed."""
+    if len(frame.header) < 2:
+        raise MessageMalformed("a message without a kind")
+    return Frame(frame.header[1:], frame.payload)
 
 
 _KINDS: dict[type, int] = {
@@ -84,11 +102,15 @@ _KINDS: dict[type, int] = {
     Inquiry: _INQUIRY,
     InquiryAnswer: _INQUIRY_ANSWER,
     Reminder: _REMINDER,
+    Recall: _RECALL,
+    Recollection: _RECOLLECTION,
 }
 
 
 def decode_message(frame: Frame) -> Message:
     """Decode the message in a frame. Raises MessageMalformed."""
+    if frame.header[0] == NEWER:
+        frame = behind_newer(frame)
     number, *fields = frame.header
     decode = _DECODERS.get(number & _KIND_MASK) if type(number) is int else None
     if decode is None:
@@ -283,6 +305,17 @@ def _reminder(fields: list[object], _: bytes) -> Reminder:
     return Reminder(*_numbers(fields, 2))
 
 
+def _recall(fields: list[object], _: bytes) -> Recall:
+    return Recall(*_numbers(fields, 2))
+
+
+def _recollection(fields: list[object], _: bytes) -> Recollection:
+    if len(fields) != len(Recollection._fields):
+        raise MessageMalformed("a recollection with wrong fields")
+    term, number, promised, held = _numbers([*fields[:3], fields[4]], 4)
+    return Recollection(term, number, promised, _flag(fields[3]), held)
+
+
 _DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
     _VOTE_REQUEST: _vote_request,
     _VOTE_RESPONSE: _vote_response,
@@ -298,4 +331,6 @@ _DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
     _INQUIRY: _inquiry,
     _INQUIRY_ANSWER: _inquiry_answer,
     _REMINDER: _reminder,
+    _RECALL: _recall,
+    _RECOLLECTION: _recollection,
 }

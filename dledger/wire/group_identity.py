@@ -16,6 +16,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+from dledger.core.orphans import Orphans
 from dledger.errors import Fatal, MessageMalformed
 from dledger.machine_kind import UNKNOWN_MACHINE, MachineKind
 from dledger.store.generation import NEVER_RECOVERED, Generation, is_generation
@@ -26,6 +27,9 @@ _BIRTH = re.compile(r"[0-9a-f]{32}|")
 
 # A refusal of another group begins with this. The caller logs such a refusal.
 ANOTHER_GROUP = "another group: "
+
+# A refusal of a second process with the same name begins with this.
+SECOND_PROCESS = "second process: "
 
 _SUPERSEDED = re.compile(r"superseded by generation ([0-9]{1,9})(?: of mark ([0-9a-f]{16}))?:")
 
@@ -38,13 +42,17 @@ class GroupIdentity(NamedTuple):
         voters_sum: checksum of the names of its first voters; empty if unknown.
         birth: as 32 hexadecimal digits; empty if unknown.
         machine: the kind of the member's state machine. It is told in a frame of its own, see
-            `dledger.wire.channel_protocol`.
+            `dledger.wire.channel_protocol`; so are the next two.
+        process: a number that the member's process drew when it started; 0 if unknown.
+        orphans: the committed entries that the member holds and its group lost.
     """
 
     generation: Generation = NEVER_RECOVERED
     voters_sum: str = ""
     birth: str = ""
     machine: MachineKind = UNKNOWN_MACHINE
+    process: int = 0
+    orphans: Orphans | None = None
 
 
 # The identity as known to a member that knows only the name.

@@ -23,6 +23,8 @@ from dledger.core.messages import (
     PushResponse,
     ReadRequest,
     ReadResponse,
+    Recall,
+    Recollection,
     Reminder,
     TimeoutNow,
     VoteRequest,
@@ -65,6 +67,8 @@ SAMPLES: tuple[Message, ...] = (
     Inquiry(7, 99),
     InquiryAnswer(7, 99, 41, False, False, False, 3),
     Reminder(7, 41),
+    Recall(7, 99),
+    Recollection(7, 99, 6, True, 41),
 )
 
 
@@ -80,7 +84,7 @@ def sent_as(message: Message) -> Frame:
     """The frame of a message."""
     payload = getattr(message, "payload", b"")
     (found,) = FrameDecoder().feed(codec.encode_message(message, payload))
-    return found
+    return codec.behind_newer(found) if found.header[0] == codec.NEWER else found
 
 
 def kind_of(message: Message) -> int:
@@ -113,7 +117,7 @@ def variations(message: Message) -> Iterator[tuple[str, Message]]:
     for name, value in zip(message._fields, message, strict=True):
         if isinstance(value, SnapshotOffer):
             yield from _of_offer(message, value)
-        elif name not in ("facts", "changes"):  # found by the receiver
+        elif name not in ("facts", "changes", "contradicts"):  # found by the receiver
             yield name, _changed(message, name, _other(value))
 
 

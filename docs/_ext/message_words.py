@@ -16,6 +16,8 @@ from dledger.core.messages import (
     PushResponse,
     ReadRequest,
     ReadResponse,
+    Recall,
+    Recollection,
     Reminder,
     TimeoutNow,
     VoteRequest,
@@ -172,6 +174,22 @@ MESSAGES: dict[type[Message], MessageWords] = {
         "leader",
         "a member refused what it had acknowledged: an old answer, or its disk lost something",
         {"term": _TERM, "acknowledged": "how far that member has acknowledged the log"},
+    ),
+    Recall: MessageWords(
+        "a member that starts",
+        "to all other voters: what do they remember of its promises?",
+        {"term": _TERM, "number": "drawn when the process started"},
+    ),
+    Recollection: MessageWords(
+        "any member",
+        "the answer to a recall",
+        {
+            "term": _TERM,
+            "number": "of the question",
+            "promised": "the highest term that the asker is known to have been in; -1: none",
+            "voted": "whether it voted in that term for the member that answers",
+            "held": "the last committed entry that it is known to have acknowledged; -1: none",
+        },
     ),
 }
 

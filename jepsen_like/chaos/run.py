@@ -38,6 +38,7 @@ from jepsen_like.chaos.nemeses.file_faults import (
     torn_tail,
     wiped_folder,
 )
+from jepsen_like.chaos.nemeses.folder_faults import restored_folder, swapped_folders
 from jepsen_like.chaos.nemeses.hostile_client import NEMESIS as HOSTILE
 from jepsen_like.chaos.nemeses.hostile_client import HostileClient
 from jepsen_like.chaos.nemeses.inside_faults import InsideFaults
@@ -329,6 +330,8 @@ class Run:
             "torn-tail": torn_tail,
             "flipped-bit": flipped_bit,
             "wiped-folder": wiped_folder,
+            "restored-folder": restored_folder,
+            "swapped-folders": swapped_folders,
             "disk-full": disk_full,
             **dict.fromkeys(("power-all", "power-leader", "power-random"), power_cut),
             **self._inside_executors(),

@@ -52,6 +52,7 @@ MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
     "read-without-round": 349,
     "reads-never-end": 0,
     "removal-kept-secret": 88,
+    "restored-folder-is-believed": 2,
     "session-results-not-in-snapshots": 7,
     "session-table-not-consulted": 4,
     "sign-believed-under-leases": 27,

@@ -45,6 +45,7 @@ EXPECTED = (
     "refused changes",
     "refused probes",
     "resent pushes cut",
+    "restored folders",
     "segment rolls",
     "session appends applied",
     "session appends forgotten",

@@ -38,6 +38,8 @@ class Invariants:
         self._now_s = 0.0
         self.in_doubt: set[str] = set()  # members not proven to have a complete folder
         self.wiped_members: set[str] = set()  # members that lost a disk and are not proven since
+        self.went_back_members: set[str] = set()  # of these, members with an older folder
+        self.asking: set[str] = set()  # of these, members that ask what they have forgotten
         self._proven: set[str] = set()
 
     # --- what leaves a node ---------------------------------------------------------------------
@@ -262,15 +264,30 @@ class Invariants:
         witness.released_term = witness.term = 0
         witness.role = Role.FOLLOWER
 
+    def went_back(self, name: str) -> None:
+        """The folder of a node is an older copy: it forgot what it promised since."""
+        self.wiped(name)
+        self.went_back_members.add(name)
+
     def look_at_standing(self, name: str, replica: Replica) -> None:
         """Check that a member proven after losing its disk has all committed entries it had."""
         witness = self.witnesses[name]
+        # A restored member is as good as in doubt while it asks what it may have forgotten, but
+        # what it has by now counts.
+        self.asking.discard(name)
+        if replica.state.proven and replica.state.recalls and name in self.wiped_members:
+            self.asking.add(name)
+            return
         if not replica.state.proven:
             self.in_doubt.add(witness.name)
             return
         self.in_doubt.discard(witness.name)
         self.wiped_members.discard(witness.name)
         lost, witness.lost_chains = witness.lost_chains, []
+        if name in self.went_back_members:
+            # It need not get back what it acknowledged in messages that never arrived.
+            self.went_back_members.discard(name)
+            lost = []
         if not lost:
             return
         self._proven.add(witness.name)
@@ -426,6 +443,9 @@ class Invariants:
         """Whether a node counts as having an entry: on its disk, or on the one it had when it
         acknowledged it. The log of a member in doubt does not count.
         """
+        own = witness.name in self.asking and witness.chains[index : index + 1] == [chain]
+        if own and witness.synced_index >= index:
+            return True
         if witness.name not in self.in_doubt:
             return witness.synced_index >= index and witness.chains[index] == chain
         return witness.lost_chains[index : index + 1] == [chain]

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from dledger.core.admission.admission import Admission
+from dledger.core.admission.recalling import Recalling
 from dledger.core.admission.standing import Standing
 from dledger.core.entry_handler import EntryHandler
 from dledger.core.leader_elector import LeaderElector
-from dledger.core.messages import PushResponse, VoteRequest, VoteResponse
+from dledger.core.messages import PushResponse, Recollection, VoteRequest, VoteResponse
 from dledger.store.standing_file import StandingFile
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 
@@ -56,6 +57,14 @@ def _newcomers_are_believed() -> list[Replacement]:
     return [Replacement(Admission, "_is_new_group", believed)]
 
 
+def _restored_folder_is_believed() -> list[Replacement]:
+    def answered(self: Recalling, sender: str, answer: Recollection) -> None:
+        noted(self, sender, answer)
+
+    noted = Recalling.answered
+    return [Replacement(Recalling, "answered", answered)]
+
+
 def _mark_lost_in_a_power_cut() -> list[Replacement]:
     def set_standing(self: StandingFile, standing: Standing) -> None:
         self.standing = standing
@@ -83,6 +92,11 @@ LOST_DISK_BUGS = (
         "newcomers-are-believed",
         "a new member votes at once, though it may have been a member with another disk",
         _newcomers_are_believed,
+    ),
+    SeededBug(
+        "restored-folder-is-believed",
+        "a member with an older copy of its folder votes and counts as before",
+        _restored_folder_is_believed,
     ),
     SeededBug(
         "mark-lost-in-a-power-cut",

@@ -11,7 +11,7 @@ from dledger.entry import BLANK_BYTES, HEADER_BYTES
 from dledger.node.member import MemberSettings
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
-from jepsen_like.simulation.swarm import Swarm
+from jepsen_like.simulation.swarm import NEVER, Swarm
 
 GROUP = "simulation"
 FOLDER = Path("/data")
@@ -33,6 +33,8 @@ def replica_config(name: str, began_with: Configuration, swarm: Swarm) -> Replic
         leadership.max_clock_drift,
         leadership.preferred_leader,
         swarm.segment_bytes - HEADER_BYTES - BLANK_BYTES,
+        # Nothing is certain before all have answered, and here they do.
+        recall_timeouts=0.0 if swarm.restore_every_s == NEVER else float("inf"),
     )
 
 

@@ -12,6 +12,7 @@ from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.faults import Faults
 from jepsen_like.simulation.group import MakeApplication, simulated_group
 from jepsen_like.simulation.invariants import InvariantViolated
+from jepsen_like.simulation.restores import Restores
 from jepsen_like.simulation.session_workload import SessionWorkload
 from jepsen_like.simulation.stalls import Stalls
 from jepsen_like.simulation.swarm import Swarm
@@ -57,6 +58,7 @@ class Simulation:
         self._faults = Faults(self._nodes, around, swarm.fault_seconds)
         self._wipes = Wipes(self._nodes, around, swarm.fault_seconds)
         self._stalls = Stalls(self._nodes, around, swarm.fault_seconds)
+        self._restores = Restores(self._nodes, around, swarm.fault_seconds)
         self._swarm = swarm
 
     @property
@@ -76,6 +78,7 @@ class Simulation:
             self._faults.start()
             self._wipes.start()
             self._stalls.start()
+            self._restores.start()
             self._around.signs.start()
             self._loop.run_until(self._swarm.fault_seconds)
             self._stalls.judge()

@@ -133,6 +133,7 @@ class Swarm:
     wipe_every_s: float  # mean time between members that lose their disk
     signs: SignStyle
     only_stalls: bool = False  # nothing else goes wrong, so no leader may be replaced
+    restore_every_s: float = NEVER  # mean time between folders that are restored from copies
 
 
 def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = None) -> Swarm:
@@ -177,11 +178,44 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
     stalls = _stalls(seed, swarm.election_timeout_s)
     faults = replace(swarm.faults, stall_every_s=stalls.every_s, stall_mean_s=stalls.mean_s)
     swarm = replace(swarm, faults=faults)
+    if _keeps_memories(swarm):
+        every_s = Chance(seed, "restore rate").choice((NEVER, 1.0, 3.0))
+        swarm = replace(swarm, restore_every_s=every_s)
     if nodes is not None:
         swarm = replace(swarm, nodes=nodes)
     if fault_seconds is not None:
         swarm = replace(swarm, fault_seconds=fault_seconds)
     return swarm
+
+
+def _keeps_memories(swarm: Swarm) -> bool:
+    """Whether members remember what the others promised: no process ends, and no disk is lost."""
+    faults = swarm.faults
+    ends = (faults.crash_every_s, faults.sync_error_every_s, faults.name_error_every_s)
+    changes = (swarm.wipe_every_s, swarm.churn.change_every_s)
+    kept = swarm.nodes > 2 and swarm.network.connections and swarm.flush_interval_s is None
+    return kept and all(every_s == NEVER for every_s in (*ends, *changes))
+
+
+def folder_swarm(seed: int, nodes: int | None = None, fault_seconds: float | None = None) -> Swarm:
+    """A swarm in which folders are restored often, while links break."""
+    swarm = swarm_of(seed, nodes if nodes and nodes > 2 else 3, fault_seconds)
+    faults = replace(
+        swarm.faults,
+        crash_every_s=NEVER,
+        sync_error_every_s=NEVER,
+        name_error_every_s=NEVER,
+        partition_every_s=min(swarm.faults.partition_every_s, 0.7),
+    )
+    return replace(
+        swarm,
+        network=replace(swarm.network, connections=True, ordered=True),
+        faults=faults,
+        churn=replace(swarm.churn, change_every_s=NEVER, spares=0),
+        wipe_every_s=NEVER,
+        flush_interval_s=None,
+        restore_every_s=1.0,
+    )
 
 
 def _more_faults(swarm: Swarm, chance: Chance) -> FaultStyle:

@@ -16,7 +16,7 @@ from jepsen_like.simulation.hosts.plan import plan_of
 from jepsen_like.simulation.seeded_bug import SeededBug
 from jepsen_like.simulation.seeded_bugs import seeded_bugs
 from jepsen_like.simulation.simulation import Simulation
-from jepsen_like.simulation.swarm import members_swarm_of
+from jepsen_like.simulation.swarm import folder_swarm, members_swarm_of
 from jepsen_like.simulation.trace import Trace
 
 
@@ -64,6 +64,12 @@ def _members(
     return Simulation(members_swarm_of(seed, nodes, seconds), trace)
 
 
+def _restored_folders(
+    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
+) -> Simulation:
+    return Simulation(folder_swarm(seed, nodes, seconds), trace)
+
+
 def _hosts(
     seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
 ) -> HostSimulation:
@@ -71,7 +77,9 @@ def _hosts(
 
 
 TIERS = {
-    "members": Tier(_members, seeded_bugs(), EXPECTED),
+    "members": Tier(
+        _members, seeded_bugs(), EXPECTED, {"restored-folder-is-believed": _restored_folders}
+    ),
     "brokers": Tier(
         broker_simulation,
         BROKER_BUGS,

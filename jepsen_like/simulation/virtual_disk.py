@@ -80,6 +80,13 @@ class _NameChange(NamedTuple):
     file: _File | None
 
 
+class DiskCopy(NamedTuple):
+    """What a disk held at one moment."""
+
+    files: dict[str, bytes]
+    folders: tuple[str, ...]
+
+
 class VirtualFile:
     """One open file; unusable after a crash of the machine that it was opened on."""
 
@@ -240,6 +247,19 @@ class VirtualDisk:
         ):
             names.clear()
         self._last_write = (None, -1)
+
+    def copy(self) -> DiskCopy:
+        """A copy of all files as a reader sees them now, like a snapshot of the file system."""
+        files = {path: bytes(file.visible) for path, file in self._names.items()}
+        return DiskCopy(files, tuple(self._folders))
+
+    def restore(self, copy: DiskCopy) -> None:
+        """The process ends, and a disk that holds a copy replaces this one."""
+        self.wipe()
+        self._folders.update(dict.fromkeys(copy.folders))
+        for path, content in copy.files.items():
+            file = self._names[path] = self._durable_names[path] = _File()
+            file.visible[:] = file.durable[:] = content
 
     def _lose_names(self, changes: list[_NameChange], style: CrashStyle) -> None:
         for change in changes:

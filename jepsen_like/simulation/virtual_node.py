@@ -28,7 +28,7 @@ from jepsen_like.simulation.node_process import (
 from jepsen_like.simulation.node_settings import member_settings, node_config, replica_config
 from jepsen_like.simulation.node_trace import arrival_lines, state_line
 from jepsen_like.simulation.virtual_clock import VirtualClock
-from jepsen_like.simulation.virtual_disk import PowerCut, VirtualDisk
+from jepsen_like.simulation.virtual_disk import DiskCopy, PowerCut, VirtualDisk
 from jepsen_like.simulation.written_log import log_chains, log_changes
 
 # A slow sync takes up to so many election timeouts: meanwhile others are elected and truncate.
@@ -139,6 +139,7 @@ class VirtualNode:
             recovered_membership(store, self._config.began_with, opened.configuration),
             source,
             store.standing,
+            store.orphans,
         )
         if opened.restored is not None:
             replica.applied_to(opened.restored.header.index)
@@ -187,6 +188,13 @@ class VirtualNode:
         self.note("its disk is empty")
         self.disk.wipe()
         self._around.invariants.wiped(self.name)
+
+    def restore(self, copy: DiskCopy) -> None:
+        """Replace the folder by an older copy. The process is started later."""
+        self.crash(power=False)
+        self.note("its folder is an older copy")
+        self.disk.restore(copy)
+        self._around.invariants.went_back(self.name)
 
     def crash_inside_disk_call(self, *, power: bool) -> None:
         """Crash inside one of the next disk calls."""

@@ -16,7 +16,7 @@ from dledger_mq.errors import GroupDirectoryError
 from dledger_mq.group_directory import ClusterPlan, GroupDirectory, GroupPlan, NodePlan
 from dledger_mq.local_cluster import broker_program
 from dledger_mq.new_groups import new_groups
-from dledger_mq.status_command import UNDELIVERED_TOPIC, _undelivered
+from dledger_mq.status_command import UNDELIVERED_TOPIC, _alarms, _undelivered
 from remoting.bodies.route import BrokerData, ClusterInfo
 from remoting.wire.codes import RequestCode
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
@@ -283,3 +283,14 @@ def test_the_status_tells_of_messages_that_could_not_be_delivered() -> None:
     assert _undelivered({"dledgerUndelivered": "3"}) == (
         "3 messages could not be delivered: topic rmq_sys_undelivered says which"
     )
+
+
+def test_status_says_once_what_all_members_tell() -> None:
+    told = "n1 holds the committed entries 4..9\ntwo processes run as n2"
+    rows: list[dict[str, object]] = [
+        {"figures": {"dledgerAlarms": told}},
+        {"figures": {"dledgerAlarms": told.splitlines()[0]}},
+        {"figures": {"dledgerAlarms": ""}},
+        {"figures": {}},
+    ]
+    assert _alarms(rows) == told.splitlines()

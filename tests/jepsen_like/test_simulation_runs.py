@@ -58,6 +58,7 @@ FOUND_WITHIN = {
     "read-without-round": 30,
     "reads-never-end": 5,
     "removal-kept-secret": 60,
+    "restored-folder-is-believed": 10,
     "session-results-not-in-snapshots": 90,
     "session-table-not-consulted": 60,
     "sign-believed-under-leases": 90,
@@ -80,6 +81,14 @@ def test_no_seed_of_a_short_campaign_breaks_a_promise() -> None:
     result = run_campaign(Plan(first_seed=0, seeds=20), jobs=1)
     assert result.broken is None
     assert result.seeds == 20
+
+
+def test_members_that_come_back_with_older_folders_break_no_promise() -> None:
+    bug = "restored-folder-is-believed"
+    plan = Plan(0, 15, seeded_bug=bug, aimed=True, is_planted=False)
+    result = run_campaign(plan, jobs=1)
+    assert result.broken is None
+    assert result.coverage.counts()["restored folders"] > 30
 
 
 @pytest.mark.long
@@ -124,7 +133,8 @@ FIRST_SEED = {
 
 @pytest.mark.parametrize("name", planted(MEMBERS_SHOW_AT))
 def test_a_seeded_bug_is_caught(name: str) -> None:
-    result = run_campaign(Plan(MEMBERS_SHOW_AT[name], SEEDS_NEARBY, seeded_bug=name), jobs=1)
+    plan = Plan(MEMBERS_SHOW_AT[name], SEEDS_NEARBY, seeded_bug=name, aimed=True)
+    result = run_campaign(plan, jobs=1)
     assert result.broken is not None, f"{name} does not show at its seed"
 
 
@@ -132,7 +142,7 @@ def test_a_seeded_bug_is_caught(name: str) -> None:
 @pytest.mark.parametrize("name", sorted(FOUND_WITHIN))
 def test_a_seeded_bug_is_caught_by_a_campaign(name: str) -> None:
     result = run_campaign(
-        Plan(FIRST_SEED.get(name, 0), FOUND_WITHIN[name], seeded_bug=name), jobs=1
+        Plan(FIRST_SEED.get(name, 0), FOUND_WITHIN[name], seeded_bug=name, aimed=True), jobs=1
     )
     assert result.broken is not None, f"{name} was not found in {result.seeds} seeds"
 

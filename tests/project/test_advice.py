@@ -28,6 +28,7 @@ ADVISED = re.compile(r"`((?:dledger|dledger-mq) [a-z-]+[^`]*)`")
 
 # The test that obeys each advice.
 ADVICES = {
+    "dledger append": ("test_what_a_group_lost_by_a_late_mount_is_kept_told_of_and_appended_again"),
     "dledger --config FILE": "test_what_is_printed_can_be_used_as_a_file",
     "dledger group": "test_what_was_appended_can_be_read_and_verified",
     "dledger group --dir {}": "test_what_was_appended_can_be_read_and_verified",

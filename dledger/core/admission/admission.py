@@ -36,6 +36,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from dledger.core.admission.forgotten import Forgotten
 from dledger.core.admission.standing import Standing
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState, Role
@@ -69,6 +70,8 @@ class Admission:
     A member in doubt asks the voters of the configuration that it was started with, the voters of
     the one in its log, and the leader. A member that joins a group knows no other member until a
     leader calls.
+
+    `forgotten`: what it lost, if another member has told; kept when the member is proven again.
     """
 
     __slots__ = (
@@ -91,6 +94,7 @@ class Admission:
         "_told",
         "_view",
         "_voters",
+        "forgotten",
     )
 
     def __init__(
@@ -113,6 +117,7 @@ class Admission:
         # With lease reads the others would refuse: they count a promise from before their start.
         self._may_hurry = config.max_clock_drift is None
         self._contradicted_until = now
+        self.forgotten: Forgotten | None = None
         self._told: dict[str, tuple[int, int]] = {}  # as a leader: number and log's end, by asker
         self._begin(standing, now)
 
@@ -120,7 +125,7 @@ class Admission:
         self._standing = standing
         self._state.proven = standing is Standing.PROVEN
         self._state.sole_other = None
-        self._number = 0 if self._state.proven else int(self._random() * _NUMBERS)
+        self._number = 0 if self._state.proven else self.draw_number()
         self._answers: dict[str, InquiryAnswer] = {}
         self._goal: _Goal | None = None
         self._floor: int | None = None  # proven once its votes up to this term are used up
@@ -129,11 +134,16 @@ class Admission:
         self._awaits_until = now
         self._ask_at = now
 
+    def draw_number(self) -> int:
+        """Draw the number of a question."""
+        return int(self._random() * _NUMBERS)
+
     # --- this member is in doubt --------------------------------------------------------------
 
-    def doubt(self, now: float) -> None:
-        """Put this member in doubt, because it lost entries that it had acknowledged."""
+    def doubt(self, now: float, forgotten: Forgotten) -> None:
+        """Put this member in doubt, because it lost entries or votes that it had promised."""
         self._begin(Standing.LOST, now)
+        self.forgotten = forgotten
 
     def contradicted(self, now: float) -> None:
         """Note a call of a member that takes this one for a member of a group with other first

@@ -38,6 +38,8 @@ class SnapshotReceiver:
         """
         if self._agrees(message.offer):
             self._answer(message, InstallOutcome.AGREES)
+        elif self._handler.orphans is not None:
+            self._answer(message, InstallOutcome.REFUSED)  # it would replace the only copy of them
         else:
             self._pieces.append(message)
 
@@ -68,6 +70,9 @@ class SnapshotReceiver:
         if not self._is_obeyed(message):
             return False
         restarts = not self._agrees(message.offer)
+        if restarts and self._handler.orphans is not None:
+            self._answer(message, InstallOutcome.REFUSED)
+            return False
         if restarts:
             self._handler.restart_log(message.offer.begin, group)
         self._answer(message, InstallOutcome.AGREES)
@@ -103,6 +108,7 @@ class SnapshotReceiver:
         agrees = before <= view.last_index and here == offer.begin.before_term != NO_TERM
         if before > view.before_begin and not agrees:
             if before <= state.committed:
+                self._handler.orphaned_at(before)
                 raise PeerFault(
                     state.leader or "a leader",
                     f"its snapshot begins behind entry {before} of term {offer.begin.before_term}, "

@@ -103,6 +103,18 @@ NEMESES: dict[str, Nemesis] = {
         (Kind("wiped-folder", 0.2, 1.0, settle_s=2.0),),
         harms_data=True,
     ),
+    "restore": Nemesis(
+        "kill -9, then the folder is replaced by a copy of some time ago, and it is started again",
+        Lane.PROCESSES,
+        (Kind("restored-folder", 0.2, 1.0, settle_s=2.0),),
+        harms_data=True,
+    ),
+    "swap": Nemesis(
+        "two of three members run on each other's disk for a moment",
+        Lane.PROCESSES,
+        (Kind("swapped-folders", 0.2, 1.0, settle_s=2.0),),
+        harms_data=True,
+    ),
     "disk-full": Nemesis(
         "the disk of a member is filled (needs root: a small tmpfs)",
         Lane.PROCESSES,

@@ -9,6 +9,7 @@ from functools import partial
 import trio
 
 from dledger.config import Address
+from dledger.sockets import ACCEPTED
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.hosts.plan import LineStyle
 from jepsen_like.simulation.hosts.virtual_stream import Pipe, VirtualStream
@@ -144,6 +145,8 @@ class VirtualInternet:
         for stream, other in list(endpoint.streams.items()):
             stream.vanish()
             other.peer_is_gone = other.peer_is_silent = True
+            if other.is_accepted:
+                other.inward.reset_at(trio.current_time() + ACCEPTED.unacknowledged_ms / 1000)
             endpoint.unknown.append(other)
         endpoint.streams.clear()
 
@@ -152,6 +155,8 @@ class VirtualInternet:
         endpoint.is_up = True
         for stream in endpoint.unknown:
             stream.peer_is_silent = False
+            if stream.is_accepted:
+                stream.inward.reset_at(trio.current_time() + ACCEPTED.idle_s)
             if stream.outward.size:
                 stream.inward.reset()
         endpoint.unknown.clear()
@@ -246,6 +251,7 @@ class VirtualInternet:
         far = VirtualStream(
             f"{name}'", outward, inward, self._sent, partial(self._stream_closed, there, here)
         )
+        far.is_accepted = True
         here.streams[near] = far
         there.streams[far] = near
         return near, far

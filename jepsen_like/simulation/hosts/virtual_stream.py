@@ -74,6 +74,11 @@ class Pipe:
         self._reset_at = min(self._reset_at, self.line.arrives_at(0))
         self.waits.unpark_all()
 
+    def reset_at(self, at: float) -> None:
+        """Break the connection for the reader then, if it is not broken before."""
+        self._reset_at = min(self._reset_at, at)
+        self.waits.unpark_all()
+
     def taken(self, max_bytes: int, now: float) -> bytes | None:
         """The bytes that arrived; b"" at the end of the stream, None if the reader has to wait.
 
@@ -130,6 +135,7 @@ class VirtualStream(trio.abc.Stream):
         self._sent = sent
         self._closed = closed
         self.is_closed = False
+        self.is_accepted = False  # its system probes the other end while nothing arrives
         self.peer_is_gone = False  # closed: later bytes are answered by a reset
         self.peer_is_silent = False  # its machine has no power: bytes get no answer
 

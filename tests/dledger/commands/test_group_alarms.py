@@ -119,3 +119,12 @@ def test_an_older_programs_status_raises_no_false_alarm() -> None:
         for name in ("generation", "syncs", "sync_seconds", "disk_total_bytes", "disk_free_bytes"):
             del said[name]
     assert group_alarms(statuses) == []
+
+
+def test_what_all_members_tell_is_said_once_and_is_critical() -> None:
+    told = {"kind": "orphans", "member": "n1", "text": "n1 holds the committed entries 4..9"}
+    statuses = healthy()
+    for said in statuses.values():
+        said["alarms"] = [told]
+    (alarm,) = group_alarms(statuses)
+    assert (alarm.severity, alarm.text) == (Severity.CRITICAL, told["text"])

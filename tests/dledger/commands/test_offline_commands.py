@@ -10,6 +10,7 @@ from click.testing import CliRunner, Result
 from dledger.commands.offline_commands import dump, verify
 from dledger.core.hard_state import HardState
 from dledger.entry import Magic
+from dledger.sessions.session_entry import MARK
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
@@ -61,3 +62,35 @@ def test_verify_says_that_its_commit_index_is_what_the_folder_knows(tmp_path: Pa
     assert "`dledger status` may say more" in CliRunner().invoke(verify, ["--help"]).output.replace(
         "\n  ", " "
     )
+
+
+def dumped(base: Path, bodies: list[bytes], *options: str) -> Result:
+    store = open_store(OsDisk(), str(base), CONFIG, "g", "n0")
+    store.append(1, Magic.NOOP, [b"no-op"])
+    store.append(1, Magic.NORMAL, bodies)
+    store.close()
+    return CliRunner().invoke(dump, ["--bodies", *options, str(base / "dledger-n0")])
+
+
+def test_a_dump_of_bodies_is_what_append_reads(tmp_path: Path) -> None:
+    found = dumped(tmp_path, [b"one", b"", b"\xfftwo", b"three"], "--to", "3")
+    assert (found.exit_code, found.stdout_bytes) == (0, b"one\n\n\xfftwo\n")
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [(b"one\ntwo", "has a line end"), (MARK + b"\x01\x02", "belongs to a session")],
+)
+def test_a_dump_of_bodies_ends_before_what_append_would_change(
+    tmp_path: Path, body: bytes, why: str
+) -> None:
+    found = dumped(tmp_path, [b"before", body, b"after"])
+    assert found.exit_code == 1
+    assert found.stdout_bytes.startswith(b"before\n")
+    assert f"entry 2 {why}: append it by a program" in found.output
+    assert b"after" not in found.stdout_bytes
+
+
+def test_a_dump_of_bodies_is_no_json(tmp_path: Path) -> None:
+    found = CliRunner().invoke(dump, ["--bodies", "--json", str(folder_of(tmp_path, "n0"))])
+    assert found.exit_code == 2

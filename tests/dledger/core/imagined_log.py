@@ -10,6 +10,7 @@ from dledger.core.entry_handler import Accepted, ConfigurationEntry, Restart, Tr
 from dledger.core.hard_state import HardState
 from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
 from dledger.core.messages import InstallSnapshot, Message, PushRequest
+from dledger.core.orphans import Orphans
 from dledger.core.replica import Messages, Replica
 from dledger.entry import Body, Magic
 from dledger.errors import PeerFault
@@ -51,6 +52,7 @@ class ImaginedLog:
         self.changes: Changes = dict(changes)
         self.written: list[Write] = []
         self.standing = standing
+        self.orphans: Orphans | None = replica.handler.orphans
         self._replica = replica
 
     @property
@@ -63,6 +65,9 @@ class ImaginedLog:
 
     def set_standing(self, standing: Standing) -> None:
         self.standing = standing
+
+    def set_orphans(self, orphans: Orphans | None) -> None:
+        self.orphans = orphans
 
     def carry_out(self, write: Write) -> None:
         self.written.append(write)

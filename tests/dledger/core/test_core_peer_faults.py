@@ -23,6 +23,8 @@ from dledger.core.messages import (
     PushResponse,
     ReadRequest,
     ReadResponse,
+    Recall,
+    Recollection,
     Reminder,
     TimeoutNow,
     VoteRequest,
@@ -159,6 +161,8 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
     st.builds(Inquiry, TERM, INDEX),
     st.builds(InquiryAnswer, TERM, INDEX, INDEX, FLAG, FLAG, FLAG, st.integers(0, 9)),
     st.builds(Reminder, TERM, INDEX),
+    st.builds(Recall, TERM, INDEX),
+    st.builds(Recollection, TERM, INDEX, TERM, FLAG, INDEX),
 )
 
 

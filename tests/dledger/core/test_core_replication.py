@@ -142,15 +142,21 @@ def test_a_late_truncate_drops_nothing_that_agrees() -> None:
 
 def test_committed_entries_are_never_truncated() -> None:
     member = follower([1, 1, 2, 2], committed=2)
+    cut = push(Phase.TRUNCATE, 1, [])._replace(next_term=5)
+    answer(member, cut)  # the leader's entries follow, which show more
+    assert member.log == [1, 1, 2, 2]
+    with pytest.raises(PeerFault, match="contradicts the committed entry 2"):
+        answer(member, push(Phase.APPEND, 1, [5]))
     with pytest.raises(PeerFault, match="2 is committed"):
-        answer(member, push(Phase.TRUNCATE, 1, [])._replace(next_term=5))
+        answer(member, cut)
     assert member.log == [1, 1, 2, 2]
 
 
-def test_a_leader_that_contradicts_a_committed_entry_is_a_broken_invariant() -> None:
+def test_a_refusal_acknowledges_nothing() -> None:
     member = follower([1, 1, 2, 2], committed=2)
-    with pytest.raises(PeerFault, match="committed"):
-        answer(member, push(Phase.COMPARE, 2, [], prev_term=5))
+    (said,) = answer(member, push(Phase.COMPARE, 9, [], prev_term=5))
+    assert isinstance(said, PushResponse)
+    assert (said.ok, said.match, said.verified, said.hint_index) == (False, -1, -1, 3)
 
 
 def test_a_heartbeat_commits_only_what_was_compared() -> None:

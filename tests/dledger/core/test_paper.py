@@ -395,7 +395,7 @@ def test_5_3_a_follower_takes_only_what_rests_on_an_entry_it_has(
     phase: Phase, prev: int, prev_term: int, hint: tuple[int, int] | None
 ) -> None:
     member = follower([1, 2], HardState(3, None, 0))
-    request = append(3, prev, prev_term, [3])
+    request = append(3, prev, prev_term, [1] if prev < 0 else [3])
     if phase is Phase.COMPARE:
         request = request._replace(phase=phase, last_index=prev, runs=())
     member.replica.receive("n1", request, 0.0)

@@ -19,6 +19,8 @@ from dledger.core.messages import (
     PushResponse,
     ReadRequest,
     ReadResponse,
+    Recall,
+    Recollection,
     Reminder,
     TimeoutNow,
     VoteRequest,
@@ -126,6 +128,10 @@ def kind_of(message: Message) -> str:
             return "inquiry-answer"
         case Reminder():
             return "reminder"
+        case Recall():
+            return "recall"
+        case Recollection():
+            return "recollection"
 
 
 def detail_of(message: Message) -> str:

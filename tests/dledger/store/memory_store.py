@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
+from dledger.core.orphans import Orphans
 from dledger.core.snapshot.snapshot_offer import LogBegin
 from dledger.entry import BLANK_BYTES, Body, Header, Magic, decode_header
 from dledger.errors import InvariantBroken, OutsideLog
@@ -48,6 +49,7 @@ class MemoryStore:
         self._config = config or StoreConfig()
         self.hard_state = HardState()
         self.standing = Standing.PROVEN
+        self.orphans: Orphans | None = None
         self.epoch = 0
         self._view = LedgerView()
         self._units: list[IndexUnit] = []
@@ -63,6 +65,10 @@ class MemoryStore:
     def set_standing(self, standing: Standing) -> None:
         """Note whether the store holds all that was promised from it."""
         self.standing = standing
+
+    def set_orphans(self, orphans: Orphans | None) -> None:
+        """Note the committed entries that the group lost."""
+        self.orphans = orphans
 
     @property
     def first_index(self) -> int:

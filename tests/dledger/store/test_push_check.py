@@ -7,7 +7,7 @@ import pytest
 from dledger.core.ledger_view import TermRun
 from dledger.core.messages import Phase, PushRequest
 from dledger.entry import Magic
-from dledger.errors import MessageMalformed
+from dledger.errors import LogsDiverge, MessageMalformed
 from dledger.store.batch import BatchFacts
 from dledger.store.push_check import PushCheck
 from tests.dledger.store.memory_store import MemoryStore
@@ -74,3 +74,36 @@ def test_a_push_may_rest_on_an_entry_that_replaced_the_one_of_the_last_push() ->
     check.check(push_from(store_of(1, 1), 0, 1))
     rests_on_another = push_from(store_of(1, 2, 2), 2, 2)
     assert check.check(rests_on_another).facts is not None
+
+
+def twice_led() -> tuple[MemoryStore, MemoryStore]:
+    """Two logs of two leaders of term 2, who made different entries from index 1 on."""
+    logs = store_of(1, 2, 2, 2, 2), store_of(1)
+    for number in range(4):
+        logs[1].append(2, Magic.NORMAL, [b"of the other leader, %d" % number])
+    return logs
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "differs"),
+    [(2, 2, 1), (5, 5, 4), (1, 1, 1), (1, 4, 4), (0, 3, 3), (3, 5, 2)],
+)
+def test_entries_of_two_leaders_of_one_term_are_told_apart(
+    first: int, last: int, differs: int
+) -> None:
+    ours, theirs = twice_led()
+    theirs.append(2, Magic.NORMAL, [b"more"])
+    with pytest.raises(LogsDiverge) as raised:
+        PushCheck(ours).check(push_from(theirs, first, last))
+    assert raised.value.index == differs
+
+
+def test_the_same_entries_once_more_are_no_divergence() -> None:
+    ours, theirs = store_of(1, 1, 2), store_of(1, 1, 2, 2)
+    for first, last in ((0, 0), (0, 2), (0, 3), (1, 3), (3, 3)):
+        PushCheck(ours).check(push_from(theirs, first, last))
+
+
+def test_an_entry_of_another_term_is_left_to_the_protocol() -> None:
+    ours, theirs = store_of(1, 1, 2), store_of(1, 1, 3, 3)
+    assert PushCheck(ours).check(push_from(theirs, 2, 3)).contradicts == -1

@@ -6,14 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dledger.core.orphans import Orphans
 from dledger.errors import LogCorrupt, MessageMalformed
 from dledger.machine_kind import UNKNOWN_MACHINE, MachineKind
 from dledger.store.disk import OsDisk
 from dledger.store.generation import Generation
 from dledger.store.generation_file import GenerationFile
 from dledger.wire.channel_protocol import (
+    ABOUT_ITSELF,
     MACHINE_KIND,
+    MAX_PROCESS,
     Opening,
+    decode_about_itself,
     decode_call,
     decode_machine_kind,
     encode_opening,
@@ -37,7 +41,11 @@ IDENTITIES = st.builds(
     st.one_of(st.just(""), MARKS),
     st.one_of(st.just(""), st.text(HEX, min_size=32, max_size=32)),
     st.just(UNKNOWN_MACHINE),
+    st.just(0),
+    st.none(),
 )
+INDEXES = st.tuples(st.integers(0, 2**62 - 1), st.integers(0, 2**62 - 1))
+ORPHANS = st.none() | st.builds(lambda ends: Orphans(*sorted(ends)), INDEXES)
 KINDS = st.builds(MachineKind, st.text(max_size=64), st.integers(0, 2**31 - 1), st.booleans())
 
 
@@ -73,6 +81,48 @@ def test_the_kind_of_a_machine_of_another_form_is_refused(fields: list[object]) 
 def test_later_versions_may_tell_more_of_a_machine() -> None:
     (frame,) = FrameDecoder().feed(encode_frame([MACHINE_KIND, 0, "counter", 1, True, "more", [2]]))
     assert decode_machine_kind(frame) == (0, MachineKind("counter", 1, True))
+
+
+@given(KINDS, st.integers(0, MAX_PROCESS - 1), ORPHANS)
+def test_what_a_member_tells_of_itself_comes_before_the_channel_opens(
+    kind: MachineKind, process: int, orphans: Orphans | None
+) -> None:
+    identity = GroupIdentity(machine=kind, process=process, orphans=orphans)
+    *told, opens = FrameDecoder().feed(encode_opening(Opening(3, "g", "n1", "n0", identity)))
+    of_itself = [frame for frame in told if frame.header[0] == ABOUT_ITSELF]
+    if process or orphans is not None:
+        (frame,) = of_itself
+        assert decode_about_itself(frame) == (3, process, orphans)
+    else:
+        assert not of_itself
+    assert decode_call(opens).channel == 3
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [],
+        [0, 7],
+        [0, 7, -1],
+        [-1, 7, -1, -1],
+        [0, -7, -1, -1],
+        [0, MAX_PROCESS, -1, -1],
+        [0, True, -1, -1],
+        [0, 7, 5, 4],
+        [0, 7, -2, 4],
+        [0, 7, 4, 2**62],
+        [0, 7, "4", 5],
+    ],
+)
+def test_what_a_member_tells_of_itself_in_another_form_is_refused(fields: list[object]) -> None:
+    (frame,) = FrameDecoder().feed(encode_frame([ABOUT_ITSELF, *fields]))
+    with pytest.raises(MessageMalformed):
+        decode_about_itself(frame)
+
+
+def test_later_versions_may_tell_more_of_themselves() -> None:
+    (frame,) = FrameDecoder().feed(encode_frame([ABOUT_ITSELF, 0, 7, -1, -1, "more"]))
+    assert decode_about_itself(frame) == (0, 7, None)
 
 
 @given(IDENTITIES)

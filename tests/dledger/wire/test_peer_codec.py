@@ -26,6 +26,8 @@ from dledger.core.messages import (
     PushResponse,
     ReadRequest,
     ReadResponse,
+    Recall,
+    Recollection,
     Reminder,
     TimeoutNow,
     VoteRequest,
@@ -95,6 +97,8 @@ messages: st.SearchStrategy[Message] = st.one_of(
     st.builds(Inquiry, numbers, numbers),
     st.builds(InquiryAnswer, numbers, numbers, numbers, *[st.booleans()] * 3, numbers),
     st.builds(Reminder, numbers, numbers),
+    st.builds(Recall, numbers, numbers),
+    st.builds(Recollection, numbers, numbers, numbers, st.booleans(), numbers),
 )
 
 

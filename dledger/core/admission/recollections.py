@@ -1,0 +1,103 @@
+"""What a member remembers of the promises of the others, in case one of them forgets.
+
+It costs no work while messages flow: a leader's dispatchers know what was acknowledged, and are
+looked at when another member asks, and when the leadership ends. A follower knows that its leader
+has what is committed. The memory ends with the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dledger.core.entry_dispatcher import EntryDispatcher
+from dledger.core.member_state import MemberState
+from dledger.entry import BEFORE_FIRST_INDEX, NO_TERM
+
+# A group has 18 members at most, and a few more while it changes.
+MAX_REMEMBERED = 64
+
+
+class Promised(NamedTuple):
+    """The highest term that a member was in, whether it voted in it for the one that remembers,
+    and how far it acknowledged entries that were committed.
+    """
+
+    term: int = NO_TERM
+    voted: bool = False
+    held: int = BEFORE_FIRST_INDEX
+
+
+class Recollections:
+    """What each other member is known to have promised. `dispatchers`: of this member as leader."""
+
+    __slots__ = ("_answers", "_dispatchers", "_known", "_leader", "_state")
+
+    def __init__(self, state: MemberState, dispatchers: Mapping[str, EntryDispatcher]) -> None:
+        self._state = state
+        self._dispatchers = dispatchers
+        self._known: dict[str, Promised] = {}
+        self._answers: dict[str, tuple[int, Promised]] = {}  # by asker: its number, the answer
+        self._leader: str | None = None  # the last one that this member followed
+
+    def entered(self, member: str, term: int, *, voted: bool = False) -> None:
+        """Note that a member was in `term`, by a message that rests on its durable promise."""
+        known = self._known.get(member, Promised())
+        if term > known.term:
+            self._keep(member, Promised(term, voted, known.held))
+        elif term == known.term and voted:
+            self._keep(member, known._replace(voted=True))
+
+    def followed(self, leader: str | None) -> None:
+        """Note that this member follows another leader in the present term; None: it leads."""
+        self._keep_leader()
+        self._leader = leader
+        if leader is not None:
+            self.entered(leader, self._state.term)
+
+    def asked(self, member: str, number: int) -> Promised:
+        """What was known of a member when its question with this number came first: what it has
+        promised since then it cannot have forgotten.
+        """
+        known = self._answers.get(member)
+        if known is None or known[0] != number:
+            known = (number, self.of(member))
+            self._answers.pop(member, None)
+            self._answers[member] = known
+            if len(self._answers) > MAX_REMEMBERED:
+                del self._answers[next(iter(self._answers))]
+        return known[1]
+
+    def of(self, member: str) -> Promised:
+        """What is known of a member."""
+        if member == self._leader:
+            self._keep_leader()
+        if (dispatcher := self._dispatchers.get(member)) is not None:
+            self._acknowledged(dispatcher)
+        return self._known.get(member, Promised())
+
+    def stop_leading(self) -> None:
+        """Keep what the followers acknowledged: this member stops leading."""
+        for dispatcher in self._dispatchers.values():
+            self._acknowledged(dispatcher)
+
+    def _keep_leader(self) -> None:
+        """Keep that the last leader had all entries that are committed. Its disk may have got the
+        last of them after those of the others; to take it for older then does no harm.
+        """
+        if (leader := self._leader) is not None and (known := self._known.get(leader)) is not None:
+            self._keep(leader, known._replace(held=max(known.held, self._state.committed)))
+
+    def _acknowledged(self, dispatcher: EntryDispatcher) -> None:
+        if not (dispatcher.answered and dispatcher.proven):
+            return
+        self.entered(dispatcher.peer, self._state.term)
+        known = self._known[dispatcher.peer]
+        held = min(dispatcher.match_index, self._state.committed)
+        self._keep(dispatcher.peer, known._replace(held=max(held, known.held)))
+
+    def _keep(self, member: str, promised: Promised) -> None:
+        self._known.pop(member, None)
+        self._known[member] = promised
+        if len(self._known) > MAX_REMEMBERED:
+            del self._known[next(iter(self._known))]  # of the one heard longest ago
