@@ -128,6 +128,8 @@ class Status:
     machine_version: int | None = None
     machine_stopped: str | None = None  # why it applies no more: it does not read an entry
 
+    not_begun: str | None = None  # why its folder is empty and it does not begin the group
+
     def as_dict(self) -> dict[str, object]:
         """Plain values, for JSON and msgpack."""
         return asdict(self)

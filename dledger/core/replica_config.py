@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_codec import MAX_CONFIGURATION_BYTES
+from dledger.core.told import Told
 
 # An aligned heartbeat is skipped if it would follow the last one within this share of the interval.
 LEAST_HEARTBEAT_GAP = 0.1
@@ -26,6 +27,10 @@ class ReplicaConfig(NamedTuple):
     member's clock may run faster or slower than true time. With None no leader serves reads by
     lease, and no voter promises to refuse candidates. `early_spread` is the same on all members of
     a group, and differs between groups: see EarlyTurns.
+
+    `told` is what is known about the group from outside of the folder. `calls_wait_s` is how long
+    an only first voter with an empty folder waits for calls before it begins its group: longer than
+    the pause of others between two calls.
     """
 
     self_id: str
@@ -37,6 +42,8 @@ class ReplicaConfig(NamedTuple):
     max_change_bytes: int = MAX_CONFIGURATION_BYTES  # what a segment of the log has room for
     aligned_heartbeats: bool = False
     early_spread: int = 0
+    told: Told = Told.NOTHING
+    calls_wait_s: float = 0.25
 
     def next_heartbeat_at(self, now: float) -> float:
         """When a leader that sends heartbeats now sends the next ones."""

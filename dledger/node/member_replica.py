@@ -14,9 +14,16 @@ from dledger.core.membership.configuration_codec import MAX_CONFIGURATION_BYTES
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import SnapshotSource
 from dledger.entry import BLANK_BYTES, HEADER_BYTES
+from dledger.network.host_connection import LAST_DIAL_S
 from dledger.node.member import MemberSettings
 from dledger.node.recovered_membership import recovered_membership
 from dledger.snapshots.restoring import Opened
+
+# How long an only first voter with an empty folder waits for calls before it begins its group. In
+# twice the longest pause between two calls of a member even a busy one calls once. This is the
+# second line of defence, after the note (`dledger.store.growth_note`): if this machine lost that as
+# well, members of a group that has grown still call it.
+CALLS_WAIT_S = 2 * LAST_DIAL_S
 
 
 def member_settings(config: NodeConfig) -> MemberSettings:
@@ -56,6 +63,8 @@ def member_replica(
             min(MAX_CONFIGURATION_BYTES, store.segment_bytes - HEADER_BYTES - BLANK_BYTES),
             aligned_heartbeats=True,
             early_spread=crc32(config.group.encode()),
+            told=opened.told,
+            calls_wait_s=CALLS_WAIT_S,
         ),
         store.view(),
         opened.hard_state,

@@ -19,7 +19,9 @@ async def recover(config: NodeConfig, machine: StateMachine, platform: Platform)
     Raises MachineUnusable, and as that.
     """
     check_machine(machine)
-    opened = await platform.run_blocking(open_and_restore, platform.disk, config, machine)
+    opened = await platform.run_blocking(
+        open_and_restore, platform.disk, config, machine, platform.state_folder()
+    )
     if opened.store.recovered.cut is not None:
         logger.warning("recovery cut the log's end: %s", opened.store.recovered.cut)
     if (lost := opened.store.recovered.lost_through) > opened.store.last_index:

@@ -40,7 +40,8 @@ class IdentityGuard:
         opened: its folder.
         adopted: called when the member has taken over another generation; has all channels opened
             anew.
-        contradicted: called when a member of another group of this name has called.
+        grown: called when a member has called that is not one of the first voters here, of this
+            group or of another one of this name.
         fail: ends the member.
     """
 
@@ -49,7 +50,7 @@ class IdentityGuard:
         config: NodeConfig,
         opened: Opened,
         adopted: Callable[[], None],
-        contradicted: Callable[[], None],
+        grown: Callable[[], None],
         fail: Callable[[Exception], None],
     ) -> None:
         self._group = config.group
@@ -63,7 +64,7 @@ class IdentityGuard:
         self._machine = opened.machine
         self._store = opened.store
         self._adopted = adopted
-        self._contradicted = contradicted
+        self._grown = grown
         self._fail = fail
         self._told: set[tuple[str, str]] = set()  # what was logged already
 
@@ -101,12 +102,21 @@ class IdentityGuard:
             self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_machine")
             return ANOTHER_GROUP + problem
         if (problem := self._difference(sender, own, identity)) is not None:
-            self._contradicted()
+            self._is_called_by_a_group()
             self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_group")
             return ANOTHER_GROUP + problem
+        first = self._first_voters
+        if identity.birth and first is not None and sender not in first.voters:
+            self._is_called_by_a_group()
         if identity.generation == own.generation:
             return None
         return self._other_generation(sender, own.generation, identity.generation)
+
+    def _is_called_by_a_group(self) -> None:
+        """A member with a log knows by that whether its group has grown."""
+        first = self._first_voters
+        if first is not None and first.voters and not self._holds_something:
+            self._grown()
 
     def refused(self, peer: str, reason: str) -> None:
         """Take note that `peer` refused this member's channel, and why."""

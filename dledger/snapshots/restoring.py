@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dledger.config import NodeConfig
+from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
 from dledger.core.membership.configuration_codec import decode_configuration
+from dledger.core.told import Told
 from dledger.entry import BEFORE_FIRST_INDEX
 from dledger.errors import (
     ConfigInvalid,
@@ -30,6 +32,7 @@ from dledger.store.birth_record import NOTHING_KNOWN, BirthRecord
 from dledger.store.disk import Disk
 from dledger.store.folder import node_folder
 from dledger.store.folder_birth import settle_birth
+from dledger.store.growth_note import GrowthNote, NotedMember
 from dledger.store.incoming_snapshot import SYNC_BYTES, IncomingSnapshot
 from dledger.store.log_store import LogStore
 from dledger.store.open_store import open_store
@@ -51,6 +54,8 @@ class Opened(NamedTuple):
     `birth`: how the group began, as the folder says.
 
     `machine`: the kind of the state machine.
+
+    `told`: what is known about the group from outside of the folder; `growth_note`: the note there.
     """
 
     store: SegmentStore
@@ -60,6 +65,8 @@ class Opened(NamedTuple):
     keeps_nothing: bool = False
     birth: BirthRecord = NOTHING_KNOWN
     machine: MachineKind = UNKNOWN_MACHINE
+    told: Told = Told.NOTHING
+    growth_note: GrowthNote | None = None
 
     @property
     def hard_state(self) -> HardState:
@@ -76,10 +83,12 @@ class Opened(NamedTuple):
         return b"" if snapshot is None else snapshot.header.configuration
 
 
-def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> Opened:
+def open_and_restore(
+    disk: Disk, config: NodeConfig, machine: StateMachine, state_folder: str | None = None
+) -> Opened:
     """Open the store and restore the state machine from its newest usable snapshot.
 
-    Blocks; may run in any thread.
+    Blocks; may run in any thread. `state_folder`: as in GrowthNote.
 
     Raises as `open_store`, and:
         ConfigInvalid: the settings ask for snapshots, but the state machine has none.
@@ -99,7 +108,10 @@ def open_and_restore(disk: Disk, config: NodeConfig, machine: StateMachine) -> O
         restored, awaited = _restore(folder, store, machine, config.group)
         opened = Opened(store, folder, restored, awaited, keeps_nothing(machine))
         birth = _settled_birth(disk, config, opened)
-        return opened._replace(birth=birth, machine=machine_kind(machine))
+        noted = NotedMember(config.group, config.node_id, str(config.data_dir.absolute()))
+        note = GrowthNote(disk, noted, state_folder)
+        opened = opened._replace(birth=birth, machine=machine_kind(machine), growth_note=note)
+        return opened._replace(told=_told(opened, note, new=config.new))
     except BaseException:
         store.close()
         raise
@@ -139,6 +151,30 @@ def _settled_birth(disk: Disk, config: NodeConfig, opened: Opened) -> BirthRecor
         return settle_birth(file, opened.store, config.group, config.began_with, changed=changed)
     except OSError as cause:
         raise DiskFailed("open", f"{path}/{BIRTH}", cause) from cause
+
+
+def _told(opened: Opened, note: GrowthNote, *, new: bool) -> Told:
+    """What is known about the group from outside of the folder. `new`: as in NodeConfig."""
+    store = opened.store
+    holds_nothing = (
+        store.standing is Standing.FRESH
+        and store.last_index == BEFORE_FIRST_INDEX
+        and store.hard_state.term == 0
+        and not opened.birth.birth
+    )
+    found = note.found()
+    if not (new and holds_nothing):
+        return Told.NOTHING if found is None else Told.GROWN
+    if found is not None:
+        logger.warning(
+            "%s said that the group had grown, and is removed: this start says that it is new",
+            found,
+        )
+        try:
+            note.remove()
+        except OSError as cause:
+            raise DiskFailed("remove", found, cause) from cause
+    return Told.NEW
 
 
 def incoming_for(

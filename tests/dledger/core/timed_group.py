@@ -14,6 +14,7 @@ from dledger.core.member_state import Role
 from dledger.core.membership.membership import Membership
 from dledger.core.messages import Message, Phase, PushRequest
 from dledger.core.replica import Replica, ReplicaConfig
+from dledger.core.told import Told
 from tests.dledger.core.configurations import configuration
 from tests.dledger.core.core_group import EntriesAtOnce, Member, view_of
 from tests.dledger.core.imagined_log import ImaginedSync
@@ -43,6 +44,7 @@ class TimedGroup:
         max_clock_drift: float | None = None,
         seed: int = 0,
         standing: Standing = Standing.PROVEN,
+        told: Told = Told.NOTHING,
     ) -> None:
         self.now = 0.0
         self.one_way_s = one_way_s
@@ -64,6 +66,7 @@ class TimedGroup:
                 configuration(names),
                 election_timeout_s,
                 max_clock_drift=max_clock_drift,
+                told=told,
             )
             replica = Replica(
                 config,
