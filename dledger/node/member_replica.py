@@ -75,6 +75,8 @@ def member_replica(
         snapshots,
         store.standing,
     )
+    if config.joining:
+        replica.growth_is_noted = True  # its command never begins a group with an empty folder
     if opened.restored is not None:
         replica.applied_to(opened.restored.header.index)
     if opened.keeps_nothing:
@@ -85,4 +87,4 @@ def member_replica(
 def _began_with(config: NodeConfig, opened: Opened) -> Configuration:
     """The first voters: those in the folder, if it has any; they win over the settings."""
     recorded = opened.birth.first_voters
-    return config.began_with if config.joining or recorded is None else recorded
+    return config.began_with if recorded is None else recorded

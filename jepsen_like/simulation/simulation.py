@@ -12,6 +12,7 @@ from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.faults import Faults
 from jepsen_like.simulation.group import MakeApplication, simulated_group
 from jepsen_like.simulation.invariants import InvariantViolated
+from jepsen_like.simulation.mislaid_disks import MislaidDisks
 from jepsen_like.simulation.session_workload import SessionWorkload
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
@@ -54,7 +55,8 @@ class Simulation:
         self._session_workload = SessionWorkload(self._nodes, around)
         self._churn = Churn(self._nodes, around)
         self._faults = Faults(self._nodes, around, swarm.fault_seconds)
-        self._wipes = Wipes(self._nodes, around, swarm.fault_seconds)
+        self._mislaid = MislaidDisks(self._nodes, around, swarm.fault_seconds)
+        self._wipes = Wipes(self._nodes, around, self._mislaid, swarm.fault_seconds)
         self._swarm = swarm
 
     @property
@@ -73,6 +75,7 @@ class Simulation:
             self._churn.start()
             self._faults.start()
             self._wipes.start()
+            self._mislaid.start()
             self._around.signs.start()
             self._loop.run_until(self._swarm.fault_seconds)
             self._heal()
@@ -108,6 +111,7 @@ class Simulation:
         self._churn.stop()
         self._application.stop()
         self._around.network.calm()
+        self._mislaid.stop()
         self._faults.stop()
 
     def _converge(self) -> None:
