@@ -171,8 +171,9 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
         mislay_every_s=Chance(seed, "mislay rate").choice((NEVER,) * 5 + (4.0,)),
         signs=_signs(Chance(seed, "signs")),
     )
+    # A group that grows from one member is rare otherwise, and its first member loses its disk.
     if Chance(seed, "grown group").happens(0.06):
-        swarm = replace(swarm, nodes=1, churn=ChurnStyle(0.3, 3), wipe_every_s=1.0)
+        swarm = replace(swarm, nodes=1, churn=ChurnStyle(1.0, 3), wipe_every_s=0.5)
     swarm = replace(swarm, faults=_more_faults(swarm, Chance(seed, "more faults")))
     if nodes is not None:
         swarm = replace(swarm, nodes=nodes)

@@ -8,6 +8,9 @@ from jepsen_like.simulation.node_process import Surroundings
 from jepsen_like.simulation.swarm import NEVER
 from jepsen_like.simulation.virtual_node import VirtualNode
 
+# Share of the wipes of a group's only first member after which it starts alone.
+OTHERS_DOWN = 0.7
+
 
 class Wipes:
     """Wipes one member after the other until `end_s`, a minority at most before they are proven.
@@ -55,10 +58,18 @@ class Wipes:
             return
         if self._changes:
             self._around.coverage.count("wiped disks in groups that change")
-        if victim.name in self._founders and len(self._founders) == 1:
-            self._around.coverage.count("wiped disks of first members of grown groups")
         self._around.coverage.count("wiped disks")
         victim.wipe()
+        if self._founders == {victim.name} and self._chance.happens(OTHERS_DOWN):
+            self._start_alone(victim)
+
+    def _start_alone(self, first: VirtualNode) -> None:
+        """Start the member that the group grew from while no other one can call it."""
+        self._around.coverage.count("wiped disks of first members of grown groups")
+        for node in self._nodes:
+            if node is not first and node.is_up:
+                node.crash(power=False)
+        first.start()
 
     def _are_enough_without(self, victim: str, voters: frozenset[str]) -> bool:
         invariants = self._around.invariants

@@ -123,9 +123,6 @@ SUITES: dict[str, Suite] = {
         "members that come, go and are replaced, while others break",
         (
             Row("register", "membership"),
-            Row("register", "membership,wipe", grown=True),
-            Row("append", "empty,partition", grown=True),
-            Row("messages", "empty,kill", grown=True),
             Row("append", "membership,kill"),
             Row("bank", "membership,partition"),
             Row("set", "membership,kill,partition", 5),
@@ -135,6 +132,9 @@ SUITES: dict[str, Suite] = {
             Row("queue", "membership,delay,loss"),
             Row("messages", "membership,kill"),
             Row("transaction", "membership,partition"),
+            Row("register", "membership,wipe", grown=True),
+            Row("append", "empty,partition", grown=True),
+            Row("messages", "empty,kill", grown=True),
         ),
     ),
     "broker": Suite(

@@ -559,7 +559,7 @@ def test_a_new_group_of_one_that_is_told_so_begins_at_once() -> None:
     assert member.role is Role.LEADER
 
 
-def test_a_new_group_of_one_waits_half_an_election_timeout_for_others_who_know_it() -> None:
+def test_a_new_group_of_one_waits_for_others_who_know_it() -> None:
     member = Member("n0", ["n0"], standing=Standing.FRESH)
     member.replica.tick(0.9 * HALF_S)
     member.sync(0.9 * HALF_S)
