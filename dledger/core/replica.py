@@ -264,7 +264,7 @@ class Replica:
             raise ConfigurationInvalid(problem)
         self.followers.check_change(entry.configuration)
         if not self.growth_is_noted and self.needs_note(entry.configuration):
-            raise GrowthNotNoted
+            raise GrowthNotNoted([])
         return self.leadership.append_change(entry)
 
     def propose_leave(self) -> int:

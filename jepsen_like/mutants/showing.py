@@ -39,7 +39,7 @@ MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
     "lease-from-answer": 82,
     "lease-ignores-drift": 53,
     "lease-kept-in-transfer": 21,
-    "log-check-skipped": 1,
+    "log-check-skipped": 13,
     "log-cut-before-the-snapshot": 2,
     "many-voters-at-once": 29,
     "mark-lost-in-a-power-cut": 0,
@@ -64,7 +64,7 @@ MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
     "vote-twice": 9,
     "votes-counted-not-voters": 17,
     "wiped-member-counts": 0,
-    "wiped-member-votes": 0,
+    "wiped-member-votes": 17,
 }
 HOSTS_SHOW_AT: Final[Mapping[str, int]] = {
     "appends-outlive-their-node": 11,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dledger.errors import Rejected
 
 
@@ -44,8 +42,8 @@ class GrowthNotNoted(ChangeRefused):
     `problems` are the places where the note could not be written, with the reasons.
     """
 
-    def __init__(self, problems: Sequence[str] = ()) -> None:
-        self.problems = tuple(problems)
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
         why = "; ".join(problems) or "it was not tried"
         super().__init__(
             "the first member of this group cannot note outside of its data folder that the group "
