@@ -87,6 +87,11 @@ def _number(option: str, default: float, explanation: str) -> Callable[[F], F]:
 @click.option("--node", required=True, help="This member's id, one of --peers.")
 @click.option("--peers", required=True, help="All members: n0=host:port,n1=host:port,...")
 @click.option("--join", is_flag=True, help="Join a group that runs; --peers is this member alone.")
+@click.option(
+    "--new",
+    is_flag=True,
+    help="The group has never begun: do not wait for all of --peers. Only for the first start.",
+)
 @click.option("--listen", required=True, help="Where clients connect: host:port.")
 @click.option(
     "--advertise",
@@ -204,6 +209,7 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
         node_id=options["node"],
         peers=parse_peers("--peers", options["peers"]),
         joining=options["join"],
+        new=options["new"],
         listen=read_address("--listen", options["listen"]),
         listen_group=_address_or_none("--listen-group", options["listen_group"]),
         shares_port=options["share_port"],

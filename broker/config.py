@@ -39,6 +39,7 @@ class BrokerConfig:
         peers: every member, this one included: id -> host:port of its log traffic.
         joining: this member joins a group that runs, which tells it the members: of `peers` it
             needs its own entry alone.
+        new: the group has never begun; see `NodeConfig`.
         pass_over: entries that the state machine is not given; see `NodeConfig`.
         listen: where clients connect that want this member, and members that pass clients on.
         listen_group: where clients connect that want the leader, whichever member that is; None:
@@ -76,6 +77,7 @@ class BrokerConfig:
     node_id: str
     peers: Mapping[str, str]
     joining: bool = False
+    new: bool = False
     listen: Address
     listen_group: Address | None = None
     shares_port: bool = False

@@ -309,6 +309,7 @@ async def run_broker(
         node_id=config.node_id,
         peers=config.peers,
         joining=config.joining,
+        new=config.new,
         listen=None if config.listen_peers is None else str(config.listen_peers),
         data_dir=config.directory,
         preferred_leader=config.prefer,

@@ -75,6 +75,10 @@ class NodeConfig:
     # A node that joins a running group learns the members from a leader; of `peers` it needs only
     # its own entry. From then on its log holds the members of the group.
     joining: bool = False
+    # The group has never begun: its members may begin it once a quorum of `peers` is up. Without
+    # this they begin it when all of them are, since a member that does not answer may hold its
+    # data. Only for the first start of a group. A folder that holds something ignores it.
+    new: bool = False
     store: StoreConfig = field(default_factory=StoreConfig)
     snapshots: SnapshotPolicy = field(default_factory=SnapshotPolicy)
     # Whether clients of this member's port may append, in sessions too. Without this only the
@@ -139,6 +143,8 @@ class NodeConfig:
             raise ConfigInvalid("peers", "two members have the same address")
         if self.listen is not None:
             parse_address("listen", self.listen)
+        if self.new and self.joining:
+            raise ConfigInvalid("new", "a node that joins a group does not begin it: leave one out")
         _ = self.began_with
         if self.heartbeat_interval_ms < 1:
             raise ConfigInvalid("heartbeat_interval_ms", "must be at least 1")

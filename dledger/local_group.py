@@ -41,6 +41,11 @@ def load_group(folder: Path) -> tuple[str, dict[str, str]]:
         ) from error
 
 
+def is_unborn(folder: Path) -> bool:
+    """Whether no member of the group has ever kept anything in the folder."""
+    return not any(folder.glob("dledger-*"))
+
+
 def load_or_make_group(folder: Path, group: str, nodes: int) -> dict[str, str]:
     """The members of the folder's group, with free loopback ports if it is a new one.
 
@@ -78,9 +83,10 @@ async def run_group(
     A member ends when this process does, in any way, because its standard input closes. Raises
     MemberEnded if one ends before that.
     """
+    at_birth = ("--new",) if is_unborn(folder) else ()
     async with trio.open_nursery() as nursery:
         for node_id in peers:
-            command = serve_command(group, node_id, peers, folder, more)
+            command = serve_command(group, node_id, peers, folder, (*more, *at_birth))
             nursery.start_soon(_run_member, node_id, command)
 
 

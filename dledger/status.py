@@ -141,6 +141,8 @@ class Status:
     disk_short: str | None = None  # why it takes no appends, and what to do; None: it does
     alarms: list[MemberAlarm] = field(default_factory=list)  # of this node and its peers
 
+    not_begun: str | None = None  # why its folder is empty and it does not begin the group
+
     def as_dict(self) -> dict[str, object]:
         """Plain values, for JSON and msgpack."""
         return asdict(self)

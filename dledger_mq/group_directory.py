@@ -96,6 +96,10 @@ class GroupDirectory:
         """Where a node keeps its data."""
         return self.path / name
 
+    def is_unborn(self, group: GroupPlan) -> bool:
+        """Whether no node of a group has ever kept anything here."""
+        return not any(self.node_path(node.name).exists() for node in group.nodes)
+
     def log_path(self, name: str) -> Path:
         """Where what a process says of errors goes."""
         return self.path / f"{name}.log"

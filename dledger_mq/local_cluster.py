@@ -31,10 +31,12 @@ class Program:
     Attributes:
         name: "nameserver", or a node's name.
         arguments: the command line after the interpreter.
+        at_birth: more options, for its first start alone.
     """
 
     name: str
     arguments: tuple[str, ...]
+    at_birth: tuple[str, ...] = ()
 
     def shown(self) -> str:
         """The command line, for a person to start it by hand."""
@@ -68,6 +70,7 @@ def broker_program(
             *("--cluster", plan.cluster),
             *more,
         ),
+        at_birth=("--new",) if directory.is_unborn(group) else (),
     )
 
 
@@ -96,6 +99,7 @@ class LocalCluster:
         self._say = say
         self._restart_after_seconds = restart_after_seconds
         self._running: dict[str, trio.Process] = {}
+        self._started: set[str] = set()
 
     def programs(self) -> list[Program]:
         """Everything that is to run, the name server first."""
@@ -151,9 +155,11 @@ class LocalCluster:
     async def _run(self, program: Program, task_status: trio.TaskStatus[None] | None) -> bool:
         """Run a program once, to its end; return whether it printed anything."""
         heard = False
+        at_birth = () if program.name in self._started else program.at_birth
+        self._started.add(program.name)
         with self._directory.log_path(program.name).open("ab") as log:
             process = await trio.lowlevel.open_process(
-                [sys.executable, *program.arguments, "--exit-with-stdin"],
+                [sys.executable, *program.arguments, *at_birth, "--exit-with-stdin"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,

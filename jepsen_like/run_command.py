@@ -128,6 +128,7 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
     type=click.Choice([CLIENT_DEFAULT, CPP_CLIENT]),
     help="What sends and consumes: cpp is RocketMQ's client of C++, with the workload messages.",
 )
+@click.option("--grown", is_flag=True, help="The group begins with one member; it adds the others.")
 @click.option(
     "--check-limit-seconds",
     default=120.0,
@@ -149,6 +150,7 @@ def run(
     dirty: str | None,
     system: str | None,
     client: str,
+    grown: bool,
     check_limit_seconds: float,
 ) -> None:
     """Break a group of real processes on purpose, and check what clients saw.
@@ -187,7 +189,10 @@ def run(
     if folder.exists() and any(folder.iterdir()):
         raise click.UsageError(f"{folder} is not empty: name another folder with --out")
     folder.mkdir(parents=True, exist_ok=True)
-    plan = RunPlan(name, nemeses, nodes, time_s, seed, lease, rate, network, dirty, system, client)
+    plan = RunPlan(
+        name, nemeses, nodes, time_s, seed, lease, rate, network, dirty, system, client, grown
+    )
+    os.environ["XDG_STATE_HOME"] = str(folder.absolute() / "state")  # for the members
     command = again(plan, "--workload" if workload else "--service")
     click.echo(f"{command}\nfiles in {folder}", err=True)
     drawing = _Drawing()

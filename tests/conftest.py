@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 
 import pytest
 from hypothesis import settings
@@ -16,6 +17,13 @@ settings.load_profile("dledger")
 # Here brokers share their loop, and its garbage, with thousands of tests: what it is held for says
 # nothing of them, and tests of what they log must not depend on it.
 logging.getLogger("dledger.loop_watch").setLevel(logging.ERROR)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Members of tests remember nothing in the home of who runs the tests."""
+    os.environ["XDG_STATE_HOME"] = str(tmp_path_factory.mktemp("state"))
+
 
 _JAVA = "a Java virtual machine"
 _SPARK = "tests/dledger_spark/test_spark_"

@@ -115,7 +115,9 @@ def _member(name: str, said: Said) -> Iterator[Alarm]:
         yield Alarm(Severity.CRITICAL, f"{name} takes no appends: {said['disk_short']}")
     if said.get("machine_stopped"):
         yield Alarm(Severity.CRITICAL, f"{name}: {said['machine_stopped']}")
-    if said.get("proven") is False:
+    if said.get("not_begun"):
+        yield Alarm(Severity.CRITICAL, str(said["not_begun"]))
+    elif said.get("proven") is False:
         yield Alarm(Severity.WARNING, f"{name} lost its data: it does not count until it is back")
     total, free = int(said.get("disk_total_bytes", 0)), int(said.get("disk_free_bytes", 0))
     if total:

@@ -43,7 +43,7 @@ _HELP = {
 _KINDS: dict[str, type] = {"int": int, "float": float, "str": str, "bool": bool}
 
 # Settings with options of their own.
-_IDENTITY = frozenset({"group", "node_id", "peers", "data_dir", "joining"})
+_IDENTITY = frozenset({"group", "node_id", "peers", "data_dir", "joining", "new"})
 
 _SNAPSHOT = "snapshot_"
 

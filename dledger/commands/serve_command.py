@@ -78,6 +78,11 @@ def node_limits(function: F) -> F:
     is_flag=True,
     help="The group is there, and adds this node: see `dledger members`.",
 )
+@click.option(
+    "--new",
+    is_flag=True,
+    help="The group has never begun: do not wait for all of --peers. Only for the first start.",
+)
 @click.option("--metrics", help="Answer GET /metrics for Prometheus here, as 127.0.0.1:9464.")
 @click.option(
     "--log-format",
@@ -119,6 +124,7 @@ def checked_config(ctx: click.Context) -> NodeConfig:
             peers=parse_peers("peers", options["peers"]),
             data_dir=options["folder"],
             joining=options["joining"],
+            new=options["new"],
             tls=given_tls(ctx),
             **node_settings(options),
         )

@@ -20,6 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dledger.core.admission.admission import Admission
+from dledger.core.admission.beginning import has_grown, needs_note
 from dledger.core.admission.recalling import Recalling
 from dledger.core.admission.recollections import Recollections
 from dledger.core.admission.standing import Standing
@@ -33,7 +34,8 @@ from dledger.core.leader_elector import LeaderElector
 from dledger.core.leadership import Leadership
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState, Role
-from dledger.core.membership.change_errors import ConfigurationInvalid
+from dledger.core.membership.change_errors import ConfigurationInvalid, GrowthNotNoted
+from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.membership.configuration_codec import encode_configuration
 from dledger.core.membership.membership import Membership
@@ -61,6 +63,7 @@ from dledger.core.reads.read_index import ReadIndex
 from dledger.core.replica_config import ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
 from dledger.core.snapshot.snapshot_receiver import SnapshotReceiver
+from dledger.core.told import Told
 from dledger.core.transfer.handover import Handover
 from dledger.core.transfer.leader_transfer import LeaderTransfer
 from dledger.errors import InvariantBroken, LeadershipMoving, NotLeader, PeerFault
@@ -82,6 +85,10 @@ class Replica:
 
     `membership` holds the configurations found in the log and in a snapshot. Without it, the
     configuration that the group began with is in force. `orphans`: as in EntryHandler.
+
+    Attributes:
+        growth_is_noted: whether it is noted outside of the folder that the group has grown beyond
+            its first voters. Set by what writes the note, before a change that needs it.
     """
 
     def __init__(
@@ -102,6 +109,7 @@ class Replica:
         self.view = view
         self.patience = patience = Patience(config.look_interval_s, now)
         self.state = state = MemberState(config.self_id, membership, hard_state, view.last_index)
+        self.growth_is_noted = config.told is Told.GROWN
         self.record = PromiseRecord(state, hard_state)
         self.outbox = Outbox(self.record)
         self.elector = LeaderElector(state, view, config, random, now)
@@ -294,6 +302,8 @@ class Replica:
             problem = f"{size} bytes, but a segment has room for {self.config.max_change_bytes}"
             raise ConfigurationInvalid(problem)
         self.followers.check_change(entry.configuration)
+        if not self.growth_is_noted and self.needs_note(entry.configuration):
+            raise GrowthNotNoted([])
         return self.leadership.append_change(entry)
 
     def propose_leave(self) -> int:
@@ -343,10 +353,6 @@ class Replica:
     def watch(self, learner: str, now: float) -> None:
         """Restart the catch-up of a learner: see Followers."""
         self.followers.watch(learner, self.patience.at(now))
-
-    def contradicted(self, now: float) -> None:
-        """Note a call of a member of a group with other first voters: see Admission."""
-        self.admission.contradicted(self.patience.at(now))
 
     def unreachable(self, peer: str, now: float) -> None:
         """Record that the connection to `peer` broke: messages on their way may be lost."""
@@ -471,6 +477,18 @@ class Replica:
     def commits_in_own_term(self) -> bool:
         """Whether this leader has committed an entry of its own term."""
         return self.member_reads.commits_in_own_term
+
+    def needs_note(self, configuration: Configuration) -> bool:
+        """Whether the group may go over to this configuration only once it is noted that it has
+        grown: see `dledger.core.admission.beginning`.
+        """
+        return needs_note(self.config.self_id, self.config.began_with, configuration.members)
+
+    @property
+    def has_grown(self) -> bool:
+        """Whether the group has, or had, members besides its first voters."""
+        members = self.state.membership.members
+        return self.admission.told is Told.GROWN or has_grown(self.config.began_with, members)
 
     @property
     def change_is_durable(self) -> bool:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_codec import MAX_CONFIGURATION_BYTES
+from dledger.core.told import Told
 
 # An aligned heartbeat is skipped if it would follow the last one within this share of the interval.
 LEAST_HEARTBEAT_GAP = 0.1
@@ -37,6 +38,10 @@ class ReplicaConfig(NamedTuple):
     a group, and differs between groups: see EarlyTurns. `recall_timeouts`: how long a member that
     starts waits for what the others remember of it (Recalling), in election timeouts; 0: it does
     not ask.
+
+    `told` is what is known about the group from outside of the folder. `calls_wait_s` is how long
+    an only first voter with an empty folder waits for calls before it begins its group: longer than
+    the pause of others between two calls.
     """
 
     self_id: str
@@ -49,6 +54,8 @@ class ReplicaConfig(NamedTuple):
     aligned_heartbeats: bool = False
     early_spread: int = 0
     recall_timeouts: float = 0.0
+    told: Told = Told.NOTHING
+    calls_wait_s: float = 0.25
 
     def next_heartbeat_at(self, now: float) -> float:
         """When a leader that sends heartbeats now sends the next ones."""

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Callable
 
+from dledger.core.admission.beginning import Hold
 from dledger.core.replica import Replica
+from dledger.node.hold_text import hold_text
 
 logger = logging.getLogger(__name__)
 
@@ -19,8 +22,13 @@ class AdmissionLog:
     the other, and those that come behind the first election are in doubt for a moment.
     """
 
-    def __init__(self, node_id: str, replica: Replica) -> None:
+    def __init__(
+        self, group: str, node_id: str, replica: Replica, clock: Callable[[], float]
+    ) -> None:
+        self._group = group
         self._node_id = node_id
+        self._clock = clock
+        self._held: Hold | None = None
         self._replica = replica
         self._in_doubt = False
         self._said = False
@@ -29,6 +37,8 @@ class AdmissionLog:
     def after_turn(self) -> None:
         """Log what changed since the last turn."""
         admission = self._replica.admission
+        if not self._replica.state.proven:
+            self._look_at_hold(admission.hold(self._clock()))
         told = not admission.is_fresh or admission.told_last_index >= 0
         if admission.lost:
             self._in_doubt = True
@@ -43,6 +53,14 @@ class AdmissionLog:
         for peer, dispatcher in self._replica.dispatchers.items():
             if dispatcher.proven is (peer in self._peers_in_doubt):
                 self._say_peer(peer, dispatcher.proven)
+
+    def _look_at_hold(self, hold: Hold | None) -> None:
+        if hold == self._held:
+            return
+        self._held = hold
+        if hold is not None:
+            text = hold_text(self._group, self._node_id, hold)
+            logger.warning("%s", text, extra={"event": "not_begun"})
 
     def _say_doubt(self) -> None:
         if (forgotten := self._replica.admission.forgotten) is not None:

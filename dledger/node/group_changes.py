@@ -6,7 +6,7 @@ A new voter joins as a learner, and becomes a voter when it has the log.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
@@ -16,6 +16,7 @@ from dledger.core.membership.change_errors import (
     ConfigurationMoved,
     LearnerBehind,
 )
+from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_change import Change, Transition, change
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.replica import Replica
@@ -35,10 +36,18 @@ class GroupChanges:
         replica: proposes changes, and knows the configuration in force.
         wake: has the node's driver take a turn soon.
         turned: made with every turn.
+        before_change: called before the group goes over to a configuration; may refuse it.
     """
 
-    def __init__(self, replica: Replica, wake: Callable[[], None], turned: Progress) -> None:
+    def __init__(
+        self,
+        replica: Replica,
+        wake: Callable[[], None],
+        turned: Progress,
+        before_change: Callable[[Configuration], Awaitable[None]],
+    ) -> None:
         self._replica = replica
+        self._before_change = before_change
         self._wake = wake
         self._turned = turned
 
@@ -57,6 +66,7 @@ class GroupChanges:
         before = membership.configuration
         after = change(before, changes, transition)
         if after != before:
+            await self._before_change(after)
             await self._caught_up(sorted(new_voters(before, after) & before.learners))
             await self._made(self._replica.propose_change(changes, transition, expected))
         return NumberedConfiguration(membership.index, membership.configuration)
@@ -81,6 +91,7 @@ class GroupChanges:
         first = learners_first(membership.configuration, changes)
         if not first:
             return expected
+        await self._before_change(change(membership.configuration, first))
         index = self._replica.propose_change(first, Transition.AUTO, expected)
         await self._made(index)
         return index

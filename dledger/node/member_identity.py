@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import trio
-
 from dledger.config import NodeConfig
 from dledger.core.orphans import Orphans
 from dledger.core.replica import Replica
@@ -52,9 +50,7 @@ class MemberIdentity:
         self._ports = host.ports
         self._run_blocking = host.platform.run_blocking
         process = 1 + int(host.platform.chance() * (MAX_PROCESS - 1))
-        self.guard = IdentityGuard(
-            config, opened, self._new_generation, self._contradicted, fail, process
-        )
+        self.guard = IdentityGuard(config, opened, self._new_generation, self._grown, fail, process)
 
     def connect(self, replica: Replica, turned: Progress, links: Links, port: GroupPort) -> None:
         """Connect this to the member. The guard is made first, then the links, then the member.
@@ -139,5 +135,5 @@ class MemberIdentity:
     def _renew_port(self) -> None:
         self.port = self._ports[self._config.group] = self.port.renewed()
 
-    def _contradicted(self) -> None:
-        self._replica.contradicted(trio.current_time())
+    def _grown(self) -> None:
+        self._replica.admission.told_grown()

@@ -8,16 +8,23 @@ from zlib import crc32
 import trio
 
 from dledger.config import NodeConfig
-from dledger.core.admission.admission import PATIENCE_TIMEOUTS
+from dledger.core.admission.beginning import PATIENCE_TIMEOUTS
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_codec import MAX_CONFIGURATION_BYTES
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import SnapshotSource
 from dledger.entry import BLANK_BYTES, HEADER_BYTES
+from dledger.network.host_connection import LAST_DIAL_S
 from dledger.node.member import MemberSettings
 from dledger.node.recovered_membership import recovered_membership
 from dledger.snapshots.restoring import Opened
+
+# How long an only first voter with an empty folder waits for calls before it begins its group. In
+# twice the longest pause between two calls of a member even a busy one calls once. This is the
+# second line of defence, after the note (`dledger.store.growth_note`): if this machine lost that as
+# well, members of a group that has grown still call it.
+CALLS_WAIT_S = 2 * LAST_DIAL_S
 
 
 def member_settings(config: NodeConfig) -> MemberSettings:
@@ -59,6 +66,8 @@ def member_replica(
             early_spread=crc32(config.group.encode()),
             # With a flush interval a log may shrink in a power cut without being an older one.
             recall_timeouts=PATIENCE_TIMEOUTS if config.flush_interval_ms is None else 0.0,
+            told=opened.told,
+            calls_wait_s=CALLS_WAIT_S,
         ),
         store.view(),
         opened.hard_state,
@@ -70,6 +79,8 @@ def member_replica(
         store.standing,
         store.orphans,
     )
+    if config.joining:
+        replica.growth_is_noted = True  # its command never begins a group with an empty folder
     if opened.restored is not None:
         replica.applied_to(opened.restored.header.index)
     if opened.keeps_nothing:
@@ -80,4 +91,4 @@ def member_replica(
 def _began_with(config: NodeConfig, opened: Opened) -> Configuration:
     """The first voters: those in the folder, if it has any; they win over the settings."""
     recorded = opened.birth.first_voters
-    return config.began_with if config.joining or recorded is None else recorded
+    return config.began_with if recorded is None else recorded

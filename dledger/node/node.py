@@ -33,6 +33,7 @@ from dledger.node.append_gate import AppendGate
 from dledger.node.driver import Driver
 from dledger.node.fence import fenced, node_ending
 from dledger.node.group_changes import GroupChanges
+from dledger.node.growth_watch import GrowthWatch
 from dledger.node.leader_noops import LeaderNoops
 from dledger.node.local_way import local_session
 from dledger.node.machine_versions import MachineVersions
@@ -118,7 +119,9 @@ class Node:
         )
         self._member = member = self._driver.member
         self._replica = member.replica
-        self._admission_log = AdmissionLog(config.node_id, self._replica)
+        self._admission_log = AdmissionLog(
+            config.group, config.node_id, self._replica, trio.current_time
+        )
         self._leadership = LeadershipWatch(
             config.group, self._replica, lambda: member.applier.stopped is None
         )
@@ -137,7 +140,11 @@ class Node:
         self._appends = AppendGate(
             config, self._replica, member.pending, member.turn, self._driver.submit, member.room
         )
-        self._changes = GroupChanges(self._replica, self._driver.wake, self._turned)
+        assert opened.growth_note is not None
+        self._growth = GrowthWatch(opened.growth_note, self._replica, host.platform.run_blocking)
+        self._changes = GroupChanges(
+            self._replica, self._driver.wake, self._turned, self._growth.before_change
+        )
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self._connections = host.connections
         self._loop_watch = host.loop_watch
@@ -495,6 +502,7 @@ class Node:
             async with unwrapping_nursery() as nursery:
                 nursery.start_soon(self._driver.run)
                 nursery.start_soon(self._identity.run)
+                nursery.start_soon(self._growth.run)
                 nursery.start_soon(self._stepping_aside.run)
                 if self.sessions is not None:
                     nursery.start_soon(self.sessions.run)
@@ -541,6 +549,7 @@ class Node:
         """A turn ended. For the driver alone."""
         self._turned.made()
         self._group_links.follow()
+        self._growth.look()
         self._admission_log.after_turn()
         if self._replica.handler.orphans != self._orphans:
             self._orphans_changed(self._replica.handler.orphans)

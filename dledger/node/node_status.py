@@ -11,6 +11,7 @@ from dledger.errors import MachineTooOld
 from dledger.loop_watch import LoopWatch
 from dledger.network.links import Links
 from dledger.network.peer_status import peer_status
+from dledger.node.hold_text import hold_text
 from dledger.node.machine_versions import MachineVersions
 from dledger.node.tally import Tally
 from dledger.serving.platform import DiskSpace
@@ -45,6 +46,7 @@ def node_status(
     """The status of the node at this moment, in plain values."""
     state, transfer = replica.state, replica.handover.transfer
     now = replica.patience.at(trio.current_time())
+    hold = replica.admission.hold(now)
     contact_at = replica.elector.last_leader_contact  # the silence that counts, as in `peers`
     leads = state.role is Role.LEADER
     return Status(
@@ -86,6 +88,7 @@ def node_status(
         synced=store.synced_index,
         disk_total_bytes=space.total,
         machine_version=machine_versions.oldest(state.membership.members),
+        not_begun=None if hold is None else hold_text(config.group, config.node_id, hold),
         machine_stopped=None if machine_stopped is None else str(machine_stopped),
         disk_short=disk_short,
         alarms=alarms,

@@ -35,7 +35,9 @@ async def recover(config: NodeConfig, machine: StateMachine, platform: Platform)
     """
     check_machine(machine)
     room = _room(config, platform)
-    opened = await platform.run_blocking(open_and_restore, platform.disk, config, machine, room)
+    opened = await platform.run_blocking(
+        open_and_restore, platform.disk, config, machine, room, platform.state_folder()
+    )
     if opened.store.recovered.cut is not None:
         logger.warning("recovery cut the log's end: %s", opened.store.recovered.cut)
     if (lost := opened.store.recovered.lost_through) > opened.store.last_index:

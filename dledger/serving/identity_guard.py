@@ -44,7 +44,8 @@ class IdentityGuard:
         opened: its folder.
         adopted: called when the member has taken over another generation; has all channels opened
             anew.
-        contradicted: called when a member of another group of this name has called.
+        grown: called when a member has called that is not one of the first voters here, of this
+            group or of another one of this name.
         fail: ends the member.
         process: the number that this process drew.
 
@@ -57,7 +58,7 @@ class IdentityGuard:
         config: NodeConfig,
         opened: Opened,
         adopted: Callable[[], None],
-        contradicted: Callable[[], None],
+        grown: Callable[[], None],
         fail: Callable[[Exception], None],
         process: int = 0,
     ) -> None:
@@ -75,7 +76,7 @@ class IdentityGuard:
         self._orphans = opened.store.orphans
         self.refused_as_second = LastingRefusals()
         self._adopted = adopted
-        self._contradicted = contradicted
+        self._grown = grown
         self._fail = fail
         self._told: set[tuple[str, str]] = set()  # what was logged already
 
@@ -118,15 +119,24 @@ class IdentityGuard:
             self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_machine")
             return ANOTHER_GROUP + problem
         if (problem := self._difference(sender, own, identity)) is not None:
-            self._contradicted()
+            self._is_called_by_a_group()
             self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_group")
             return ANOTHER_GROUP + problem
+        first = self._first_voters
+        if identity.birth and first is not None and sender not in first.voters:
+            self._is_called_by_a_group()
         if identity.generation == own.generation:
             if identity.orphans is not None:
                 line = orphans_text(sender, identity.orphans)
                 self._tell(sender, f"orphans {identity.orphans}", line, "orphans")
             return None
         return self._other_generation(sender, own.generation, identity.generation)
+
+    def _is_called_by_a_group(self) -> None:
+        """A member with a log knows by that whether its group has grown."""
+        first = self._first_voters
+        if first is not None and first.voters and not self._holds_something:
+            self._grown()
 
     def refused(self, peer: str, reason: str) -> None:
         """Take note that `peer` refused this member's channel, and why."""

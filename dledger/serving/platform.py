@@ -38,6 +38,18 @@ def disk_space(folder: Path) -> DiskSpace:
     return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
 
 
+def state_folder() -> str | None:
+    """The folder for what programs of this user remember: see the XDG base directory specification.
+
+    None if the user has none.
+    """
+    home = os.path.expanduser("~")
+    default = os.path.join(home, ".local", "state") if os.path.isabs(home) else ""
+    chosen = os.environ.get("XDG_STATE_HOME", "")
+    folder = chosen if os.path.isabs(chosen) else default
+    return os.path.join(folder, "dledger") if folder else None
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Platform:
     """The platform of one process.
@@ -50,6 +62,7 @@ class Platform:
         chance: a random number from 0 to 1; spreads elections, and makes births of groups unique.
         wall_clock_ms: milliseconds since 1970; leaders write it into the log, for people.
         disk_space: of the file system of a member's folder.
+        state_folder: of the user, outside of data folders; None if there is none.
         watches_loop: whether what holds the event loop is counted and told; see `LoopWatch`.
     """
 
@@ -60,6 +73,7 @@ class Platform:
     chance: Callable[[], float] = random.random
     wall_clock_ms: Callable[[], int] = wall_clock_ms
     disk_space: Callable[[Path], DiskSpace] = disk_space
+    state_folder: Callable[[], str | None] = state_folder
     watches_loop: bool = True
 
 

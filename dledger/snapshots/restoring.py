@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dledger.config import NodeConfig
+from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
 from dledger.core.membership.configuration_codec import decode_configuration
+from dledger.core.told import Told
 from dledger.entry import BEFORE_FIRST_INDEX
 from dledger.errors import (
     ConfigInvalid,
@@ -32,6 +34,7 @@ from dledger.store.disk import Disk, OsDisk
 from dledger.store.disk_room import DiskRoom, unwatched_room
 from dledger.store.folder import node_folder
 from dledger.store.folder_birth import settle_birth
+from dledger.store.growth_note import GrowthNote, NotedMember
 from dledger.store.incoming_snapshot import SYNC_BYTES, IncomingSnapshot
 from dledger.store.log_store import LogStore
 from dledger.store.open_store import open_store
@@ -57,6 +60,7 @@ class Opened(NamedTuple):
     `machine`: the kind of the state machine.
 
     `room`: whether its disk has room for entries.
+    `told`: what is known about the group from outside of the folder; `growth_note`: the note there.
     """
 
     store: SegmentStore
@@ -67,6 +71,8 @@ class Opened(NamedTuple):
     birth: BirthRecord = NOTHING_KNOWN
     machine: MachineKind = UNKNOWN_MACHINE
     room: DiskRoom = _ALWAYS
+    told: Told = Told.NOTHING
+    growth_note: GrowthNote | None = None
 
     @property
     def hard_state(self) -> HardState:
@@ -89,11 +95,16 @@ class Opened(NamedTuple):
 
 
 def open_and_restore(
-    disk: Disk, config: NodeConfig, machine: StateMachine, room: DiskRoom = _ALWAYS
+    disk: Disk,
+    config: NodeConfig,
+    machine: StateMachine,
+    room: DiskRoom = _ALWAYS,
+    state_folder: str | None = None,
 ) -> Opened:
     """Open the store and restore the state machine from its newest usable snapshot.
 
-    Blocks; may run in any thread. `room`: of that disk, if a reserve is kept on it.
+    Blocks; may run in any thread. `room`: of that disk, if a reserve is kept on it. `state_folder`:
+    as in GrowthNote.
 
     Raises as `open_store`, and:
         ConfigInvalid: the settings ask for snapshots, but the state machine has none.
@@ -118,7 +129,11 @@ def open_and_restore(
         opened = Opened(store, folder, restored, awaited, keeps_nothing(machine))
         birth = _settled_birth(log_disk, config, opened)
         room.opened()
-        return opened._replace(birth=birth, machine=machine_kind(machine), room=room)
+        noted = NotedMember(config.group, config.node_id, str(config.data_dir.absolute()))
+        note = GrowthNote(disk, noted, state_folder)
+        kind = machine_kind(machine)
+        opened = opened._replace(birth=birth, machine=kind, room=room, growth_note=note)
+        return opened._replace(told=_told(opened, note, new=config.new))
     except BaseException:
         store.close()
         raise
@@ -158,6 +173,30 @@ def _settled_birth(disk: Disk, config: NodeConfig, opened: Opened) -> BirthRecor
         return settle_birth(file, opened.store, config.group, config.began_with, changed=changed)
     except OSError as cause:
         raise DiskFailed("open", f"{path}/{BIRTH}", cause) from cause
+
+
+def _told(opened: Opened, note: GrowthNote, *, new: bool) -> Told:
+    """What is known about the group from outside of the folder. `new`: as in NodeConfig."""
+    store = opened.store
+    holds_nothing = (
+        store.standing is Standing.FRESH
+        and store.last_index == BEFORE_FIRST_INDEX
+        and store.hard_state.term == 0
+        and not opened.birth.birth
+    )
+    found = note.found()
+    if not (new and holds_nothing):
+        return Told.NOTHING if found is None else Told.GROWN
+    if found is not None:
+        logger.warning(
+            "%s said that the group had grown, and is removed: this start says that it is new",
+            found,
+        )
+        try:
+            note.remove()
+        except OSError as cause:
+            raise DiskFailed("remove", found, cause) from cause
+    return Told.NEW
 
 
 def incoming_for(

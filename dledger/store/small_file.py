@@ -13,13 +13,17 @@ _NEW_SUFFIX = ".new"
 MOST_BYTES = 64
 
 
+def _path(folder: str, name: str) -> str:
+    return f"{folder.rstrip('/')}/{name}"
+
+
 def read_small_file(
     disk: Disk, folder: str, name: str, most_bytes: int = MOST_BYTES
 ) -> bytes | None:
     """Read at most `most_bytes` of the file; None if there is none. Raises OSError."""
     if name not in disk.list(folder):
         return None
-    file = disk.open(f"{folder}/{name}", writable=False)
+    file = disk.open(_path(folder, name), writable=False)
     try:
         return file.read(most_bytes, 0)
     finally:
@@ -28,7 +32,7 @@ def read_small_file(
 
 def write_small_file(disk: Disk, folder: str, name: str, content: bytes) -> None:
     """Write or replace the file; durable on return. Raises OSError."""
-    new = f"{folder}/{name}{_NEW_SUFFIX}"
+    new = _path(folder, name + _NEW_SUFFIX)
     if name + _NEW_SUFFIX in disk.list(folder):
         disk.remove(new)
     file = disk.create(new)
@@ -37,11 +41,11 @@ def write_small_file(disk: Disk, folder: str, name: str, content: bytes) -> None
         file.sync()
     finally:
         file.close()
-    disk.rename(new, f"{folder}/{name}")
+    disk.rename(new, _path(folder, name))
     disk.sync_folder(folder)
 
 
 def remove_small_file(disk: Disk, folder: str, name: str) -> None:
     """Remove the file; durable on return. Raises OSError."""
-    disk.remove(f"{folder}/{name}")
+    disk.remove(_path(folder, name))
     disk.sync_folder(folder)

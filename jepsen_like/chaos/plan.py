@@ -26,6 +26,7 @@ class RunPlan:
         system: a module that runs a member of another system, or None.
         client: what sends and consumes in a workload of brokers: `python` is `dledger_mq`, `cpp`
             RocketMQ's client of C++.
+        grown: the group begins with one member, to which the others are added before the faults.
     """
 
     service: str
@@ -39,3 +40,4 @@ class RunPlan:
     seeded_bug: str | None = None
     system: str | None = None
     client: str = CLIENT_DEFAULT
+    grown: bool = False

@@ -35,7 +35,9 @@ from jepsen_like.chaos.nemeses.file_faults import (
     disk_full,
     flipped_bit,
     free,
+    mislaid_folders,
     torn_tail,
+    wiped_alone,
     wiped_folder,
 )
 from jepsen_like.chaos.nemeses.folder_faults import restored_folder, swapped_folders
@@ -216,7 +218,10 @@ class Run:
             for process in beside.values():
                 members_nursery.start_soon(process.run)
             for name in self._names:
-                group.start(self._member(wiring, name))
+                joining = self._plan.grown and name != self._names[0]
+                group.start(self._member(wiring, name, joining=joining))
+            if self._plan.grown:
+                await self._add_others(wiring, group)
             if not await group.wait_healthy(START_TIMEOUT_S):
                 raise HarnessFailed(
                     f"the group was not whole {START_TIMEOUT_S:g} s after its start: see "
@@ -310,11 +315,7 @@ class Run:
 
     def _executors(self, wiring: Wiring, beside: Mapping[str, SideProcess]) -> dict[str, Executor]:
         """What carries out each kind of fault."""
-        membership = MembershipFaults(
-            lambda name: self._member(wiring, name or next(self._unused), joining=True),
-            lambda name: wiring.peer_address(name, name),
-            self._finding,
-        )
+        membership = self._membership_faults(wiring)
         no_links = absent("the links of this run cannot break")
         links = [
             kind.name for one in NEMESES.values() if one.lane is Lane.NETWORK for kind in one.kinds
@@ -332,6 +333,8 @@ class Run:
             "wiped-folder": wiped_folder,
             "restored-folder": restored_folder,
             "swapped-folders": swapped_folders,
+            "wiped-alone": wiped_alone,
+            "mislaid-folders": mislaid_folders,
             "disk-full": disk_full,
             **dict.fromkeys(("power-all", "power-leader", "power-random"), power_cut),
             **self._inside_executors(),
@@ -342,6 +345,20 @@ class Run:
             ).executors,
             **self._nemeses.executors,
         }
+
+    def _membership_faults(self, wiring: Wiring) -> MembershipFaults:
+        return MembershipFaults(
+            lambda name: self._member(wiring, name or next(self._unused), joining=True),
+            lambda name: wiring.peer_address(name, name),
+            self._finding,
+        )
+
+    async def _add_others(self, wiring: Wiring, group: Group) -> None:
+        """Have a group of one grow. Raises HarnessFailed."""
+        try:
+            await self._membership_faults(wiring).add(group, self._names[1:])
+        except Skipped as skipped:
+            raise HarnessFailed(str(skipped)) from skipped
 
     def _others(self) -> list[str]:
         """What is broken besides what a hostile client does."""

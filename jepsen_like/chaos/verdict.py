@@ -126,6 +126,7 @@ def again(plan: RunPlan, service_option: str) -> str:
     words += ["--nemesis", ",".join(plan.nemeses) or "none"]
     words += ["--nodes", str(plan.nodes), "--time", f"{plan.time_s:g}", "--seed", str(plan.seed)]
     words += ["--lease"] * plan.lease
+    words += ["--grown"] * plan.grown
     if plan.seeded_bug is not None:
         words += ["--dirty", plan.seeded_bug]
     if plan.calls_a_second != CALLS_A_SECOND_DEFAULT:

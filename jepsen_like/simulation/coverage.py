@@ -16,6 +16,7 @@ EXPECTED = (
     "failed renames",
     "failed syncs",
     "follower reads",
+    "groups noted as grown",
     "joint phases",
     "kills",
     "kills inside disk calls",
@@ -32,6 +33,7 @@ EXPECTED = (
     "lost messages",
     "members proven after a loss",
     "members told to stand",
+    "mislaid disks",
     "nodes closed in order",
     "one-way cuts",
     "partitions",
@@ -65,6 +67,7 @@ EXPECTED = (
     "whole scrubs of a log",
     "wiped disks",
     "wiped disks in groups that change",
+    "wiped disks of first members of grown groups",
     "wrong signs of an end",
 )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Sequence
+from copy import copy
 
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
@@ -268,6 +269,25 @@ class Invariants:
         """The folder of a node is an older copy: it forgot what it promised since."""
         self.wiped(name)
         self.went_back_members.add(name)
+
+    def mislaid(self, name: str) -> Witness:
+        """The disk of a node was taken out, and may be put back; return what it witnessed."""
+        witness = copy(self.witnesses[name])
+        self.wiped(name)
+        self.wiped_members.discard(name)  # nothing that only it held is given up
+        return witness
+
+    def put_back(self, witness: Witness) -> None:
+        """A mislaid disk is back. Its member promised nothing meanwhile, or a group was begun."""
+        name = witness.name
+        if name not in self.in_doubt:
+            raise InvariantViolated(
+                "silence begins no group",
+                f"{name} was proven with an empty disk, though no quorum could tell it anything",
+            )
+        witness.votes |= self.witnesses[name].votes
+        self.witnesses[name] = witness
+        self.in_doubt.discard(name)
 
     def look_at_standing(self, name: str, replica: Replica) -> None:
         """Check that a member proven after losing its disk has all committed entries it had."""

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from dledger.core.admission.admission import Admission
+from dledger.core.admission.beginning import Beginning
 from dledger.core.admission.recalling import Recalling
 from dledger.core.admission.standing import Standing
 from dledger.core.entry_handler import EntryHandler
 from dledger.core.leader_elector import LeaderElector
-from dledger.core.messages import PushResponse, Recollection, VoteRequest, VoteResponse
+from dledger.core.messages import (
+    InquiryAnswer,
+    PushResponse,
+    Recollection,
+    VoteRequest,
+    VoteResponse,
+)
+from dledger.store.growth_note import GrowthNote
 from dledger.store.standing_file import StandingFile
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 
@@ -49,12 +58,25 @@ def _proof_without_a_commit() -> list[Replacement]:
 
 
 def _newcomers_are_believed() -> list[Replacement]:
-    is_new_group = Admission._is_new_group
+    may_begin = Beginning.may_begin
 
-    def believed(self: Admission, now: float) -> bool:
-        return not self._voters or is_new_group(self, now)
+    def believed(self: Beginning, *arguments: Any) -> bool:
+        return not self._first_voters or may_begin(self, *arguments)
 
-    return [Replacement(Admission, "_is_new_group", believed)]
+    return [Replacement(Beginning, "may_begin", believed)]
+
+
+def _begins_by_silence() -> list[Replacement]:
+    def silent(self: Beginning, answers: Mapping[str, InquiryAnswer]) -> frozenset[str]:
+        missing = unheard(self, answers)
+        return frozenset() if len(missing) <= (len(self._first_voters) - 1) // 2 else missing
+
+    unheard = Beginning._silent
+    return [Replacement(Beginning, "_silent", silent)]
+
+
+def _grown_group_forgotten() -> list[Replacement]:
+    return [Replacement(GrowthNote, "found", lambda self: None)]
 
 
 def _restored_folder_is_believed() -> list[Replacement]:
@@ -97,6 +119,16 @@ LOST_DISK_BUGS = (
         "restored-folder-is-believed",
         "a member with an older copy of its folder votes and counts as before",
         _restored_folder_is_believed,
+    ),
+    SeededBug(
+        "begins-by-silence",
+        "a quorum of members with empty folders begins a group though the others do not answer",
+        _begins_by_silence,
+    ),
+    SeededBug(
+        "grown-group-forgotten",
+        "the first member of a group that has grown begins it anew when its disk was emptied",
+        _grown_group_forgotten,
     ),
     SeededBug(
         "mark-lost-in-a-power-cut",

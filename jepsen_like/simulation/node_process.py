@@ -7,12 +7,13 @@ snapshots, housekeeping. Events stand for the tasks, sockets and threads of the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
 from dledger.core.member_state import Role
-from dledger.core.membership.change_errors import ChangeRefused
-from dledger.core.membership.configuration_change import Change, Transition
+from dledger.core.membership.change_errors import ChangeRefused, GrowthNotNoted
+from dledger.core.membership.configuration_change import Change, Transition, change
 from dledger.core.messages import InstallSnapshot, Message, PushRequest, PushResponse
 from dledger.core.replica import Messages
 from dledger.entry import Body
@@ -172,6 +173,8 @@ class NodeProcess:
             ),
         )
         self.replica = self.member.replica
+        self._growth_note = opened.growth_note
+        self._seen_configuration = -2  # no configuration has this index
         self._session_clock = SessionClock()
         self._checks: dict[str, PushCheck] = {}
         self._reads: dict[int, float] = {}  # clients' tickets; when each began, by its patience
@@ -206,14 +209,15 @@ class NodeProcess:
             self._transfer(target, now)
         for _ in range(arrivals.forgets):
             self._forget_leader()
-        for change in arrivals.changes:
-            self._change(change)
+        for change_call in arrivals.changes:
+            self._change(change_call)
         for call_in in arrivals.calls:
             call_in()
         for call in arrivals.session_calls:
             asked: list[Body] = [*call.bodies(self._session_now_ms(now))]
             turn.submit(asked, 0, call.done)
         turn.turn(now)
+        self._look_at_growth()
         waited = self.replica.patience.at(now)
         check_reads_end(self.name, self._reads.values(), waited, self.replica.config.read_wait_s)
 
@@ -327,6 +331,7 @@ class NodeProcess:
         """An operator asks to change the group."""
         try:
             if call.changes:
+                self._note_growth(call)
                 self.replica.propose_change(call.changes, call.transition, call.expected)
             else:
                 self.replica.propose_leave()
@@ -336,6 +341,31 @@ class NodeProcess:
             self._around.coverage.count("changes asked of others than the leader")
         else:
             self._around.coverage.count("proposed changes")
+
+    def _note_growth(self, call: ChangeCall) -> None:
+        """As a node does before its group grows. Raises Rejected."""
+        replica = self.replica
+        replica.check_proposable()
+        before = replica.state.membership.configuration
+        after = change(before, call.changes, call.transition)
+        if replica.needs_note(after) and not replica.growth_is_noted:
+            self._write_growth_note()
+
+    def _write_growth_note(self) -> None:
+        assert self._growth_note is not None
+        self._growth_note.write()
+        self.replica.growth_is_noted = True
+        self._around.coverage.count("groups noted as grown")
+
+    def _look_at_growth(self) -> None:
+        """As GrowthWatch does after a turn."""
+        seen = self.replica.state.membership.index
+        if seen == self._seen_configuration:
+            return
+        self._seen_configuration = seen
+        if self.replica.has_grown and not self.replica.growth_is_noted:
+            with suppress(GrowthNotNoted):
+                self._write_growth_note()
 
     def _forget_leader(self) -> None:
         try:

@@ -15,6 +15,9 @@ from jepsen_like.simulation.swarm import NEVER, Swarm
 
 GROUP = "simulation"
 FOLDER = Path("/data")
+STATE_FOLDER = "/home/state"
+# Where what a member notes outside of its data folder may be.
+NOTE_FOLDERS = ("/", STATE_FOLDER)
 NUMBER_BYTES = 8  # of the number that the body of every append begins with
 # The largest entry of a session: its header and a token.
 SESSION_BODY_BYTES = 64

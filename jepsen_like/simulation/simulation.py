@@ -12,6 +12,7 @@ from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.faults import Faults
 from jepsen_like.simulation.group import MakeApplication, simulated_group
 from jepsen_like.simulation.invariants import InvariantViolated
+from jepsen_like.simulation.mislaid_disks import MislaidDisks
 from jepsen_like.simulation.restores import Restores
 from jepsen_like.simulation.session_workload import SessionWorkload
 from jepsen_like.simulation.stalls import Stalls
@@ -56,9 +57,10 @@ class Simulation:
         self._session_workload = SessionWorkload(self._nodes, around)
         self._churn = Churn(self._nodes, around)
         self._faults = Faults(self._nodes, around, swarm.fault_seconds)
-        self._wipes = Wipes(self._nodes, around, swarm.fault_seconds)
         self._stalls = Stalls(self._nodes, around, swarm.fault_seconds)
         self._restores = Restores(self._nodes, around, swarm.fault_seconds)
+        self._mislaid = MislaidDisks(self._nodes, around, swarm.fault_seconds)
+        self._wipes = Wipes(self._nodes, around, self._mislaid, swarm.fault_seconds)
         self._swarm = swarm
 
     @property
@@ -79,6 +81,7 @@ class Simulation:
             self._wipes.start()
             self._stalls.start()
             self._restores.start()
+            self._mislaid.start()
             self._around.signs.start()
             self._loop.run_until(self._swarm.fault_seconds)
             self._stalls.judge()
@@ -115,6 +118,7 @@ class Simulation:
         self._churn.stop()
         self._application.stop()
         self._around.network.calm()
+        self._mislaid.stop()
         self._faults.stop()
 
     def _converge(self) -> None:

@@ -131,6 +131,7 @@ class Swarm:
     scrub_period_s: float  # of a check of the whole log; 0: there is none
     spare_segments: int
     wipe_every_s: float  # mean time between members that lose their disk
+    mislay_every_s: float  # mean time between losses of most disks, which are put back later
     signs: SignStyle
     only_stalls: bool = False  # nothing else goes wrong, so no leader may be replaced
     restore_every_s: float = NEVER  # mean time between folders that are restored from copies
@@ -172,8 +173,12 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
         scrub_period_s=Chance(seed, "scrub").choice((0.0, 2.0, 30.0)),
         spare_segments=Chance(seed, "spares").choice((0, 0, 2)),
         wipe_every_s=Chance(seed, "wipe rate").choice((NEVER, NEVER, 1.0, 4.0)),
+        mislay_every_s=Chance(seed, "mislay rate").choice((NEVER,) * 5 + (4.0,)),
         signs=_signs(Chance(seed, "signs")),
     )
+    # A group that grows from one member is rare otherwise, and its first member loses its disk.
+    if Chance(seed, "grown group").happens(0.06):
+        swarm = replace(swarm, nodes=1, churn=ChurnStyle(1.0, 3), wipe_every_s=0.5)
     swarm = replace(swarm, faults=_more_faults(swarm, Chance(seed, "more faults")))
     stalls = _stalls(seed, swarm.election_timeout_s)
     faults = replace(swarm.faults, stall_every_s=stalls.every_s, stall_mean_s=stalls.mean_s)

@@ -72,6 +72,13 @@ class CrashStyle:
     names_in_order: bool  # as a journal does: no later change of names without the earlier ones
 
 
+class DiskImage(NamedTuple):
+    """What is durable on a disk that is in no machine."""
+
+    names: dict[str, _File]
+    folders: dict[str, None]
+
+
 class _NameChange(NamedTuple):
     """One change of names that its folder's sync has not made durable yet."""
 
@@ -235,9 +242,17 @@ class VirtualDisk:
             file.lose(self.chance, style, torn_sector)
         self._last_write = (None, -1)
 
-    def wipe(self) -> None:
-        """The process ends, and an empty disk replaces this one."""
+    def wipe(self, kept: str) -> None:
+        """The process ends, and an empty disk replaces this one.
+
+        What is durable in the folder `kept` is on another disk, and stays.
+        """
         self.end_process()
+        others = {
+            path: file
+            for path, file in self._durable_names.items()
+            if path.rpartition("/")[0] == kept.rstrip("/")
+        }
         for names in (
             self._names,
             self._durable_names,
@@ -246,6 +261,8 @@ class VirtualDisk:
             self._folders,
         ):
             names.clear()
+        self._names.update(others)
+        self._durable_names.update(others)
         self._last_write = (None, -1)
 
     def copy(self) -> DiskCopy:
@@ -255,11 +272,30 @@ class VirtualDisk:
 
     def restore(self, copy: DiskCopy) -> None:
         """The process ends, and a disk that holds a copy replaces this one."""
-        self.wipe()
+        self.wipe("")
         self._folders.update(dict.fromkeys(copy.folders))
         for path, content in copy.files.items():
             file = self._names[path] = self._durable_names[path] = _File()
             file.visible[:] = file.durable[:] = content
+
+    def mislaid(self) -> DiskImage:
+        """The process ends, and an empty disk takes the place of this one, which is returned.
+
+        Call it after a power cut: the image holds what is durable.
+        """
+        self.end_process()
+        image = DiskImage(self._durable_names, self._folders)
+        self._names, self._durable_names, self._folders = {}, {}, {}
+        self._changes.clear()
+        self._given_up.clear()
+        self._last_write = (None, -1)
+        return image
+
+    def put_back(self, image: DiskImage) -> None:
+        """Replace this disk by the one that `mislaid` returned."""
+        self.mislaid()
+        self._durable_names, self._folders = image
+        self._names = dict(self._durable_names)
 
     def _lose_names(self, changes: list[_NameChange], style: CrashStyle) -> None:
         for change in changes:

@@ -25,10 +25,17 @@ from jepsen_like.simulation.node_process import (
     SessionCall,
     Surroundings,
 )
-from jepsen_like.simulation.node_settings import member_settings, node_config, replica_config
+from jepsen_like.simulation.node_settings import (
+    NOTE_FOLDERS,
+    STATE_FOLDER,
+    member_settings,
+    node_config,
+    replica_config,
+)
 from jepsen_like.simulation.node_trace import arrival_lines, state_line
 from jepsen_like.simulation.virtual_clock import VirtualClock
-from jepsen_like.simulation.virtual_disk import DiskCopy, PowerCut, VirtualDisk
+from jepsen_like.simulation.virtual_disk import DiskCopy, DiskImage, PowerCut, VirtualDisk
+from jepsen_like.simulation.witness import Witness
 from jepsen_like.simulation.written_log import log_chains, log_changes
 
 # A slow sync takes up to so many election timeouts: meanwhile others are elected and truncate.
@@ -56,6 +63,8 @@ class VirtualNode:
         self._loop = around.loop
         self._timing = Chance(swarm.seed, f"timing of {name}")
         self._elections = Chance(swarm.seed, f"elections of {name}")
+        self._notes = Chance(swarm.seed, f"notes of {name}")
+        self._mislaid: tuple[DiskImage, Witness] | None = None
         leadership = swarm.leadership
         self._config = replica_config(name, began_with, swarm)
         clocks = Chance(swarm.seed, f"clock of {name}")
@@ -94,7 +103,9 @@ class VirtualNode:
         self._life += 1
         try:
             machine = around.application.machine(self.name, self.disk)
-            opened = open_and_restore(self.disk, self._node_config, machine)
+            opened = open_and_restore(
+                self.disk, self._node_config, machine, state_folder=STATE_FOLDER
+            )
         except PowerCut:
             around.coverage.count("power cuts during recovery", self.disk.takes_power)
             self.crash(power=self.disk.takes_power)
@@ -130,7 +141,7 @@ class VirtualNode:
     def _replica(self, opened: Opened, batches: BatchSizer, source: SnapshotSource) -> Replica:
         store = opened.store
         replica = Replica(
-            self._config,
+            self._config._replace(told=opened.told),
             store.view(),
             opened.hard_state,
             batches,
@@ -183,10 +194,13 @@ class VirtualNode:
             self.crash(power=False)
 
     def wipe(self) -> None:
-        """Replace the machine by one with an empty disk. Its process is started later."""
+        """Replace the disk by an empty one. The process is started later.
+
+        Notes are in two places, and one of them is not on that disk.
+        """
         self.crash(power=True)
         self.note("its disk is empty")
-        self.disk.wipe()
+        self.disk.wipe(self._notes.choice(NOTE_FOLDERS))
         self._around.invariants.wiped(self.name)
 
     def restore(self, copy: DiskCopy) -> None:
@@ -195,6 +209,22 @@ class VirtualNode:
         self.note("its folder is an older copy")
         self.disk.restore(copy)
         self._around.invariants.went_back(self.name)
+
+    def mislay(self) -> None:
+        """As `wipe`, but the disk is only mislaid: see `put_back`."""
+        self.crash(power=True)
+        self.note("its disk is mislaid")
+        self._mislaid = (self.disk.mislaid(), self._around.invariants.mislaid(self.name))
+
+    def put_back(self) -> None:
+        """Have the mislaid disk again. The process is started later."""
+        assert self._mislaid is not None
+        image, witness = self._mislaid
+        self._mislaid = None
+        self.crash(power=True)
+        self.note("its disk is back")
+        self.disk.put_back(image)
+        self._around.invariants.put_back(witness)
 
     def crash_inside_disk_call(self, *, power: bool) -> None:
         """Crash inside one of the next disk calls."""

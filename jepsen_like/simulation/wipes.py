@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.mislaid_disks import MislaidDisks
 from jepsen_like.simulation.node_process import Surroundings
 from jepsen_like.simulation.swarm import NEVER
 from jepsen_like.simulation.virtual_node import VirtualNode
+
+# Share of the wipes of a group's only first member after which it starts alone.
+OTHERS_DOWN = 0.7
 
 
 class Wipes:
@@ -13,11 +17,18 @@ class Wipes:
 
     In a group of two, one member at most: the other one has everything. In a group whose members
     change, a disk is emptied only while all members are up, and none of them knows of a change or
-    is asked for one, so that the minority is well defined. A majority of the first members always
-    stays, since only they can begin a group.
+    is asked for one, so that the minority is well defined. The first members are no exception, not
+    even the only one that a group has grown from.
     """
 
-    def __init__(self, nodes: list[VirtualNode], around: Surroundings, end_s: float) -> None:
+    def __init__(
+        self,
+        nodes: list[VirtualNode],
+        around: Surroundings,
+        mislaid: MislaidDisks,
+        end_s: float,
+    ) -> None:
+        self._mislaid = mislaid
         self._nodes = nodes
         self._around = around
         self._end_s = end_s
@@ -40,7 +51,7 @@ class Wipes:
 
     def _wipe(self) -> None:
         victim = self._chance.choice(self._nodes)
-        if victim.name in self._around.invariants.in_doubt:
+        if victim.name in self._around.invariants.in_doubt or self._mislaid.any:
             return
         voters = self._voters_now() if self._changes else self._founders
         if voters is None or not self._are_enough_without(victim.name, voters):
@@ -49,6 +60,16 @@ class Wipes:
             self._around.coverage.count("wiped disks in groups that change")
         self._around.coverage.count("wiped disks")
         victim.wipe()
+        if self._founders == {victim.name} and self._chance.happens(OTHERS_DOWN):
+            self._start_alone(victim)
+
+    def _start_alone(self, first: VirtualNode) -> None:
+        """Start the member that the group grew from while no other one can call it."""
+        self._around.coverage.count("wiped disks of first members of grown groups")
+        for node in self._nodes:
+            if node is not first and node.is_up:
+                node.crash(power=False)
+        first.start()
 
     def _are_enough_without(self, victim: str, voters: frozenset[str]) -> bool:
         invariants = self._around.invariants
@@ -57,10 +78,7 @@ class Wipes:
         without |= invariants.in_doubt | {victim}
         if not self._changes:
             return len(without) <= len(voters) // 2
-        return all(
-            len(without & members) <= (len(members) - 1) // 2
-            for members in (voters, self._founders)
-        )
+        return len(without & voters) <= (len(voters) - 1) // 2
 
     def _voters_now(self) -> frozenset[str] | None:
         """The voters, if all members are up and agree on them, and no change is on its way."""

@@ -7,9 +7,8 @@ read or a lease. It follows, stores and applies like any other member.
 
 One of these proves it (docs/failures.md has the argument for each):
 
-- *New group.* Its own record is empty, and so are the records of all voters; the records of a
-  quorum suffice if no other voter has reported more within half an election timeout. The only
-  member of a group waits as long for calls of other members.
+- *New group.* Its own record is empty, and it may begin the group, because it is told so or because
+  the others answer so: `dledger.core.admission.beginning`.
 - *A commit after its question.* A leader received the question, then appended an entry, and
   committed it. Only proven members count toward that commit, so a quorum of them holds an entry
   that no member had before this member lost data. So no candidate that counts on a forgotten vote
@@ -36,21 +35,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from dledger.core.admission.beginning import Beginning, Hold
 from dledger.core.admission.forgotten import Forgotten
 from dledger.core.admission.standing import Standing
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState, Role
 from dledger.core.messages import Inquiry, InquiryAnswer
 from dledger.core.replica_config import ReplicaConfig
+from dledger.core.told import Told
 
 # The number of a question is drawn from so many. A float between 0 and 1 has only 53 bits.
 _NUMBERS = 2**52
-# How long a quorum of new members waits for the others to contradict, in election timeouts. It is
-# less than the shortest wait before an election, so it does not delay the start of a group.
-PATIENCE_TIMEOUTS = 0.5
-# How long the call of another group of this name keeps a group of one from beginning, in election
-# timeouts. Members of that group repeat their call every second.
-CONTRADICTION_TIMEOUTS = 10.0
 # How long a proven member of a new group waits before it asks again whether the others are proven
 # as well, as a share of the election timeout: 10 ms of 500.
 BIRTH_REPEAT = 0.02
@@ -79,13 +74,11 @@ class Admission:
         "_ask_at",
         "_awaited",
         "_awaits_until",
-        "_contradicted_until",
+        "_beginning",
         "_floor",
         "_goal",
         "_may_hurry",
         "_number",
-        "_patience_over_at",
-        "_quorum",
         "_random",
         "_repeat_s",
         "_standing",
@@ -109,14 +102,12 @@ class Admission:
         self._state = state
         self._view = view
         self._voters = config.began_with.voting_members
-        self._quorum = len(self._voters) // 2 + 1
+        self._beginning = Beginning(config, state, view, now)
         self._random = random  # draws the number of this process's questions
         self._repeat_s = config.heartbeat_interval_s
-        self._patience_over_at = now + PATIENCE_TIMEOUTS * config.election_timeout_s
         self._timeout_s = config.election_timeout_s
         # With lease reads the others would refuse: they count a promise from before their start.
         self._may_hurry = config.max_clock_drift is None
-        self._contradicted_until = now
         self.forgotten: Forgotten | None = None
         self._told: dict[str, tuple[int, int]] = {}  # as a leader: number and log's end, by asker
         self._begin(standing, now)
@@ -145,11 +136,11 @@ class Admission:
         self._begin(Standing.LOST, now)
         self.forgotten = forgotten
 
-    def contradicted(self, now: float) -> None:
-        """Note a call of a member that takes this one for a member of a group with other first
-        voters.
+    def told_grown(self) -> None:
+        """Note that the group has members besides its first voters: one of them called, or a note
+        outside of the folder says so.
         """
-        self._contradicted_until = now + CONTRADICTION_TIMEOUTS * self._timeout_s
+        self._beginning.told = Told.GROWN
 
     def reachable(self, now: float) -> None:
         """Ask at once, because a member can be reached."""
@@ -160,7 +151,7 @@ class Admission:
         state = self._state
         if state.proven:
             return
-        if self._is_new_group(now):
+        if self._beginning.may_begin(self._standing, self._answers, now):
             state.proven = True
             self._await_others(now)
             return
@@ -223,9 +214,7 @@ class Admission:
                 return None
             self._ask_at = now + BIRTH_REPEAT * self._timeout_s
             return Inquiry(self._state.term, self._number)
-        self._ask_at = now + self._repeat_s
-        if now < self._patience_over_at:
-            self._ask_at = min(self._ask_at, self._patience_over_at)
+        self._ask_at = min(now + self._repeat_s, self._beginning.next_look_at(now))
         return Inquiry(self._state.term, self._number)
 
     @property
@@ -243,13 +232,7 @@ class Admission:
     @property
     def is_new(self) -> bool:
         """Whether this member has never promised anything, as far as its folder can tell."""
-        state = self._state
-        return (
-            self._standing is not Standing.LOST
-            and state.term == 0
-            and state.voted_for is None
-            and self._view.last_index < 0
-        )
+        return self._beginning.is_new(self._standing)
 
     @property
     def is_fresh(self) -> bool:
@@ -269,6 +252,15 @@ class Admission:
         return not self.is_new or not all(answer.is_new for answer in self._answers.values())
 
     @property
+    def told(self) -> Told:
+        """What is known about the group from outside of the folder."""
+        return self._beginning.told
+
+    def hold(self, now: float) -> Hold | None:
+        """Why this member does not begin its group; None if it does not wait for that."""
+        return self._beginning.hold(self._standing, self._answers, now)
+
+    @property
     def asked_members(self) -> list[str]:
         """The members to ask: all known voters, and the leader, which may have joined later."""
         leader = {self._state.leader} if self._state.leader is not None else set()
@@ -286,30 +278,6 @@ class Admission:
         if self._floor is not None:
             return False
         return self._goal is None or self._goal.term != self._state.term
-
-    def _is_new_group(self, now: float) -> bool:
-        if not self._voters:
-            return False  # it joins an existing group, of which it may have been a member before
-        if not self._other_voters:
-            return self._is_alone(now)
-        if not self.is_new or not all(answer.is_new for answer in self._answers.values()):
-            return False
-        new = self._answers.keys() | ({self._state.self_id} & self._voters)
-        waited = now >= self._patience_over_at
-        return len(new) == len(self._voters) or (waited and len(new) >= self._quorum)
-
-    def _is_alone(self, now: float) -> bool:
-        """Whether this member is the whole group, because no other member calls it.
-
-        A member known to have lost data does not wait for calls: no other member has that data.
-        """
-        state = self._state
-        if state.leader not in (None, state.self_id) or now < self._contradicted_until:
-            return False
-        if self._standing is Standing.LOST:
-            return True
-        undisturbed = state.term == 0 or state.voted_for == state.self_id
-        return undisturbed and now >= self._patience_over_at
 
     def _holds(self, goal: _Goal) -> bool:
         """Whether the entry appended for this member is durable here and committed. Only proven

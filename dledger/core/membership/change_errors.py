@@ -35,6 +35,24 @@ class ConfigurationMoved(ChangeRefused):
         )
 
 
+class GrowthNotNoted(ChangeRefused):
+    """The group may not grow, because its only first member has not noted outside of its data
+    folder that it grows. With an empty disk it would begin the group anew, beside the others.
+
+    `problems` are the places where the note could not be written, with the reasons.
+    """
+
+    def __init__(self, problems: list[str]) -> None:
+        self.problems = problems
+        why = "; ".join(problems) or "it was not tried"
+        super().__init__(
+            "the first member of this group cannot note outside of its data folder that the group "
+            f"grows ({why}). Without the note it would begin a second group if it lost its disk. "
+            "Let it write to one of these folders (XDG_STATE_HOME names another), or start it "
+            "with --join from now on"
+        )
+
+
 class ChangePending(ChangeRefused):
     """An earlier change may be under way. Entry `index`, which is that change or the entry that
     opens this leader's term, must be committed first.

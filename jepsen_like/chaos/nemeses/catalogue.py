@@ -115,6 +115,15 @@ NEMESES: dict[str, Nemesis] = {
         (Kind("swapped-folders", 0.2, 1.0, settle_s=2.0),),
         harms_data=True,
     ),
+    "empty": Nemesis(
+        "one member is emptied, or most miss their folders for a while, and starts alone",
+        Lane.PROCESSES,
+        (
+            Kind("wiped-alone", 3.0, 6.0, settle_s=3.0),
+            Kind("mislaid-folders", 3.0, 6.0, settle_s=3.0),
+        ),
+        harms_data=True,
+    ),
     "disk-full": Nemesis(
         "the disk of a member is filled (needs root: a small tmpfs)",
         Lane.PROCESSES,

@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
+
+import trio
 
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
@@ -86,6 +88,64 @@ async def wiped_folder(group: Group, chance: Chance, kind: str) -> AsyncIterator
         await member.ended()
         empty(member.data)
         yield Done((member.name,))
+
+
+@asynccontextmanager
+async def wiped_alone(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+    """Empty the folder of a member, and start it while all others are down: it must wait for them.
+
+    Mostly that of the first member: a group may have grown from it.
+    """
+    _victim(group, chance)
+    first = min(group.present, key=lambda member: member.name)
+    member = first if chance.happens(0.7) else any_of(group, chance)
+    with ExitStack() as others:
+        with member.held_down():
+            await _bring_down(group.present, others, but=member)
+            empty(member.data)
+        yield Done((member.name,))
+
+
+@asynccontextmanager
+async def mislaid_folders(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+    """Start most members with empty folders while the others are down, then put theirs back."""
+    _victim(group, chance)
+    members = group.present
+    least = len(members) - len(members) // 2
+    away = chance.sample(members, chance.randint(least, max(least, len(members) - 1)))
+    if len(away) == len(members) or any(_is_disk(member.data) for member in away):
+        raise Skipped("some member keeps its folder, and folders can be moved, or nothing is tried")
+    with ExitStack() as others:
+        with ExitStack() as held:
+            await _bring_down(members, held)
+            for member in members:
+                if member not in away:
+                    others.enter_context(member.held_down())
+            for member in away:
+                member.data.rename(_mislaid(member))
+                member.data.mkdir()
+        try:
+            yield Done(tuple(member.name for member in away))
+        finally:
+            with ExitStack() as held, trio.CancelScope(shield=True):
+                await _bring_down(away, held)
+                for member in away:
+                    shutil.rmtree(member.data)
+                    _mislaid(member).rename(member.data)
+
+
+def _mislaid(member: Member) -> Path:
+    return member.data.with_name(f"{member.data.name}-mislaid")
+
+
+async def _bring_down(members: list[Member], held: ExitStack, but: Member | None = None) -> None:
+    """Kill all of these; all are held down by `held`, but for one that may be started again."""
+    for member in members:
+        if member is not but:
+            held.enter_context(member.held_down())
+        member.kill()
+    for member in members:
+        await member.ended()
 
 
 @asynccontextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import trio
@@ -48,6 +48,11 @@ class MembershipFaults:
             "replace": self.replace,
             "replace-at-address": self.replace_at_address,
         }
+
+    async def add(self, group: Group, names: Sequence[str]) -> None:
+        """Add members that were started to join, one after the other. Raises Skipped."""
+        for name in names:
+            await self._change(group, {name: self._address(name)}, ())
 
     @asynccontextmanager
     async def grow(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:

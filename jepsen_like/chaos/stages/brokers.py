@@ -131,7 +131,7 @@ class BrokerStage:
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
         """See Stage."""
         listen_peers, listen = wiring.listens(name)
-        peers = [name] if joining else self._names
+        peers = [name] if joining or self._plan.grown else self._names
         settings = {
             "group": self.group,
             "node_id": name,

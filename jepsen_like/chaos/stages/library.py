@@ -54,7 +54,7 @@ class LibraryStage:
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
         """See Stage."""
         listen, clients = wiring.listens(name)
-        peers = [name] if joining else self._names
+        peers = [name] if joining or self._plan.grown else self._names
         settings = MemberSettings(
             group=self.group,
             node_id=name,

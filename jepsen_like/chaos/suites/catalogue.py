@@ -15,12 +15,14 @@ class Row(NamedTuple):
         nemeses: names of it, with commas between them.
         nodes: members of the group.
         lease: whether the leader answers reads by its lease.
+        grown: whether the group begins with one member, and the others are added to it.
     """
 
     workload: str
     nemeses: str
     nodes: int = 3
     lease: bool = False
+    grown: bool = False
 
 
 class Suite(NamedTuple):
@@ -54,6 +56,8 @@ SUITES: dict[str, Suite] = {
             Row("set", "tail,flip,wipe,partition", 5),
             Row("set", "restore,swap,wipe"),
             Row("bank", "membership,partition"),
+            Row("register", "empty,kill", grown=True),
+            Row("set", "empty,partition", 5),
             Row("bank", "disk-full,kill"),
             Row("append", "power,kill"),
             Row("append", "fsync-slow,fsync-fails"),
@@ -133,6 +137,9 @@ SUITES: dict[str, Suite] = {
             Row("queue", "membership,delay,loss"),
             Row("messages", "membership,kill"),
             Row("transaction", "membership,partition"),
+            Row("register", "membership,wipe", grown=True),
+            Row("append", "empty,partition", grown=True),
+            Row("messages", "empty,kill", grown=True),
         ),
     ),
     "broker": Suite(

@@ -57,7 +57,8 @@ def finished_run(folder: Path, planned: Planned, time_s: float) -> MadeRun | Non
     plan, row = told["plan"], planned.row
     asked = (row.workload, row.nemeses.split(","), row.nodes, time_s, planned.seed, row.lease)
     was = tuple(plan[name] for name in ("service", "nemeses", "nodes", "time_s", "seed", "lease"))
-    return made_run(folder, planned) if was == asked else None
+    is_same = was == asked and plan.get("grown", False) == row.grown
+    return made_run(folder, planned) if is_same else None
 
 
 def made_run(folder: Path, planned: Planned) -> MadeRun:

@@ -87,6 +87,7 @@ class Series:
         words = ["--workload", row.workload, "--nemesis", row.nemeses, "--nodes", str(row.nodes)]
         words += ["--time", f"{plan.time_s:g}", "--seed", str(planned.seed)]
         words += ["--network", plan.network, "--out", out, *["--lease"] * row.lease]
+        words += ["--grown"] * row.grown
         return [sys.executable, "-m", "jepsen_like", "run", *words]
 
     async def _hear_signals(

@@ -13,6 +13,7 @@ from dledger.store.disk import DiskFile, DiskLock
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.hosts.plan import DiskStyle
 from jepsen_like.simulation.hosts.virtual_internet import MachineNetwork
+from jepsen_like.simulation.node_settings import STATE_FOLDER
 from jepsen_like.simulation.virtual_disk import VirtualDisk
 
 Arguments = TypeVarTuple("Arguments")
@@ -270,6 +271,7 @@ class Process:
             chance=Chance(chance.getrandbits(62), "elections").random,
             wall_clock_ms=_wall_clock_ms,
             disk_space=_space,
+            state_folder=lambda: STATE_FOLDER,
         )
 
     async def run_blocking(

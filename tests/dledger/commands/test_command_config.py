@@ -124,7 +124,7 @@ def test_a_bad_value_of_the_environment_is_named_by_its_variable(tmp_path: Path)
 
 def test_every_plain_setting_of_a_node_is_an_option() -> None:
     reached = {(option.part, option.field) for option in NODE_OPTIONS}
-    identity = {"group", "node_id", "peers", "data_dir", "joining"}
+    identity = {"group", "node_id", "peers", "data_dir", "joining", "new"}
     for part in (NodeConfig, StoreConfig, SnapshotPolicy):
         plain = {
             field.name

@@ -90,6 +90,13 @@ def test_each_thing_that_is_wrong_raises_one_alarm(
     assert alarm.severity is severity
 
 
+def test_a_member_that_waits_to_begin_its_group_says_for_whom() -> None:
+    statuses = healthy()
+    statuses["n2"] |= {"proven": False, "not_begun": "n2 does not begin group g: start n0"}
+    (alarm,) = group_alarms(statuses)
+    assert alarm == (Severity.CRITICAL, "n2 does not begin group g: start n0")
+
+
 def test_members_of_two_births_raise_an_alarm() -> None:
     statuses = healthy()
     statuses["n0"] |= {"birth": "00"}

@@ -19,7 +19,7 @@ STARTED_WITHIN_S = 60.0
 
 
 class Group:
-    """Three `dledger serve` processes with a folder each."""
+    """`dledger serve` processes with a folder each."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -28,13 +28,13 @@ class Group:
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.logs: dict[str, Path] = {}
 
-    def start(self, name: str) -> None:
+    def start(self, name: str, *more: str, peers: str | None = None) -> None:
         self.logs[name] = self.folder / f"{name}.log"
         with self.logs[name].open("ab") as log:
             self.processes[name] = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "dledger", "serve", "--group", "g", "--node", name),
-                    *("--peers", self.peers, "--dir", str(self.folder)),
+                    *("--peers", peers or self.peers, "--dir", str(self.folder), *more),
                 ],
                 stdout=log,
                 stderr=log,
@@ -144,3 +144,32 @@ def test_a_member_that_lost_committed_entries_comes_back_after_rejoin(group: Gro
     assert "neither votes nor counts" in group.log("n1")
     group.append("after")
     assert group.bodies(until="after") == [*[f"body-{n}" for n in range(20)], "after"]
+
+
+def test_the_first_member_of_a_grown_group_comes_back_by_its_own_command(tmp_path: Path) -> None:
+    group = Group(tmp_path / "data")
+    group.folder.mkdir()
+    addresses = dict(one.split("=") for one in group.peers.split(","))
+    alone = {name: f"{name}={address}" for name, address in addresses.items()}
+    try:
+        group.start("n0", peers=alone["n0"])
+        group.append("first")
+        for name in ("n1", "n2"):
+            group.start(name, "--join", peers=alone[name])
+            ended = group.command("members", "--add", alone[name])
+            assert ended.returncode == 0, ended.stderr
+        for name in ("n0", "n1", "n2"):
+            group.kill(name)
+        shutil.rmtree(group.folder / "dledger-n0")
+        group.start("n0", peers=alone["n0"])
+        group.wait(lambda status: bool(status["n0"].get("not_begun")))
+        assert not group.status()["n0"].get("ready")
+        assert "n0 does not begin group g: the group has members besides" in group.log("n0")
+        assert "n0 does not begin group g" in group.command("status").stdout
+        for name in ("n1", "n2"):
+            group.start(name, "--join", peers=alone[name])
+        group.wait(all_proven)
+        assert group.bodies(until="first") == ["first"]
+    finally:
+        for name in list(group.processes):
+            group.kill(name)

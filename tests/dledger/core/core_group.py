@@ -14,6 +14,7 @@ from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.membership.membership import ChangeOutcome, Membership
 from dledger.core.messages import Message
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
+from dledger.core.told import Told
 from dledger.errors import DLedgerError
 from dledger.store.log_store import SyncWork
 from dledger.waits.pending_appends import Outcome
@@ -67,6 +68,7 @@ class Member:
         standing: Standing = Standing.PROVEN,
         share: float = 0.5,
         view: LedgerView | None = None,
+        told: Told = Told.NOTHING,
     ) -> None:
         last_term = terms[-1] if terms else 0
         self.name = name
@@ -75,7 +77,7 @@ class Member:
         for index, change in sorted((changes or {}).items()):
             membership.appended(index, change)
         replica = Replica(
-            ReplicaConfig(name, began_with, TIMEOUT_S, HEARTBEAT_S),
+            ReplicaConfig(name, began_with, TIMEOUT_S, HEARTBEAT_S, told=told),
             view_of(terms) if view is None else view,
             hard_state or HardState(last_term),
             EntriesAtOnce(batch),
@@ -94,6 +96,7 @@ class Member:
     ) -> None:
         """Run this replica, over a log with these changes."""
         self.replica = replica
+        replica.growth_is_noted = True
         self._log = ImaginedLog(replica, changes, standing)
         self._left: list[Outgoing] = []
         self._begun: list[SyncWork] = []
@@ -262,6 +265,7 @@ class Group:
         standing: Standing = Standing.FRESH,
         share: float = 0.25,
         began_with: Configuration | None = None,
+        told: Told = Told.NOTHING,
     ) -> Member:
         """A member comes back with an empty folder. `share`: what it draws at random."""
         member = Member(
@@ -272,6 +276,7 @@ class Group:
             began_with=began_with,
             standing=standing,
             share=share,
+            told=told,
         )
         self.members[name] = member
         return member

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dledger.core.admission.admission import CONTRADICTION_TIMEOUTS
+from dledger.core.admission.beginning import Hold
 from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
-from dledger.core.membership.change_errors import VoterInDoubt
+from dledger.core.membership.change_errors import GrowthNotNoted, VoterInDoubt
 from dledger.core.membership.configuration import Configuration
-from dledger.core.membership.configuration_change import AddLearner, AddVoter
+from dledger.core.membership.configuration_change import AddLearner, AddVoter, UpdateAddress
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.messages import (
     Heartbeat,
@@ -27,6 +27,7 @@ from dledger.core.messages import (
     VoteResponse,
 )
 from dledger.core.snapshot.snapshot_offer import LogBegin
+from dledger.core.told import Told
 from dledger.errors import TransferFailed
 from tests.dledger.core.configurations import configuration
 from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member
@@ -35,11 +36,11 @@ THREE = ["n0", "n1", "n2"]
 HALF_S = TIMEOUT_S / 2
 
 
-def new_group(size: int) -> Group:
+def new_group(size: int, told: Told = Told.NOTHING) -> Group:
     """Members whose folders are all empty."""
     group = Group([[]] * size)
     for name in group.names:
-        group.wipe(name)
+        group.wipe(name, told=told)
     return group
 
 
@@ -91,13 +92,68 @@ def test_a_member_in_doubt_asks_again_at_once_when_a_member_can_be_reached() -> 
     assert number_of(member, now) > 0
 
 
-def test_a_quorum_of_new_members_waits_half_an_election_timeout_for_the_others() -> None:
-    group = new_group(3)
+@pytest.mark.parametrize("size", [2, 3, 5])
+def test_one_silent_first_voter_keeps_a_group_from_beginning(size: int) -> None:
+    group = new_group(size)
+    group.silent = {"n1"}
+    group.pass_time(20 * TIMEOUT_S)
+    assert proven(group) == set()
+    hold = group["n0"].replica.admission.hold(group.now)
+    assert hold == Hold(("n1",), grown=False)
+    group.silent = set()
+    group.pass_time(2 * TIMEOUT_S)
+    assert proven(group) == set(group.names)
+    assert group["n0"].replica.admission.hold(group.now) is None
+
+
+def test_a_quorum_that_is_told_that_the_group_is_new_waits_half_a_timeout_for_the_others() -> None:
+    group = new_group(3, Told.NEW)
     group.silent = {"n2"}
     group.pass_time(0.9 * HALF_S)
     assert proven(group) == set()
     group.pass_time(0.2 * HALF_S)
     assert proven(group) == {"n0", "n1"}
+
+
+def test_a_minority_that_is_told_that_the_group_is_new_does_not_begin_it() -> None:
+    group = new_group(3, Told.NEW)
+    group.silent = {"n1", "n2"}
+    group.pass_time(20 * TIMEOUT_S)
+    assert proven(group) == set()
+
+
+@pytest.mark.parametrize("told", [Told.NOTHING, Told.NEW])
+def test_an_answer_of_a_member_that_holds_the_group_wins_over_what_the_others_are_told(
+    told: Told,
+) -> None:
+    group = led_group()
+    group.wipe("n0", told=told)
+    group.wipe("n1", told=told)
+    group.pass_time(20 * TIMEOUT_S)
+    assert proven(group) == {"n2"}
+    assert group["n0"].replica.admission.hold(group.now) is None  # n2 answered
+
+
+def test_two_wiped_members_of_three_wait_for_the_third_that_is_down() -> None:
+    group = led_group()
+    group.silent = {"n2"}
+    group.wipe("n0")
+    group.wipe("n1")
+    group.pass_time(20 * TIMEOUT_S)
+    assert proven(group) == {"n2"}
+    assert group["n0"].replica.admission.hold(group.now) == Hold(("n2",), grown=False)
+    group.silent = set()
+    group.pass_time(20 * TIMEOUT_S)
+    assert proven(group) == {"n2"}
+
+
+def test_first_voters_of_a_group_that_has_grown_beyond_them_do_not_begin_it_anew() -> None:
+    # The group was moved to other members, and these were emptied; one of them kept the note.
+    group = new_group(3)
+    group.wipe("n1", told=Told.GROWN)
+    group.pass_time(20 * TIMEOUT_S)
+    assert proven(group) == set()
+    assert group["n1"].replica.admission.hold(group.now) == Hold((), grown=True)
 
 
 def test_a_member_that_is_not_new_tells_a_quorum_of_new_ones_that_the_group_is_old() -> None:
@@ -121,7 +177,7 @@ def test_a_folder_that_is_known_to_have_lost_something_is_never_new() -> None:
 
 
 def test_a_member_that_starts_late_joins_its_group() -> None:
-    group = new_group(3)
+    group = new_group(3, Told.NEW)
     group.silent = {"n2"}
     group.pass_time(HALF_S * 1.1)
     group.elect("n0")
@@ -412,15 +468,98 @@ def test_a_wiped_member_of_two_does_not_hold_uncommitted_entries_against_the_oth
 # --- a group of one -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("standing", [Standing.PROVEN, Standing.LOST])
-def test_a_group_of_one_starts_at_once(standing: Standing) -> None:
-    member = Member("n0", ["n0"], standing=standing)
+def test_a_group_of_one_starts_at_once() -> None:
+    member = Member("n0", ["n0"], standing=Standing.PROVEN)
     member.replica.tick(0.0)
     member.sync(0.0)
     assert member.role is Role.LEADER
 
 
-def test_a_new_group_of_one_waits_half_an_election_timeout_for_others_who_know_it() -> None:
+def test_a_group_of_one_that_lost_the_end_of_its_log_goes_on_with_the_rest() -> None:
+    member = Member("n0", ["n0"], [1, 1], standing=Standing.LOST)
+    for step in range(3):
+        member.replica.tick(step * 0.01)
+        member.sync(step * 0.01)
+    assert member.role is Role.LEADER
+
+
+def stays_down(member: Member) -> None:
+    """It takes part in no election, however long it waits."""
+    for step in range(80):
+        now = step * HALF_S
+        member.replica.tick(now)
+        member.sync(now)
+        member.leaving(now)
+        assert not member.replica.state.proven
+        assert member.role is Role.FOLLOWER
+
+
+@pytest.mark.parametrize(
+    ("terms", "standing", "told"),
+    [
+        ([], Standing.FRESH, Told.GROWN),
+        ([], Standing.LOST, Told.GROWN),
+        ([1, 1], Standing.LOST, Told.GROWN),  # what it lost may have named the others
+        ([], Standing.LOST, Told.NOTHING),
+    ],
+)
+def test_the_first_member_of_a_group_that_may_have_grown_never_begins_it_anew(
+    terms: list[int], standing: Standing, told: Told
+) -> None:
+    member = Member("n0", ["n0"], terms, standing=standing, told=told)
+    stays_down(member)
+    hold = member.replica.admission.hold(80 * HALF_S)
+    assert hold == Hold((), grown=told is Told.GROWN)
+
+
+def test_the_first_member_of_a_grown_group_that_was_emptied_joins_whoever_calls() -> None:
+    group = Group([[]])
+    group.elect("n0")
+    for name in ("n1", "n2"):
+        group.join(name)
+        group["n0"].replica.propose_change([AddVoter(name, f"{name}:1")])
+        group.pass_time(TIMEOUT_S)
+    group["n0"].replica.transfer_leadership("n1", group.now)
+    group.pass_time(TIMEOUT_S)
+    assert group["n1"].role is Role.LEADER
+    assert group["n0"].replica.has_grown
+    group.silent = {"n1", "n2"}
+    group.wipe("n0", began_with=configuration(["n0"]), told=Told.GROWN)
+    group.pass_time(20 * TIMEOUT_S)
+    assert not group["n0"].replica.state.proven
+    group.silent = set()
+    group.pass_time(6 * TIMEOUT_S)
+    assert proven(group) == set(THREE)
+    assert group["n0"].log == group["n1"].log
+
+
+def test_a_group_of_one_grows_only_once_that_is_noted() -> None:
+    group = Group([[]])
+    leader = group.elect("n0").replica
+    leader.growth_is_noted = False
+    for change in (AddLearner("n1", "n1:1"), AddVoter("n1", "n1:1")):
+        with pytest.raises(GrowthNotNoted, match="XDG_STATE_HOME"):
+            leader.propose_change([change])
+    leader.propose_change([UpdateAddress("n0", "n0:2")])  # it does not grow
+    group.pass_time(TIMEOUT_S)
+    leader.growth_is_noted = True
+    leader.propose_change([AddLearner("n1", "n1:1")])
+
+
+def test_a_group_of_several_grows_though_it_is_not_noted() -> None:
+    leader = led_group()["n0"].replica
+    leader.growth_is_noted = False
+    leader.propose_change([AddLearner("n3", "n3:1")])
+
+
+def test_a_new_group_of_one_that_is_told_so_begins_at_once() -> None:
+    member = Member("n0", ["n0"], standing=Standing.FRESH, told=Told.NEW)
+    member.replica.tick(0.0)
+    member.sync(0.0)
+    assert member.role is Role.LEADER
+
+
+def test_a_new_group_of_one_waits_for_others_who_know_it() -> None:
     member = Member("n0", ["n0"], standing=Standing.FRESH)
     member.replica.tick(0.9 * HALF_S)
     member.sync(0.9 * HALF_S)
@@ -445,21 +584,10 @@ def test_a_group_that_grew_from_one_member_is_not_begun_anew_by_it(message: Mess
         assert member.role is Role.FOLLOWER
 
 
-@pytest.mark.parametrize("standing", [Standing.FRESH, Standing.LOST])
-def test_a_group_of_one_does_not_begin_while_members_of_another_one_call(
-    standing: Standing,
-) -> None:
-    # They were started with a longer list, of which this member is a part: its disk was emptied.
-    member = Member("n0", ["n0"], standing=standing)
-    now = 0.0
-    while now < 5.0:
-        member.replica.admission.contradicted(now)
-        now += 1.0
-        member.replica.tick(now)
-        assert not member.replica.state.proven
-        assert member.role is Role.FOLLOWER
-    member.replica.tick(now + CONTRADICTION_TIMEOUTS * TIMEOUT_S)
-    assert member.replica.state.proven
+def test_a_group_of_one_does_not_begin_when_a_member_of_a_grown_group_has_called() -> None:
+    member = Member("n0", ["n0"], standing=Standing.FRESH)
+    member.replica.admission.told_grown()
+    stays_down(member)
 
 
 def test_what_a_group_of_one_began_after_a_crash_in_its_first_election_goes_on() -> None:

@@ -9,13 +9,16 @@ import pytest
 from dledger.core.admission.standing import Standing
 from dledger.core.member_state import Role
 from dledger.core.messages import Inquiry, InquiryAnswer, VoteRequest
+from dledger.core.told import Told
 from tests.dledger.core.core_group import TIMEOUT_S, Member
 from tests.dledger.core.timed_group import TimedGroup
 
 THREE = ["n0", "n1", "n2"]
 
 
-def new_group(size: int, seed: int, max_clock_drift: float | None = None) -> TimedGroup:
+def new_group(
+    size: int, seed: int, told: Told = Told.NOTHING, max_clock_drift: float | None = None
+) -> TimedGroup:
     """Members with empty folders, a millisecond apart from each other."""
     names = [f"n{at}" for at in range(size)]
     return TimedGroup(
@@ -24,6 +27,7 @@ def new_group(size: int, seed: int, max_clock_drift: float | None = None) -> Tim
         lambda _name: 0.004,
         seed=seed,
         standing=Standing.FRESH,
+        told=told,
         max_clock_drift=max_clock_drift,
     )
 
@@ -83,7 +87,7 @@ def test_a_member_that_starts_last_finds_the_others_ready_and_is_followed_soon()
 
 
 def test_without_one_member_the_timers_decide() -> None:
-    group = new_group(3, 1)
+    group = new_group(3, 1, Told.NEW)
     group.separate(["n2"])
     group.run_for(0.99 * TIMEOUT_S)
     assert group.leader is None

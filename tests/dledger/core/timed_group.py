@@ -14,6 +14,7 @@ from dledger.core.member_state import Role
 from dledger.core.membership.membership import Membership
 from dledger.core.messages import Message, Phase, PushRequest
 from dledger.core.replica import Replica, ReplicaConfig
+from dledger.core.told import Told
 from tests.dledger.core.configurations import configuration
 from tests.dledger.core.core_group import EntriesAtOnce, Member, view_of
 from tests.dledger.core.imagined_log import ImaginedSync
@@ -44,6 +45,7 @@ class TimedGroup:
         seed: int = 0,
         standing: Standing = Standing.PROVEN,
         term: int = 0,
+        told: Told = Told.NOTHING,
     ) -> None:
         self.now = 0.0
         self.one_way_s = one_way_s
@@ -65,6 +67,7 @@ class TimedGroup:
                 configuration(names),
                 election_timeout_s,
                 max_clock_drift=max_clock_drift,
+                told=told,
             )
             replica = Replica(
                 config,

@@ -39,7 +39,7 @@ class Members:
             self.processes[name] = subprocess.Popen(
                 [
                     *(sys.executable, "-m", "dledger", "serve", "--node", name),
-                    *("--peers", self.peers, "--dir", str(self.folder / name)),
+                    *("--peers", self.peers, "--dir", str(self.folder / name), "--new"),
                     *(options(tls) if tls is not None else []),
                 ],
                 stdout=log,

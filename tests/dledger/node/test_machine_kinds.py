@@ -53,6 +53,7 @@ class Members:
             node_id=name,
             peers=self._peers,
             data_dir=self._folder / name,
+            new=True,
             pass_over=pass_over,
         )
         ended = self._ended[name] = trio.Event()

@@ -46,6 +46,7 @@ class Group:
             node_id=node_id,
             peers=self.peers,
             data_dir=self.folder / node_id,
+            new=True,
             store=dledger.StoreConfig(
                 segment_bytes=1 << 20, index_segment_bytes=1 << 16, max_body_bytes=64 * 1024
             ),

@@ -28,7 +28,7 @@ class Changing(Group):
         founders = dict(list(self.peers.items())[: self.founders])
         if node_id in founders:
             return replace(config, peers=founders)
-        return replace(config, peers={node_id: self.peers[node_id]}, joining=True)
+        return replace(config, peers={node_id: self.peers[node_id]}, joining=True, new=False)
 
     def __init__(self, folder: Path, founders: int, others: int, nursery: trio.Nursery) -> None:
         super().__init__(folder, founders + others)

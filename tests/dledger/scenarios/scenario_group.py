@@ -20,6 +20,7 @@ from dledger.core.membership.membership import Membership
 from dledger.core.messages import Message
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import LogBegin, SnapshotOffer
+from dledger.core.told import Told
 from tests.dledger.core.configurations import configuration
 from tests.dledger.core.core_group import EntriesAtOnce
 from tests.dledger.core.imagined_log import ImaginedLog, imagined_turn
@@ -124,6 +125,7 @@ class ScenarioGroup:
             self.promises.served(reads[read.ticket])
         for each in lost:
             reads[each.ticket].lost = True
+        member.noted |= member.up.has_grown
         self.promises.check(member)
 
     def _leaves(self, member: ScenarioMember, receiver: str, message: Message) -> None:
@@ -166,6 +168,7 @@ class ScenarioGroup:
                 settings.heartbeat_ms / 1000,
                 settings.drift,
                 settings.preferred,
+                told=Told.GROWN if member.noted else Told.NOTHING,
             ),
             member.image.view(),
             record,
@@ -176,6 +179,7 @@ class ScenarioGroup:
             member.shelf,
             member.standing,
         )
+        member.core.growth_is_noted = True  # see ScenarioMember.noted
         member.log = ImaginedLog(member.core, changes, member.standing)
         member.turn = imagined_turn(
             member.core,

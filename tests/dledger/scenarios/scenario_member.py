@@ -131,6 +131,7 @@ class ScenarioMember:
         self.syncs: deque[Sync] = deque()
         self.shelf = Shelf()
         self.standing = Standing.PROVEN  # as its folder says
+        self.noted = False  # outside of its folder, that its group has grown
         self.restarts = -1
         self.parts: dict[tuple[int, int, int], int] = {}  # bytes received, by snapshot
         self.arrived: InstallSnapshot | None = None  # whole, and to be installed after the syncs

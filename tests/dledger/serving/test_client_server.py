@@ -337,6 +337,7 @@ async def group_of_one(folder: Path) -> AsyncIterator[tuple[dledger.Node, str]]:
         node_id="n0",
         peers={"n0": address},
         data_dir=folder,
+        new=True,
         election_timeout_ms=100,
         heartbeat_interval_ms=20,
     )

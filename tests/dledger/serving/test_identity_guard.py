@@ -31,7 +31,7 @@ class Guarded:
     """A member's folder and its guard, and what the guard told the member."""
 
     def __init__(self, folder: Path, *, lives: bool, joining: bool = False) -> None:
-        self.adopted = self.contradicted = 0
+        self.adopted = self.called = 0
         self.failure: Exception | None = None
         config = NodeConfig(group="g", node_id="n0", peers=PEERS, data_dir=folder, joining=joining)
         self.opened: Opened = open_and_restore(OsDisk(), config, Register())
@@ -39,15 +39,15 @@ class Guarded:
             store = self.opened.store
             store.append(1, Magic.NOOP, [encode_noop_body(NoopBody("n0", 1, BIRTH))])
             store.begin_sync(HardState(1, "n0", 0)).run()
-        self.guard = IdentityGuard(config, self.opened, self._adopt, self._contradict, self._fail)
+        self.guard = IdentityGuard(config, self.opened, self._adopt, self._call, self._fail)
         if lives:
             self.guard.born(BIRTH)
 
     def _adopt(self) -> None:
         self.adopted += 1
 
-    def _contradict(self) -> None:
-        self.contradicted += 1
+    def _call(self) -> None:
+        self.called += 1
 
     def _fail(self, error: Exception) -> None:
         self.failure = error
@@ -67,6 +67,13 @@ def empty(tmp_path: Path) -> Iterator[Guarded]:
     guarded.opened.store.close()
 
 
+@pytest.fixture
+def founder(tmp_path: Path) -> Iterator[Guarded]:
+    guarded = Guarded(tmp_path, lives=False)
+    yield guarded
+    guarded.opened.store.close()
+
+
 def test_a_member_introduces_itself_with_all_it_knows(member: Guarded) -> None:
     assert member.guard.identity.of_group == GroupIdentity(Generation(), OURS, BIRTH.hex())
 
@@ -74,9 +81,25 @@ def test_a_member_introduces_itself_with_all_it_knows(member: Guarded) -> None:
 @pytest.mark.parametrize(
     ("voters", "birth"), [(OURS, BIRTH.hex()), ("", BIRTH.hex()), (OURS, ""), ("", "")]
 )
-def test_what_is_unknown_contradicts_nothing(member: Guarded, voters: str, birth: str) -> None:
+def test_what_is_unknown_calls_nothing(member: Guarded, voters: str, birth: str) -> None:
     assert member.guard.refusal("n1", GroupIdentity(Generation(), voters, birth)) is None
-    assert member.contradicted == 0
+    assert member.called == 0
+
+
+@pytest.mark.parametrize(
+    ("sender", "other", "called"),
+    [
+        ("n7", GroupIdentity(Generation(), "", BIRTH.hex()), 1),  # it joined a group that began
+        ("n7", GroupIdentity(Generation(), "", ""), 0),  # it may be new itself
+        ("n1", GroupIdentity(Generation(), OURS, BIRTH.hex()), 0),  # a first voter: it is asked
+        ("n1", GroupIdentity(Generation(), voters_sum(["n0"]), ""), 1),
+    ],
+)
+def test_a_member_without_a_log_notes_calls_of_a_group_beyond_its_first_voters(
+    founder: Guarded, sender: str, other: GroupIdentity, called: int
+) -> None:
+    founder.guard.refusal(sender, other)
+    assert founder.called == called
 
 
 def test_one_that_knows_nothing_takes_any_group(empty: Guarded) -> None:
@@ -103,7 +126,7 @@ def test_a_member_of_another_group_is_refused_whatever_its_generation(
     (reason,) = reasons
     assert reason is not None
     assert reason.startswith(ANOTHER_GROUP)
-    assert member.contradicted == 5
+    assert member.called == 0  # its log tells whether its group has grown
     assert (member.failure, member.adopted) == (None, 0)
     (line,) = caplog.messages
     assert line.startswith("refused peer n1: group g")

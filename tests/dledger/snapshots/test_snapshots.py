@@ -493,6 +493,7 @@ class Trio:
             node_id=node_id,
             peers=self.peers,
             data_dir=self.folder / node_id,
+            new=True,
             store=dledger.StoreConfig(
                 segment_bytes=SEGMENT_BYTES, index_segment_bytes=320, max_body_bytes=1000
             ),

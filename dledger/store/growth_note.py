@@ -1,0 +1,105 @@
+"""The note that a group has grown beyond its first voters, outside of the data folder.
+
+A member whose data folder is emptied, or whose disk is another one, finds it and does not begin the
+group anew (`dledger.core.admission.beginning`). It is in two places, because either may be lost
+with the disk: beside the data folder, and in the state folder of the user. Its name is made of the
+group, the node and the absolute path of the data folder, so groups in other folders never find it.
+"""
+
+from __future__ import annotations
+
+import os
+from hashlib import sha256
+from typing import NamedTuple
+
+from dledger.core.membership.change_errors import GrowthNotNoted
+from dledger.store.disk import Disk
+from dledger.store.small_file import remove_small_file, write_small_file
+
+_SUM_CHARACTERS = 16
+
+
+class NotedMember(NamedTuple):
+    """The member that a note is about.
+
+    Attributes:
+        group, node_id: its names.
+        data_dir: the absolute path of the folder that its node's folder is in.
+    """
+
+    group: str
+    node_id: str
+    data_dir: str
+
+
+class GrowthNote:
+    """The note of one member, in each of its places.
+
+    Args:
+        disk: where the folders are.
+        member: whom it is about.
+        state_folder: of the user; None if there is none.
+    """
+
+    def __init__(self, disk: Disk, member: NotedMember, state_folder: str | None) -> None:
+        self._disk = disk
+        self._member = member
+        beside = os.path.dirname(member.data_dir)
+        self._folders = [beside, *([] if state_folder is None else [state_folder])]
+
+    @property
+    def paths(self) -> list[str]:
+        """The paths of its files, whether they exist or not."""
+        return [f"{folder.rstrip('/')}/{self._name}" for folder in self._folders]
+
+    @property
+    def _name(self) -> str:
+        group, node_id, _ = self._member
+        summed = sha256("\0".join(self._member).encode()).hexdigest()[:_SUM_CHARACTERS]
+        # Hidden: commands take what is named dledger-... for the folder of a node.
+        return f".dledger-has-grown-{group}-{node_id}-{summed}"
+
+    def found(self) -> str | None:
+        """The path of one of its files that exists; None if none does."""
+        for path in self.paths:
+            try:
+                self._disk.open(path, writable=False).close()
+            except OSError:
+                continue  # this user cannot have written it either
+            return path
+        return None
+
+    def write(self) -> list[str]:
+        """Write it in every place; return what is wrong with those where it cannot be.
+
+        Durable on return. Raises GrowthNotNoted if it cannot be written anywhere.
+        """
+        problems = []
+        for folder in self._folders:
+            try:
+                self._disk.make_folder(folder)
+                write_small_file(self._disk, folder, self._name, self._content)
+            except OSError as error:
+                problems.append(f"{folder}: {error.strerror or error}")
+        if len(problems) == len(self._folders):
+            raise GrowthNotNoted(problems)
+        return problems
+
+    def remove(self) -> None:
+        """Remove it from every place; durable on return. Raises OSError."""
+        for folder, path in zip(self._folders, self.paths, strict=True):
+            try:
+                self._disk.open(path, writable=False).close()
+            except OSError:
+                continue
+            remove_small_file(self._disk, folder, self._name)
+
+    @property
+    def _content(self) -> bytes:
+        group, node_id, data_dir = self._member
+        return (
+            f"Group {group} has members besides the first voters that {node_id} with the data "
+            f"folder {data_dir} was started with.\nWhile this file is here, {node_id} does not "
+            "begin the group anew if that folder is empty. Started with --new it removes the "
+            "file: only if no other member has the group's data.\n"
+        ).encode()
