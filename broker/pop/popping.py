@@ -103,6 +103,7 @@ class Popping:
         # With which queue the next pop of a group begins; `_next_turn` bounds it.
         self._turns: dict[tuple[str, str], int] = {}
         self._is_ending = False
+        self._is_flushing = False
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -173,6 +174,16 @@ class Popping:
 
     def flush(self) -> None:
         """Give what is there to those that wait."""
+        if self._is_flushing:
+            return  # the log refused a pop at once, and so told of its queue
+        self._is_flushing = True
+        try:
+            self._give_stirred()
+        finally:
+            self._is_flushing = False
+        self._lost.take(self._chooser.lost)
+
+    def _give_stirred(self) -> None:
         while self._stirred:
             group, topic = self._stirred.popitem()[0]
             empty: set[tuple[int, bool, bool]] = set()
@@ -187,7 +198,6 @@ class Popping:
                     break  # the others would find nothing either
                 else:
                     empty.add(kind)
-        self._lost.take(self._chooser.lost)
 
     def tick(self) -> None:
         """Answer those whose time is over, and look what is due again."""

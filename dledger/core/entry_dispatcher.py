@@ -199,9 +199,10 @@ class EntryDispatcher:
             return self._probe_deadline
         if self.phase is _INSTALL and self._sender is not None:
             return self._sender.next_deadline()
-        if self.next_index <= self._view.last_index and (
-            self.phase is _COMMIT or self._in_flight_weight < MAX_BATCHES_IN_FLIGHT
-        ):
+        if self.next_index > self._view.last_index:
+            if self.phase is _APPEND:
+                return _NOW  # it agrees and lacks nothing; perhaps it is to learn of the commit
+        elif self.phase is _COMMIT or self._in_flight_weight < MAX_BATCHES_IN_FLIGHT:
             return _NOW
         deadline = _NEVER
         if self.match_index < self.next_index - 1:

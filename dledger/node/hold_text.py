@@ -18,6 +18,6 @@ def hold_text(group: str, node_id: str, hold: Hold) -> str:
     why = grown if hold.grown else "its folder lost its log"
     return (
         f"{begins}: {why}. It waits until a member of the group calls it. If no member with the "
-        "group's data is left, restore a backup (`dledger restore`). Only to give those data up, "
+        "group's data is left, restore a backup. Only to give those data up, "
         "empty the folder and start it with --new: members that come back are then another group"
     )

@@ -131,9 +131,7 @@ class Node:
         opened.room.on_short = self._room_is_short
         self._orphans: Orphans | None = None  # as told
         self._stepping_aside = SteppingAside(
-            self._replica,
-            self._identity.has_able_machine,
-            self._driver.wake,
+            self._replica, self._identity.has_able_machine, self._driver.wake
         )
         self._group_links = GroupLinks(self._replica, self._links)
         self._group_links.follow()

@@ -7,7 +7,8 @@ so every byte after the written part of the last file is zero.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from dledger.errors import LogCorrupt
@@ -48,10 +49,11 @@ def _is_zero(data: bytes) -> bool:
     return data == (_ZEROS if len(data) == ZERO_PIECE_BYTES else bytes(len(data)))
 
 
-def _synced(sync: Callable[[], None]) -> None:
-    """Do a sync. Raises SyncFailed."""
+@contextmanager
+def _syncing() -> Iterator[None]:
+    """The block syncs. Raises SyncFailed."""
     try:
-        sync()
+        yield
     except OSError as error:
         raise SyncFailed(error.errno, error.strerror, error.filename) from error
 
@@ -136,8 +138,10 @@ class SegmentFiles:
                 self._disk.remove(path)  # so that it can be created once there is room
                 raise
             self._open[start] = file
-            _synced(file.sync)
-        _synced(lambda: self._disk.sync_folder(self.folder))
+            with _syncing():
+                file.sync()
+        with _syncing():
+            self._disk.sync_folder(self.folder)
         self.starts.append(start)
         self._close_idle(but=start)
 

@@ -61,7 +61,7 @@ MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
     "snapshot-applied-from-the-log": 0,
     "snapshot-named-before-its-folder-is-synced": 7,
     "stall-taken-for-silence": 18,
-    "torn-tail-kept": 47,
+    "torn-tail-kept": 3,
     "truncate-without-conflict": 0,
     "vote-forgotten": 0,
     "vote-not-durable": 0,

@@ -446,6 +446,7 @@ async def test_a_decision_that_the_log_refused_is_made_again(tmp_path: Path) -> 
     node = SimpleNamespace(
         submit=lambda _bodies, done: submitted.append(done),
         segment_begin=lambda _index: SegmentBegin(500, 5),
+        disk_short=None,
     )
     state = empty_state()
     state[MESSAGES].time_marks.add(0, 9, 1)

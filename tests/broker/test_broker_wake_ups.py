@@ -121,7 +121,7 @@ def retention(work: Work, folder: Path) -> Task:
     keeper = LogKeeper(
         policy=policy,
         directory=folder,
-        node=cast(Any, None),
+        node=cast(Any, SimpleNamespace(disk_short=None)),
         machine=cast(Any, SimpleNamespace(state=empty_state(), queues=queues)),
         disk=FullDisk("broker-a"),
         kept_back=cast(Any, None),

@@ -47,6 +47,7 @@ def config(folder: Path) -> dledger.NodeConfig:
         store=dledger.StoreConfig(segment_bytes=8 << 20, index_segment_bytes=1 << 16),
         election_timeout_ms=100,
         heartbeat_interval_ms=20,
+        new=True,
     )
 
 

@@ -26,6 +26,7 @@ def run(
         store=dledger.StoreConfig(segment_bytes=8 << 20, index_segment_bytes=1 << 16),
         election_timeout_ms=100,
         heartbeat_interval_ms=20,
+        new=True,
     )
 
     async def main() -> None:

@@ -18,7 +18,9 @@ PROVEN = {"lost": False, "proven": True}
 def lines_of(caplog: pytest.LogCaptureFixture, *turns: dict[str, Any]) -> list[str]:
     """The lines after these turns of a member that began with an empty folder."""
     caplog.set_level(logging.INFO)
-    admission = SimpleNamespace(lost=False, is_fresh=True, told_last_index=-1, hold=lambda _: None)
+    admission = SimpleNamespace(
+        lost=False, is_fresh=True, told_last_index=-1, forgotten=None, hold=lambda _: None
+    )
     state = SimpleNamespace(proven=False)
     view = SimpleNamespace(last_index=-1)
     replica = SimpleNamespace(admission=admission, state=state, view=view, dispatchers={})

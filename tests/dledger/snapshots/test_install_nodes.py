@@ -309,7 +309,7 @@ async def test_a_member_that_joins_by_an_older_snapshot_never_says_that_it_was_r
     group = Trio(tmp_path)
     alone = {"n0": group.peers["n0"]}
     first = group.config("n0").with_changes({"peers": alone})
-    second = group.config("n1").with_changes({"joining": True})
+    second = group.config("n1").with_changes({"joining": True, "new": False})
     roles: list[str] = []
     async with dledger.open_node(first, Words()) as leader, trio.open_nursery() as nursery:
         await until(lambda: leader.is_ready_leader)

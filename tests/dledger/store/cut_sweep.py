@@ -22,7 +22,7 @@ from jepsen_like.simulation.virtual_disk import CrashStyle, PowerCut, VirtualDis
 PROJECT = Path(__file__).parents[3]
 PRODUCT = (str(PROJECT / "dledger"), str(PROJECT / "broker"))
 # Functions of the product that sync what they are given: the place is where they are called.
-PASSES_ON = frozenset({"sync", "_sync", "_sync_names"})
+PASSES_ON = frozenset({"sync", "sync_folder", "_sync", "_sync_names"})
 
 ALL_IS_LOST = CrashStyle(keep=0.0, torn=0.0, names_in_order=False)
 ALL_IS_KEPT = CrashStyle(keep=1.0, torn=0.0, names_in_order=False)

@@ -696,7 +696,7 @@ class Sites(ast.NodeVisitor):
 
     def visit_Call(self, node: ast.Call) -> None:
         match node.func:
-            case ast.Attribute(attr=name) if name in {*PASSES_ON, "sync_folder"}:
+            case ast.Attribute(attr=name) if name in PASSES_ON:
                 where = f"{self._file} {self._function} "
                 number = 1 + sum(known.startswith(where) for known in self.found.values())
                 self.found[SyncSite(self._file, node.lineno)] = f"{where}{number}"
