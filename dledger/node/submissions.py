@@ -23,15 +23,9 @@ SLICE_ENTRIES: Final = 2048
 SLICE_BYTES: Final = 2 * 1024 * 1024
 
 
-_new = tuple.__new__
-
-
-class Submission(NamedTuple):
-    """Bodies to append next to each other, their bytes, and what gets the outcome."""
-
-    bodies: Sequence[Body]
-    body_bytes: int
-    done: Done
+# Bodies to append next to each other, their bytes, and what gets the outcome. A plain tuple: there
+# may be a hundred thousand of them a second.
+Submission = tuple[Sequence[Body], int, Done]
 
 
 class _Parts:
@@ -88,6 +82,8 @@ class Submissions:
         entries, body_bytes: how much waits.
     """
 
+    __slots__ = ("_rest", "_waiting", "body_bytes", "entries")
+
     def __init__(self) -> None:
         self._waiting: deque[Submission] = deque()
         self._rest: _Rest | None = None  # of the first one, if a part of it is in the log
@@ -104,8 +100,7 @@ class Submissions:
 
     def add(self, bodies: Sequence[Body], body_bytes: int, done: Done) -> None:
         """Add a submission behind all others."""
-        # tuple.__new__ takes a third of the time of Submission(...).
-        self._waiting.append(_new(Submission, (bodies, body_bytes, done)))
+        self._waiting.append((bodies, body_bytes, done))
         self.entries += len(bodies)
         self.body_bytes += body_bytes
 
@@ -137,9 +132,7 @@ class Submissions:
                 break
             size += length
             end += 1
-        return Submission(
-            rest.bodies[rest.begin : end], min(size, rest.body_bytes), rest.parts.answer
-        )
+        return rest.bodies[rest.begin : end], min(size, rest.body_bytes), rest.parts.answer
 
     def took(self, slice_: Sequence[Submission], first: int, term: int) -> None:
         """Note that a slice is in the log, from `first` on."""
@@ -171,7 +164,7 @@ class Submissions:
 
     def take_all(self) -> list[Done]:
         """Forget all submissions; return what gets their outcomes."""
-        answers = [submission.done for submission in self._waiting]
+        answers = [done for _, _, done in self._waiting]
         if (rest := self._rest) is not None:
             answers.insert(0, rest.parts.answer)
             self._rest = None
@@ -200,9 +193,9 @@ def _bytes_of(submissions: Sequence[Submission]) -> int:
 def _fitting(submissions: Sequence[Submission]) -> int:
     """How many of the first ones fit into a slice."""
     entries = size = 0
-    for count, submission in enumerate(submissions):
-        entries += len(submission.bodies)
-        size += submission.body_bytes
+    for count, (bodies, length, _) in enumerate(submissions):
+        entries += len(bodies)
+        size += length
         if entries > SLICE_ENTRIES or size > SLICE_BYTES:
             return count
     return len(submissions)

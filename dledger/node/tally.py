@@ -15,7 +15,7 @@ class Tally:
     """Counts since the node was opened.
 
     Attributes:
-        appended_entries: admitted from this node's own application and clients.
+        appended_entries: put into the log for this node's own application and clients.
         appended_bytes: the bytes of their bodies.
         rejected_appends: calls that were refused before they entered the log.
         sync_seconds: the time of all syncs together.

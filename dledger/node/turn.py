@@ -33,7 +33,7 @@ from dledger.node.submissions import Submissions
 from dledger.node.sync_schedule import SyncSchedule
 from dledger.node.tally import Tally
 from dledger.store.log_store import SyncWork
-from dledger.waits.pending_appends import Done, PendingAppends
+from dledger.waits.pending_appends import PendingAppends
 
 T = TypeVar("T")
 
@@ -161,6 +161,7 @@ class Turn:
         self._gone: list[tuple[str, int]] = []  # leaders whose process ended, and their terms
         self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
         self.submissions = Submissions()
+        self.submit = self.submissions.add  # append these bodies in the next turn
         self._proposed = False  # whether a slice was appended, and the next one has to wait
         self._reads: list[int] = []
         self._led_term: int | None = None
@@ -184,12 +185,6 @@ class Turn:
             return False
         self._gone.append((peer, self._replica.state.term))
         return True
-
-    def submit(self, bodies: Sequence[Body], body_bytes: int, done: Done) -> None:
-        """Append these bodies in the next turn."""
-        self.submissions.add(bodies, body_bytes, done)
-        self.tally.appended_entries += len(bodies)
-        self.tally.appended_bytes += body_bytes
 
     @property
     def appends_alone(self) -> bool:
@@ -377,11 +372,14 @@ class Turn:
         waiting.took(submissions, first, term)
         self._proposed = bool(waiting)  # the loop has other work before the next slice
         self._last_proposed = len(bodies)
-        add = self._pending.add
+        add, size = self._pending.add, 0
         for batch, body_bytes, done in submissions:
             last = first + len(batch) - 1
             add(first, last, term, body_bytes, done)
             first = last + 1
+            size += body_bytes
+        self.tally.appended_entries += len(bodies)
+        self.tally.appended_bytes += size
 
     def send_messages(self, now: float) -> Messages:
         """Send the messages that the replica has ready."""

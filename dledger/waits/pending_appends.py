@@ -92,9 +92,11 @@ class PendingAppends:
                 columns = positions[begin:end], results[begin:end]
                 rows = zip(indexes, repeat(term), *columns, strict=False)
                 appended = list(map(make, repeat(Appended), rows))
-                submission.appended += appended
-                appended = submission.appended
+                if submission.appended:
+                    submission.appended += appended
+                    appended = submission.appended
                 if last > run_last:
+                    submission.appended = appended
                     return
             submissions.popleft()
             self.entries -= last - first + 1

@@ -41,7 +41,7 @@ class Log:
     def take(self) -> None:
         taken = self.waiting.slice()
         self.waiting.took(taken, len(self.bodies), 3)
-        self.bodies += [bytes(body) for each in taken for body in each.bodies]  # type: ignore[arg-type]
+        self.bodies += [bytes(body) for each in taken for body in each[0]]  # type: ignore[arg-type]
         self.slices.append(taken)
 
     def take_all(self) -> None:
@@ -52,13 +52,13 @@ class Log:
         """Every entry is committed and applied."""
         index = 0
         for submission in (each for taken in self.slices for each in taken):
-            end = index + len(submission.bodies)
-            submission.done([Appended(at, 3, 0, None) for at in range(index, end)])
+            end = index + len(submission[0])
+            submission[2]([Appended(at, 3, 0, None) for at in range(index, end)])
             index = end
 
 
 def sizes(slices: Sequence[Sequence[Submission]]) -> list[list[int]]:
-    return [[len(each.bodies) for each in taken] for taken in slices]
+    return [[len(each[0]) for each in taken] for taken in slices]
 
 
 def test_what_fits_into_one_slice_is_taken_together() -> None:
@@ -110,8 +110,8 @@ def test_every_body_is_taken_once_in_order_in_small_slices(lengths: list[list[in
     assert log.bodies == wanted
     assert (log.waiting.entries, log.waiting.body_bytes) == (0, 0)
     for taken in log.slices:
-        entries = sum(len(each.bodies) for each in taken)
-        assert entries == 1 or sum(each.body_bytes for each in taken) <= SLICE_BYTES
+        entries = sum(len(each[0]) for each in taken)
+        assert entries == 1 or sum(each[1] for each in taken) <= SLICE_BYTES
     log.answer()
     assert [name for name, _ in log.outcomes] == [str(number) for number in range(len(lengths))]
 
@@ -158,10 +158,10 @@ def test_an_append_in_parts_is_lost_for_certain_only_if_its_first_entry_is() -> 
     first, later = in_parts(), in_parts()
     for log in (first, later):
         log.take_all()
-    first.slices[0][0].done(Discarded(0, 3))
-    first.slices[1][0].done(Discarded(1, 3))
-    later.slices[1][0].done(Discarded(1, 3))
-    later.slices[0][0].done([Appended(0, 3, 0, None)])
+    first.slices[0][0][2](Discarded(0, 3))
+    first.slices[1][0][2](Discarded(1, 3))
+    later.slices[1][0][2](Discarded(1, 3))
+    later.slices[0][0][2]([Appended(0, 3, 0, None)])
     assert [type(outcome) for _, outcome in first.outcomes] == [Discarded]
     assert [type(outcome) for _, outcome in later.outcomes] == [LeadershipLost]
 
@@ -171,7 +171,7 @@ def test_the_rest_of_an_append_that_cannot_succeed_is_not_appended(how: str) -> 
     log = in_parts()
     log.submit("next", [b"x"])
     if how == "a part failed":
-        log.slices[0][0].done(LeadershipLost(0, 3, None))
+        log.slices[0][0][2](LeadershipLost(0, 3, None))
     log.waiting.drop_failed(3 if how == "a part failed" else 5)
     log.take_all()
     assert sizes(log.slices) == [[1], [1]]
