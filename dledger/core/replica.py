@@ -20,7 +20,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dledger.core.admission.admission import Admission
-from dledger.core.admission.beginning import has_grown, needs_note
+from dledger.core.admission.beginning import Hold, has_grown, needs_note
 from dledger.core.admission.recalling import Recalling
 from dledger.core.admission.recollections import Recollections
 from dledger.core.admission.standing import Standing
@@ -34,7 +34,11 @@ from dledger.core.leader_elector import LeaderElector
 from dledger.core.leadership import Leadership
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState, Role
-from dledger.core.membership.change_errors import ConfigurationInvalid, GrowthNotNoted
+from dledger.core.membership.change_errors import (
+    ConfigurationInvalid,
+    GrowthNotNoted,
+    LearnerStalled,
+)
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.membership.configuration_codec import encode_configuration
@@ -353,6 +357,14 @@ class Replica:
     def watch(self, learner: str, now: float) -> None:
         """Restart the catch-up of a learner: see Followers."""
         self.followers.watch(learner, self.patience.at(now))
+
+    def stalled(self, learner: str, now: float) -> LearnerStalled:
+        """The error that says what a learner waits for: see Followers."""
+        return self.followers.stalled(learner, self.patience.at(now))
+
+    def hold(self, now: float) -> Hold | None:
+        """Why this member does not begin its group: see Admission."""
+        return self.admission.hold(self.patience.at(now))
 
     def unreachable(self, peer: str, now: float) -> None:
         """Record that the connection to `peer` broke: messages on their way may be lost."""

@@ -38,7 +38,7 @@ class AdmissionLog:
         """Log what changed since the last turn."""
         admission = self._replica.admission
         if not self._replica.state.proven:
-            self._look_at_hold(admission.hold(self._clock()))
+            self._look_at_hold(self._replica.hold(self._clock()))
         told = not admission.is_fresh or admission.told_last_index >= 0
         if admission.lost:
             self._in_doubt = True

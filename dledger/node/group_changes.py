@@ -112,7 +112,7 @@ class GroupChanges:
                     break
                 if catch_up.verdict is not Verdict.CATCHING_UP:
                     if catch_up.verdict is Verdict.STALLED:
-                        raise replica.followers.stalled(learner, trio.current_time())
+                        raise replica.stalled(learner, trio.current_time())
                     match_index = replica.dispatchers[learner].match_index
                     raise LearnerBehind(learner, replica.view.last_index - match_index)
                 await self._turned.wait()

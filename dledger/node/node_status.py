@@ -45,8 +45,8 @@ def node_status(
 ) -> Status:
     """The status of the node at this moment, in plain values."""
     state, transfer = replica.state, replica.handover.transfer
+    hold = replica.hold(trio.current_time())
     now = replica.patience.at(trio.current_time())
-    hold = replica.admission.hold(now)
     contact_at = replica.elector.last_leader_contact  # the silence that counts, as in `peers`
     leads = state.role is Role.LEADER
     return Status(

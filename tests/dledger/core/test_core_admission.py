@@ -92,6 +92,15 @@ def test_a_member_in_doubt_asks_again_at_once_when_a_member_can_be_reached() -> 
     assert number_of(member, now) > 0
 
 
+def test_a_pause_of_the_member_itself_is_no_silence_of_the_other_first_voters() -> None:
+    group = new_group(3)
+    group.silent = {"n1"}
+    group.pass_time(2 * TIMEOUT_S)
+    replica, later = group["n0"].replica, group.now + 20 * TIMEOUT_S
+    replica.patience.look(later)
+    assert replica.hold(later) is None
+
+
 @pytest.mark.parametrize("size", [2, 3, 5])
 def test_one_silent_first_voter_keeps_a_group_from_beginning(size: int) -> None:
     group = new_group(size)

@@ -18,12 +18,12 @@ PROVEN = {"lost": False, "proven": True}
 def lines_of(caplog: pytest.LogCaptureFixture, *turns: dict[str, Any]) -> list[str]:
     """The lines after these turns of a member that began with an empty folder."""
     caplog.set_level(logging.INFO)
-    admission = SimpleNamespace(
-        lost=False, is_fresh=True, told_last_index=-1, forgotten=None, hold=lambda _: None
-    )
+    admission = SimpleNamespace(lost=False, is_fresh=True, told_last_index=-1, forgotten=None)
     state = SimpleNamespace(proven=False)
     view = SimpleNamespace(last_index=-1)
-    replica = SimpleNamespace(admission=admission, state=state, view=view, dispatchers={})
+    replica = SimpleNamespace(
+        admission=admission, state=state, view=view, dispatchers={}, hold=lambda _: None
+    )
     log = AdmissionLog("g", "n1", cast(Replica, replica), lambda: 0.0)
     for turn in turns:
         admission.lost, state.proven = turn["lost"], turn["proven"]
