@@ -5,8 +5,8 @@ would send unacknowledged bytes again ever more seldom, up to every two minutes,
 on a connection where nothing is under way. So every socket is made here, and has both limits: for
 bytes that nobody acknowledges (TCP_USER_TIMEOUT), and for silence (SO_KEEPALIVE).
 
-They tell nothing of a process that is frozen: its system goes on acknowledging. Whoever waits for
-an answer has a limit of their own.
+These limits do not notice a frozen process, because its system goes on acknowledging. A caller that
+waits for an answer needs a time limit of its own.
 
 Source: tcp(7). Linux ends a silent connection by TCP_USER_TIMEOUT, too; other systems after the
 number of probes.
@@ -45,13 +45,13 @@ class SilenceLimits(NamedTuple):
         return (self.unacknowledged_ms // 1000 - self.idle_s) // self.probe_every_s
 
 
-# Who dials is served again by dialling again, so that this limit is how late that begins. After it
-# the system would wait 6 s for its next attempt, so a short cut is got over without it. Three
+# A client recovers by dialling again, so this limit is how late it begins to recover. After it the
+# system would wait 6 s for its next attempt, so a short cut is got over without it. Three
 # probes lost in a row end a silent connection: at a loss of one packet in a hundred, one in a
 # million.
 DIALLED: Final = SilenceLimits(unacknowledged_ms=5_000, idle_s=2, probe_every_s=1)
 
-# Who accepts only forgets, and may have thousands of connections to probe. The system counts bytes
+# A server only forgets the client, and may probe thousands of connections. The system counts bytes
 # that the peer has no room for as unacknowledged, so that this limit holds for peers that do not
 # read, too: servers of `remoting` give them as long.
 ACCEPTED: Final = SilenceLimits(unacknowledged_ms=15_000, idle_s=5, probe_every_s=2)
