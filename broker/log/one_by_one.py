@@ -52,7 +52,10 @@ def call_each(
 ) -> None:
     """Call functions, each whatever the others raise. Arguments as in `call`."""
     for function in functions:
-        call(what, function, *args, **kwargs)
+        try:  # as `call` does it, without a call for each
+            function(*args, **kwargs)
+        except Exception as error:
+            failure(what, error)
 
 
 def failure(what: str, error: Exception) -> RequestRefused:

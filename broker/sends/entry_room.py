@@ -76,6 +76,8 @@ class EntryRoom:
         self._formats = state[FORMATS]
         self._log = log
         self._copy_bytes = copy_bytes
+        # What every format holds, so that most messages are compared with one number.
+        self._always_bytes = min(log.max_body_bytes, MAX_BODY_BYTES) - copy_bytes
 
     @property
     def most_bytes(self) -> int:
@@ -94,6 +96,8 @@ class EntryRoom:
         Raises:
             RequestRefused (13): they may not.
         """
+        if message_bytes <= self._always_bytes:
+            return
         most = self.most_bytes - self._copy_bytes
         if message_bytes > most:
             raise RequestRefused(

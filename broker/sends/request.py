@@ -129,7 +129,8 @@ def read_send_request(command: Command) -> SendRequest:
     # RocketMQ's tools.
     system_flag = int32(names.system_flag) & ~(_V6 | TRANSACTION_MASK)
     properties = properties_bytes(command.fields.get(names.properties, ""))
-    reconsume_times = _times(command, names.reconsume_times)
+    # What failed less often than never has never failed.
+    reconsume_times = max(0, int32(names.reconsume_times, 0))
     flag, born = int32(names.flag), command.integer(names.born)
     max_reconsume = int32(names.max_reconsume_times, -1)
     record = MessageRecord(
@@ -158,12 +159,6 @@ def read_send_request(command: Command) -> SendRequest:
         records,
         longest,
     )
-
-
-def _times(command: Command, name: str) -> int:
-    """How often a message failed before; what is less than never is never. Raises FieldMissing."""
-    times = command.int32(name, 0)
-    return times if times > 0 else 0
 
 
 def _batch(envelope: MessageRecord) -> tuple[Records, int]:
@@ -200,14 +195,16 @@ def _prepared_all(runs: Sequence[bytes]) -> list[bytes]:
 
 def _prepared(properties: bytes) -> bytes:
     """The properties as they are stored, but for a key of the message's own."""
-    if has_pair(properties, _HANDLE):
+    if _HANDLE in properties and has_pair(properties, _HANDLE):
         properties = edit_properties(properties, {}, (POP_CHECKPOINT,))
     return _with_region(properties)
 
 
 def _with_region(properties: bytes) -> bytes:
     """The properties with the broker's region, unless a region is there already, or no room."""
-    if has_pair(properties, _REGION) or len(properties) > _MOST_WITH_REGION:
+    if len(properties) > _MOST_WITH_REGION or (
+        _REGION in properties and has_pair(properties, _REGION)
+    ):
         return properties
     if properties and not properties.endswith(_SEPARATOR):
         return properties + _SEPARATED_REGION  # Java 4.9 clients leave out the last one

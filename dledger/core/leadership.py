@@ -58,6 +58,7 @@ class Leadership:
         "_reads",
         "_recollections",
         "_record",
+        "_silence_s",
         "_state",
         "_view",
         "acks",
@@ -83,6 +84,7 @@ class Leadership:
         now: float,
     ) -> None:
         self._config = config
+        self._silence_s = config.quorum_silence_s
         self._state = state
         self._view = view
         self._record = record
@@ -249,7 +251,7 @@ class Leadership:
     def tick(self, now: float) -> RoleEvent | None:
         """Do what is due at `now`; return why this leader must step down, if it must."""
         voters = self._followers.voters
-        silence_s = self._config.quorum_silence_s
+        silence_s = self._silence_s
         # The times of answers only grow, so look only with the heartbeats and at the deadline.
         # Compute the same sums as `next_deadline`: a difference may be rounded the other way.
         if now >= self.heartbeat_at or now >= self._heard_at + silence_s:
@@ -294,7 +296,7 @@ class Leadership:
     def next_deadline(self) -> float:
         """When `tick` or `pump` has something to do without new input."""
         committed = self._state.committed
-        deadline = min(self.heartbeat_at, self._heard_at + self._config.quorum_silence_s)
+        deadline = min(self.heartbeat_at, self._heard_at + self._silence_s)
         for dispatcher in self._followers.dispatchers.values():
             due = dispatcher.next_deadline(committed)
             if due < deadline:  # noqa: PLR1730  # min() costs a call, once a follower and turn

@@ -10,8 +10,8 @@ from dledger.network.tls import Stream
 from dledger.wire.frame import MAX_FRAME_BYTES, Frame, FrameDecoder
 from dledger.wire.handshake import MAX_INTRODUCTION_BYTES
 
-# Bytes that are cut into frames at once: at their smallest, some 2 000 frames in 3 ms.
-CUT_BYTES = 32 * 1024
+# Frames that are cut at once: 3 ms, if each has a short header.
+CUT_FRAMES = 2048
 
 
 class Conversation:
@@ -19,7 +19,7 @@ class Conversation:
 
     def __init__(self, stream: Stream) -> None:
         self.stream = stream
-        self._decoder = FrameDecoder(MAX_INTRODUCTION_BYTES)
+        self._decoder = FrameDecoder(MAX_INTRODUCTION_BYTES, CUT_FRAMES)
         self._frames: list[Frame] = []
         self._received = b""  # and not yet cut
         self._fileno = plain_descriptor(stream)
@@ -36,7 +36,7 @@ class Conversation:
 
     async def wait(self) -> bool:
         """Wait until there is something to `cut`; False at the end of the stream."""
-        if self._frames or self._received:
+        if self._frames or self._decoder.has_more:
             return True
         if self._fileno != NO_DESCRIPTOR:
             self._received = await read_some(self._fileno, RECEIVE_BYTES)
@@ -48,9 +48,8 @@ class Conversation:
         """Some of the frames that arrived, perhaps none. Raises MessageMalformed."""
         frames, self._frames = self._frames, []
         if not frames:
-            received = self._received
-            frames = self._decoder.feed(received[:CUT_BYTES])
-            self._received = received[CUT_BYTES:]
+            received, self._received = self._received, b""
+            frames = self._decoder.feed(received)
         return frames
 
     async def first_frame(self) -> Frame | None:

@@ -81,18 +81,25 @@ def shown(value: object) -> str:
 class FrameDecoder:
     """Cuts a byte stream into frames. After an error the stream must be closed.
 
+    Args:
+        max_bytes: see below.
+        max_frames: that one `feed` returns.
+
     Attributes:
         max_bytes: the longest frame that is accepted; less before the caller is welcomed.
+        has_more: whether there may be more frames in what was fed.
     """
 
-    __slots__ = ("_buffer", "max_bytes")
+    __slots__ = ("_buffer", "_max_frames", "has_more", "max_bytes")
 
-    def __init__(self, max_bytes: int = MAX_FRAME_BYTES) -> None:
+    def __init__(self, max_bytes: int = MAX_FRAME_BYTES, max_frames: int = MAX_FRAME_BYTES) -> None:
         self._buffer = bytearray()
+        self._max_frames = max_frames
         self.max_bytes = max_bytes
+        self.has_more = False
 
-    def feed(self, data: bytes) -> list[Frame]:
-        """Add `data`, and return the frames that it completes.
+    def feed(self, data: bytes = b"") -> list[Frame]:
+        """Add `data`, and return the frames that it completes, or some of them.
 
         Raises MessageMalformed on a length over the limit or a header that is not a msgpack array.
         """
@@ -103,7 +110,8 @@ class FrameDecoder:
             source = data
         if not source:
             return []
-        frames, consumed = self._cut(source, self.max_bytes)
+        frames, consumed = self._cut(source)
+        self.has_more = len(frames) == self._max_frames
         self._buffer = bytearray(source[consumed:])
         return frames
 
@@ -114,11 +122,10 @@ class FrameDecoder:
         length = int.from_bytes(self._buffer[:_LENGTH_BYTES], "big")
         return length > self.max_bytes or len(self._buffer) >= _LENGTH_BYTES + length
 
-    @staticmethod
-    def _cut(source: bytes, max_bytes: int) -> tuple[list[Frame], int]:
-        frames = []
-        at, end = 0, len(source)
-        while end - at >= _LENGTH_BYTES:
+    def _cut(self, source: bytes) -> tuple[list[Frame], int]:
+        frames: list[Frame] = []
+        at, end, max_bytes = 0, len(source), self.max_bytes
+        while end - at >= _LENGTH_BYTES and len(frames) < self._max_frames:
             length = int.from_bytes(source[at : at + _LENGTH_BYTES], "big")
             if length > max_bytes:
                 raise MessageMalformed(_what_else(source[at:], length, max_bytes))

@@ -23,6 +23,7 @@ MAX_NAME_CHARACTERS: Final = 255
 # The longest that a number of 64 bits is written. More digits take time that grows with the square
 # of their number.
 _MAX_NUMBER_CHARACTERS: Final = 20
+_SURELY_INT64_CHARACTERS: Final = 18
 
 # A number of Java has no more digits that count; longer texts are slow to read.
 _MAX_DECIMAL_CHARACTERS: Final = 64
@@ -32,6 +33,9 @@ _NUMBER: Final = re.compile(r"-?[0-9]+", re.ASCII)
 
 def read_int64(text: str) -> int | None:
     """The signed 64-bit number that a text is; None when it is none."""
+    # Most numbers are digits alone: it takes half as long to see that as to match a pattern.
+    if len(text) <= _SURELY_INT64_CHARACTERS and text.isdigit() and text.isascii():
+        return int(text)
     if len(text) > _MAX_NUMBER_CHARACTERS or _NUMBER.fullmatch(text) is None:
         return None
     number = int(text)
