@@ -10,6 +10,7 @@ from deltalake.exceptions import DeltaError
 
 from dledger_spark.errors import TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.local_path import files_of_delta
 from dledger_spark.tables.derived import DERIVED
 from dledger_spark.tables.table_home import TableHome
 
@@ -51,7 +52,7 @@ def catalog(home: TableHome, *, derived: bool = True) -> list[CatalogTable]:
             continue
         try:
             table = DeltaTable(path)
-            found.append(CatalogTable(name, table, table.file_uris()))
+            found.append(CatalogTable(name, table, files_of_delta(path, table.file_uris())))
         except (DeltaError, OSError) as error:
             raise TablesInvalid(path, f"cannot be read: {error}") from None
     if not found:

@@ -16,6 +16,7 @@ from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import DeltaError
 
 from dledger_spark.errors import TablesInvalid
+from dledger_spark.local_path import files_of_delta
 
 WRITER_PROPERTIES: Final = WriterProperties(
     compression="ZSTD",
@@ -39,7 +40,7 @@ CONFIGURATION: Final = {
 }
 
 
-def put_together(table: DeltaTable, kept_hours: int = KEPT_HOURS) -> bool:
+def put_together(path: str, table: DeltaTable, kept_hours: int = KEPT_HOURS) -> bool:
     """Put small files together if there are many, and delete old ones. Returns whether it did.
 
     If it is killed, the table is as before or as after. Files that it leaves behind are deleted by
@@ -48,9 +49,8 @@ def put_together(table: DeltaTable, kept_hours: int = KEPT_HOURS) -> bool:
     Raises:
         TablesInvalid: the table cannot be written.
     """
-    path = str(table.table_uri)
     try:
-        sizes = [os.path.getsize(file) for file in table.file_uris()]
+        sizes = [os.path.getsize(file) for file in files_of_delta(path, table.file_uris())]
         if sum(size < SMALL_FILE_BYTES for size in sizes) < SMALL_FILES_MAX:
             return False
         table.optimize.compact(
@@ -60,11 +60,11 @@ def put_together(table: DeltaTable, kept_hours: int = KEPT_HOURS) -> bool:
         )
     except (DeltaError, OSError) as error:
         raise TablesInvalid(path, f"cannot be written: {error}") from None
-    delete_old_files(table, kept_hours)
+    delete_old_files(path, table, kept_hours)
     return True
 
 
-def delete_old_files(table: DeltaTable, kept_hours: int = KEPT_HOURS) -> None:
+def delete_old_files(path: str, table: DeltaTable, kept_hours: int = KEPT_HOURS) -> None:
     """Delete the files that the table has not consisted of for so long.
 
     Raises:
@@ -74,4 +74,4 @@ def delete_old_files(table: DeltaTable, kept_hours: int = KEPT_HOURS) -> None:
         # "full" finds those of killed writers as well, which the log does not mention.
         table.vacuum(kept_hours, dry_run=False, enforce_retention_duration=False, full=True)
     except (DeltaError, OSError) as error:
-        raise TablesInvalid(str(table.table_uri), f"cannot be written: {error}") from None
+        raise TablesInvalid(path, f"cannot be written: {error}") from None

@@ -88,4 +88,4 @@ class FactTable:
     def put_together(self, kept_hours: int = KEPT_HOURS) -> None:
         """Keep the number of files bounded. See `delta_files.put_together`."""
         if self._table is not None:
-            put_together(self._table, kept_hours)
+            put_together(self.path, self._table, kept_hours)

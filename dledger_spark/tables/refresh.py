@@ -56,7 +56,7 @@ def refresh(
             if made.failure is not None:
                 raise made.failure from None
             raise TablesInvalid(path, f"cannot be written: {error}") from None
-        delete_old_files(DeltaTable(path))
+        delete_old_files(path, DeltaTable(path))
         rows[name] = made.rows
     return rows
 
