@@ -13,13 +13,12 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Final, NoReturn
+
+from dledger_spark.interruptions import interrupt_all
 
 # An interruption that comes just before a query begins does nothing, so they are repeated.
 REPEAT_S: Final = 0.1
-_interrupts: Final[set[Callable[[], object]]] = set()
 _raised: Final[list[KeyboardInterrupt]] = []  # by signals of this process
 
 
@@ -40,16 +39,6 @@ def end_at_signals() -> None:
     told.setblocking(False)
     signal.set_wakeup_fd(told.detach(), warn_on_full_buffer=False)
     threading.Thread(target=_interrupt_at_signals, args=(heard,), daemon=True).start()
-
-
-@contextmanager
-def interrupted_by(interrupt: Callable[[], object]) -> Iterator[None]:
-    """Call `interrupt`, in another thread, when a signal ends the command during the block."""
-    _interrupts.add(interrupt)
-    try:
-        yield
-    finally:
-        _interrupts.discard(interrupt)
 
 
 def signal_behind(error: BaseException) -> KeyboardInterrupt | None:
@@ -87,7 +76,5 @@ def _interrupt_at_signals(heard: socket.socket) -> None:
     ends = {signal.SIGINT, signal.SIGTERM}
     while numbers := heard.recv(64):
         if ends.intersection(numbers):
-            while _interrupts:
-                for interrupt in tuple(_interrupts):
-                    interrupt()
+            while interrupt_all():
                 time.sleep(REPEAT_S)

@@ -14,8 +14,8 @@ from typing import Any, Final
 import duckdb
 import pyarrow as pa
 
-from dledger_spark.ending import interrupted_by
 from dledger_spark.errors import QueryFailed
+from dledger_spark.interruptions import interrupted_by
 from dledger_spark.local_path import pattern_for_duckdb
 from dledger_spark.scratch_folder import scratch_folder
 from dledger_spark.tables.catalog import CatalogTable
