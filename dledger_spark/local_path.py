@@ -15,6 +15,8 @@ from urllib.parse import unquote, urlsplit
 
 from dledger_spark.errors import LogFolderInvalid, OptionInvalid
 
+# What file systems keep at their roots: an output may be one.
+OF_FILE_SYSTEM: Final = frozenset({"lost+found"})
 _URL: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 # Delta's library (1.6) reads a percent sign with two digits as the character of that number, a
 # backslash as a slash, and aborts or fails at the others.

@@ -10,6 +10,8 @@ the lock of the folder: nobody else commits meanwhile.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from deltalake import DeltaTable, WriterProperties
@@ -40,6 +42,23 @@ CONFIGURATION: Final = {
 }
 
 
+@contextmanager
+def delta_failures(path: str, problem: str) -> Iterator[None]:
+    """Turn what Delta's library raises into one line, also where it aborts, as at some full disks.
+
+    Raises:
+        TablesInvalid: `problem` has happened to the table at `path`.
+    """
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise TablesInvalid(path, f"{problem}: {error}") from None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # the library does not export it
+            raise
+        raise TablesInvalid(path, f"{problem}: Delta's library gave up ({error})") from None
+
+
 def put_together(path: str, table: DeltaTable, kept_hours: int = KEPT_HOURS) -> bool:
     """Put small files together if there are many, and delete old ones. Returns whether it did.
 
@@ -49,7 +68,7 @@ def put_together(path: str, table: DeltaTable, kept_hours: int = KEPT_HOURS) -> 
     Raises:
         TablesInvalid: the table cannot be written.
     """
-    try:
+    with delta_failures(path, "cannot be written"):
         sizes = [os.path.getsize(file) for file in files_of_delta(path, table.file_uris())]
         if sum(size < SMALL_FILE_BYTES for size in sizes) < SMALL_FILES_MAX:
             return False
@@ -58,8 +77,6 @@ def put_together(path: str, table: DeltaTable, kept_hours: int = KEPT_HOURS) -> 
             max_concurrent_tasks=1,  # each holds a file
             writer_properties=WRITER_PROPERTIES,
         )
-    except (DeltaError, OSError) as error:
-        raise TablesInvalid(path, f"cannot be written: {error}") from None
     delete_old_files(path, table, kept_hours)
     return True
 
@@ -70,8 +87,6 @@ def delete_old_files(path: str, table: DeltaTable, kept_hours: int = KEPT_HOURS)
     Raises:
         TablesInvalid: the folder cannot be written.
     """
-    try:
+    with delta_failures(path, "cannot be written"):
         # "full" finds those of killed writers as well, which the log does not mention.
         table.vacuum(kept_hours, dry_run=False, enforce_retention_duration=False, full=True)
-    except (DeltaError, OSError) as error:
-        raise TablesInvalid(path, f"cannot be written: {error}") from None

@@ -19,7 +19,7 @@ from typing import Final
 from urllib.parse import quote
 
 from dledger_spark.errors import OutputFailed, TablesInvalid
-from dledger_spark.local_path import tables_path
+from dledger_spark.local_path import OF_FILE_SYSTEM, tables_path
 
 _LOCK: Final = "_lock"
 _STATE: Final = "_state"
@@ -61,7 +61,7 @@ class TableHome:
         except OSError as cause:
             raise OutputFailed(self.path, cause.strerror or str(cause)) from None
         try:
-            foreign = sorted(set(os.listdir(self.path)) - _KNOWN)
+            foreign = sorted(set(os.listdir(self.path)) - _KNOWN - OF_FILE_SYSTEM)
             if foreign:
                 problem = f"holds {foreign[0]!r}, which is no part of it: use a new folder"
                 raise TablesInvalid(self.path, problem)

@@ -17,9 +17,11 @@ pytest.importorskip("deltalake", reason="deltalake is not installed: run make se
 pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-spark")
 
 from dledger_spark.commands import dledger_spark
-from dledger_spark.errors import OptionInvalid
+from dledger_spark.errors import OptionInvalid, TablesInvalid
 from dledger_spark.local_path import SPARK_PATHS, pattern_for_duckdb, tables_path
 from dledger_spark.source_options import read_options
+from dledger_spark.table_folder import replay_run
+from dledger_spark.tables.delta_files import delta_failures
 from tests.dledger_spark.test_spark_commands import LogWriter, orders, run
 
 ALL_IN_ONE = "a b%#?&+=;:,'\"`*{x,y}$HOME~é日<"
@@ -106,6 +108,28 @@ def test_a_folder_that_deltas_library_cannot_use_is_refused_in_a_line(
     (tmp_path / "link").symlink_to(tmp_path / "a[b]")
     with pytest.raises(OptionInvalid, match="cannot be in a folder with"):
         tables_path("out", str(tmp_path / "link" / "tables"))
+
+
+def test_what_a_file_system_keeps_at_its_root_may_be_in_an_output(
+    write_log: LogWriter, tmp_path: Path
+) -> None:
+    out = tmp_path / "disk"
+    (out / "lost+found").mkdir(parents=True)
+    assert run("tables", "--path", write_log(orders(3)), "--out", out, "--facts-only")[0] == 0
+    (tmp_path / "other" / "lost+found").mkdir(parents=True)
+    with replay_run(str(tmp_path / "other")):
+        pass
+
+
+def test_where_deltas_library_aborts_the_error_is_a_line() -> None:
+    aborted = type("PanicException", (BaseException,), {})
+    with (
+        pytest.raises(TablesInvalid, match="t: cannot be written: Delta's library gave up"),
+        delta_failures("t", "cannot be written"),
+    ):
+        raise aborted("no space")
+    with pytest.raises(KeyboardInterrupt), delta_failures("t", "cannot be written"):
+        raise KeyboardInterrupt
 
 
 def test_a_pattern_of_a_path_matches_that_path_alone(tmp_path: Path) -> None:
