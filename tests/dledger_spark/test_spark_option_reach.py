@@ -15,8 +15,9 @@ pytest.importorskip("deltalake", reason="deltalake is not installed: run make se
 pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-spark")
 pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-spark")
 
-from dledger_spark import network_log
+
 from dledger_spark.commands import dledger_spark
+from dledger_spark.errors import GroupUnavailable
 from dledger_spark.source_options import TlsFiles
 from dledger_spark.tables.table_home import TableHome
 from dledger_spark.tables.table_stream import TableStream
@@ -92,7 +93,7 @@ class Calls:
         def call(*arguments: Any, **more: Any) -> Any:
             self._note(place, arguments, more)
             if place.endswith("open_group"):
-                raise network_log.GroupUnavailable("g", "h:1", "is not asked here")
+                raise GroupUnavailable("g", "h:1", "is not asked here")
             return answer
 
         return call
@@ -132,7 +133,7 @@ def test_every_option_of_every_command_makes_a_difference(
     for command, found in dledger_spark.commands.items():
         options = [one for one in found.params if isinstance(one, click.Option)]
         names = {one.opts[0] for one in options}
-        base = {"--path": log} if "--path" in names else {"--tables": made}
+        base: dict[str, Any] = {"--path": log} if "--path" in names else {"--tables": made}
         if "--out" in names:
             base["--out"] = made if command == "tables" else tmp_path / f"{command}.out"
         network = {name: value for name, value in base.items() if name != "--path"}
@@ -146,10 +147,10 @@ def test_every_option_of_every_command_makes_a_difference(
                 start = network | (tls if name in tls else {})
                 changed = start | {name: OF_NETWORK[name]}
             else:
-                start = dict(base)
+                start = base.copy()
                 if name in ("--cores", "--java") and "--engine" in names:
                     start["--engine"] = "spark"
-                value = VALUES[name].format(**places) if name in VALUES else True
+                value: Any = VALUES[name].format(**places) if name in VALUES else True
                 if option.secondary_opts:
                     name = option.secondary_opts[0]
                 changed = start | {name: value}
