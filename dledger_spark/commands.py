@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, NoReturn
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 import click
 
 from dledger.shown_output import escape_what_cannot_be_shown
+from dledger_spark.ending import end_at_signals
 from dledger_spark.log_options import given_logs, log_options
 from dledger_spark.report_command import report
 from dledger_spark.rows import json_line, print_rows
@@ -268,15 +268,11 @@ dledger_spark.add_command(report)
 
 
 def main() -> NoReturn:
-    """Run the command; SIGTERM cleans up like Ctrl-C does."""
-    signal.signal(signal.SIGTERM, _end)
+    """Run the command; Ctrl-C and SIGTERM end it."""
+    end_at_signals()
     escape_what_cannot_be_shown()
     dledger_spark(prog_name="dledger-spark")
     sys.exit(0)
-
-
-def _end(number: int, _frame: object) -> NoReturn:
-    sys.exit(128 + number)
 
 
 def _tell_lost(gaps: list[range]) -> None:

@@ -8,11 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Final
 
-from dledger_spark.errors import PackageMissing, SparkFailed
+from dledger_spark.errors import OptionInvalid, PackageMissing, SparkFailed
 from dledger_spark.java import Java, find_java, make_java_home
 from dledger_spark.scratch_folder import scratch_folder
 
@@ -63,6 +64,7 @@ def local_session(
         python_warnings: PYTHONWARNINGS of Spark's Python processes; by default this process's.
 
     Raises:
+        OptionInvalid: the folder of temporary files has a comma in its path.
         JavaMissing: no Java 17 or later was found.
         PackageMissing: pyspark is not installed.
         SparkFailed: Spark did not begin with this Java.
@@ -79,10 +81,12 @@ def local_session(
         raise PackageMissing(missing.name or "pyspark") from None
     found = find_java(os.environ, java)
     with scratch_folder() as folder:
+        if "," in folder:
+            raise OptionInvalid("TMPDIR", folder, "Spark reads a comma as the end of a path")
         home = make_java_home(found, f"{folder}/java")
         with (
             _variables(JAVA_HOME=home, PYSPARK_PYTHON=sys.executable),
-            _plain_interrupt() as ctrl_c,
+            _plain_interrupts() as signals,
         ):
             builder = SparkSession.builder.master(f"local[{cores or '*'}]").appName(name)
             for key, value in _settings(folder).items():
@@ -90,7 +94,7 @@ def local_session(
             if python_warnings is not None:
                 builder = builder.config("spark.executorEnv.PYTHONWARNINGS", python_warnings)
             session = _begun(builder, found)
-            ctrl_c.take()
+            signals.take()
             try:
                 session.sparkContext.setLogLevel("ERROR")
                 session.dataSource.register(DledgerDataSource)
@@ -100,9 +104,9 @@ def local_session(
                 _kill(session)
                 raise
             except BaseException as error:
-                if ctrl_c.was_pressed:  # Spark failed on its way out of the call
+                if signals.raised is not None:  # Spark failed on its way out of the call
                     _kill(session)
-                    raise KeyboardInterrupt from error
+                    raise signals.raised from error
                 _stop(session)
                 raise
             else:
@@ -138,43 +142,56 @@ def _variables(**values: str) -> Iterator[None]:
                 os.environ[name] = before
 
 
-class _CtrlC:
-    """How Ctrl-C is handled while a session runs.
+class _Signals:
+    """How Ctrl-C and SIGTERM are handled while a session runs: as before it, and quietly.
+
+    Args:
+        before: the handlers before the session.
 
     Attributes:
-        was_pressed: whether it has raised KeyboardInterrupt.
+        raised: what one of them has raised.
     """
 
-    def __init__(self, is_ignored: bool) -> None:
-        self.was_pressed = False
-        self._is_ignored = is_ignored
+    def __init__(self, before: Mapping[int, Any]) -> None:
+        self.raised: KeyboardInterrupt | None = None
+        self._before = before
 
     def take(self) -> None:
-        """Handle it from now on, instead of Spark."""
-        handler = signal.SIG_IGN if self._is_ignored else self._interrupt
+        """Handle them from now on, instead of Spark."""
         if threading.current_thread() is threading.main_thread():  # Spark takes none elsewhere
-            signal.signal(signal.SIGINT, handler)
+            for number, handler in self._before.items():
+                signal.signal(number, self._interrupt if callable(handler) else handler)
 
-    def _interrupt(self, _number: int, _frame: object) -> None:
-        self.was_pressed = True
+    def _interrupt(self, number: int, frame: object) -> None:
+        logged = logging.root.manager.disable
         logging.disable(logging.CRITICAL)
-        raise KeyboardInterrupt
+        try:
+            self._before[number](number, frame)
+        except KeyboardInterrupt as raised:
+            self.raised = raised
+            raise
+        logging.disable(logged)  # it has raised nothing: the session goes on
 
 
 @contextmanager
-def _plain_interrupt() -> Iterator[_CtrlC]:
-    """Let Ctrl-C raise KeyboardInterrupt and nothing else, once it is taken.
+def _plain_interrupts() -> Iterator[_Signals]:
+    """Let Ctrl-C raise KeyboardInterrupt and nothing else, once it is taken, and SIGTERM likewise.
 
     Spark's own handler makes another call through the connection whose answer is waited for. That
-    fails, and py4j logs two tracebacks. Where Ctrl-C is ignored it stays so.
+    fails, and py4j logs two tracebacks. Where a signal is ignored it stays so.
     """
-    before = signal.getsignal(signal.SIGINT)
+    # A handler that is not Python's is None: it cannot be set again, and stays.
+    found = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    before: dict[int, Any] = {
+        number: handler for number, handler in found.items() if handler is not None
+    }
     logged = logging.root.manager.disable
     try:
-        yield _CtrlC(before is signal.SIG_IGN)
+        yield _Signals(before)
     finally:
         if threading.current_thread() is threading.main_thread():
-            signal.signal(signal.SIGINT, before)
+            for number, handler in before.items():
+                signal.signal(number, handler)
         logging.disable(logged)
 
 
@@ -197,8 +214,14 @@ def _settings(folder: str) -> dict[str, str]:
     return {
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.host": "127.0.0.1",
-        "spark.driver.extraJavaOptions": (
-            f"-Dlog4j2.configurationFile={log_file} -Djava.io.tmpdir={folder}/tmp"
+        "spark.driver.extraJavaOptions": " ".join(
+            map(
+                _quoted,
+                (
+                    f"-Dlog4j2.configurationFile={Path(log_file).as_uri()}",
+                    f"-Djava.io.tmpdir={folder}/tmp",
+                ),
+            )
         ),
         "spark.executorEnv.PYTHONPATH": search,
         "spark.local.dir": f"{folder}/local",
@@ -210,6 +233,12 @@ def _settings(folder: str) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
     }
+
+
+def _quoted(option: str) -> str:
+    """An option of Java's as Spark reads it from a text of several."""
+    escaped = option.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def _stop(session: Any) -> None:

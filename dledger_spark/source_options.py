@@ -41,6 +41,8 @@ MAX_TOPICS: Final = 10_000
 MAX_ADDRESSES: Final = 64
 # More groups than a cluster has; each is asked for its state before a query begins.
 MAX_GROUPS: Final = 256
+# Spaces at the ends of a path belong to it.
+_PATHS: Final = ("path", "tlsCert", "tlsKey", "tlsCa")
 _OF_NETWORK: Final = ("group", "tlsCert", "tlsKey", "tlsCa", "maxBytesPerSecond")
 
 
@@ -192,7 +194,7 @@ def _texts(options: Mapping[str, str]) -> dict[str, str]:
         if name is None:
             raise OptionInvalid(key, text, f"the options are {', '.join(OPTIONS)}")
         if text.strip():
-            texts[name] = text.strip()
+            texts[name] = text if name in _PATHS else text.strip()
     return texts
 
 

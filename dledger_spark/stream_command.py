@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import click
 
+from dledger_spark.ending import end_now
 from dledger_spark.log_options import given_logs, hint_unrecorded, log_options
 from dledger_spark.tables_command import memory_option
 from dledger_spark.terminal import one_line_errors, progress, resumable, session_options
@@ -98,7 +99,11 @@ def stream(
         query = tables.start(session, every_s=None if once else every_s)
         try:
             query.awaitTermination()
-        finally:
-            query.stop()
-        tables.refresh()
+            tables.refresh()
+        except BaseException as ended:
+            # Spark waits in `stop` for its batch, and asks this process for the next meanwhile.
+            if not tables.end():
+                end_now(ended)  # the lock must not be free while a thread still writes
+            raise
+        query.stop()
     click.echo(f"{total} entries added to {home.path}")

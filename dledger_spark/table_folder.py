@@ -30,6 +30,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from dledger_spark.errors import OutputFailed, OutputInvalid, RunReplaced
+from dledger_spark.local_path import OF_FILE_SYSTEM
 from dledger_spark.schema import MESSAGES, SCHEMAS, TABLES
 
 # Notes in each file: the log that it was made from, and its last entry.
@@ -86,7 +87,9 @@ def replay_run(out: str) -> Iterator[str]:
         raise OutputInvalid(out, "is a file: name a folder")
     with _failures(out):
         os.makedirs(out, exist_ok=True)
-    foreign = sorted(set(os.listdir(out)) - {*TABLES, _RUN, _DRIVER_LOCK, _PUBLISH_LOCK})
+    foreign = sorted(
+        set(os.listdir(out)) - {*TABLES, _RUN, _DRIVER_LOCK, _PUBLISH_LOCK} - OF_FILE_SYSTEM
+    )
     if foreign:
         raise OutputInvalid(out, f"holds {foreign[0]!r}, which no replay wrote: use a new folder")
     with _lock(f"{out}/{_DRIVER_LOCK}", wait=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
@@ -68,6 +69,7 @@ def tables(
     row exactly once, however often this command is killed. Tables that follow from them (traffic,
     consumer_lag, latency, transactions and others) are then made anew. All are Delta tables.
     """
+    from dledger_spark.errors import LogDamaged  # noqa: PLC0415
     from dledger_spark.tables.refresh import refresh  # noqa: PLC0415
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
     from dledger_spark.tables.update import next_index, update_tables  # noqa: PLC0415
@@ -79,6 +81,7 @@ def tables(
     rows: dict[str, int] = {}
     through: dict[str, int] = {}
     added = 0
+    damaged: LogDamaged | None = None
 
     def kept() -> str:
         return f"{home.path} keeps what was committed to it: the same command goes on behind that"
@@ -90,23 +93,31 @@ def tables(
             first = log.first_index if there is None else there
             total = max((-1 if log.committed is None else log.committed) + 1 - first, 0)
             with progress(total, "reading the log") as on_progress:
-                updated = update_tables(
-                    home,
-                    log,
-                    fail_on_data_loss=named.fail_on_data_loss,
-                    on_progress=on_progress,
-                )
+                try:
+                    updated = update_tables(
+                        home,
+                        log,
+                        fail_on_data_loss=named.fail_on_data_loss,
+                        on_progress=on_progress,
+                    )
+                except LogDamaged as error:
+                    damaged = error
+                    continue  # what was read before is there, and other logs are whole
             added += len(updated.entries)
             through[log.group or ""] = updated.entries.stop - 1
             for name, count in updated.rows.items():
                 rows[name] = rows.get(name, 0) + count
         made: dict[str, int] = {}
+        if damaged is not None and not os.path.isdir(home.fact_path("entries")):
+            raise damaged
         if not facts_only:
             with (
                 progress(None, "computing tables") as on_progress,
                 opened(home, engine, memory_mib, cores, java, derived=False) as over,
             ):
                 made = refresh(home, over, through, lambda _table: on_progress(0))
+    if damaged is not None:
+        raise damaged
     if as_json:
         told = {"out": home.path, "entries_added": added, "through": through}
         click.echo(json.dumps({**told, "rows_added": rows, "rows": made}, indent=2))

@@ -19,6 +19,7 @@ from rich.progress import (
     TimeElapsedColumn,
 )
 
+from dledger_spark.ending import exit_code, signal_behind
 from dledger_spark.error_lines import line_of_spark, line_of_system, one_line
 from dledger_spark.errors import DledgerSparkError, PackageMissing
 from dledger_spark.log_options import Command
@@ -28,18 +29,15 @@ from dledger_spark.log_options import Command
 _HEAVY: Final = ("deltalake", "duckdb", "numpy", "pandas", "py4j", "pyarrow", "pyspark")
 # More than any machine that a session of one process is for.
 MAX_CORES: Final = 1024
-_INTERRUPTED: Final = 130  # as a shell reports Ctrl-C
 
 
 class Commands(click.Group):
-    """Turns the package's errors into one line and exit code 1, and Ctrl-C into exit code 130."""
+    """Turns the package's errors into one line and exit code 1, and signals into 130 or 143."""
 
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was typed."""
         try:
-            return super().invoke(ctx)
-        except KeyboardInterrupt:
-            ctx.exit(_INTERRUPTED)
+            return self._ended_by_signals(ctx)
         except DledgerSparkError as error:
             raise click.ClickException(one_line(str(error))) from None
         except OSError as error:
@@ -50,6 +48,15 @@ class Commands(click.Group):
             if (error.name or "").split(".")[0] not in _HEAVY:
                 raise
             raise click.ClickException(str(PackageMissing(str(error.name)))) from None
+
+    def _ended_by_signals(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except BaseException as error:
+            ended = signal_behind(error)
+            if ended is None:
+                raise
+            ctx.exit(exit_code(ended))
 
 
 _spark_options = (
@@ -91,12 +98,15 @@ def one_line_errors() -> Iterator[None]:
 
 @contextmanager
 def resumable(kept: Callable[[], str]) -> Iterator[None]:
-    """At Ctrl-C, say what is kept, and how to go on."""
+    """At Ctrl-C and SIGTERM, say what is kept, and how to go on."""
     try:
         yield
-    except KeyboardInterrupt:
+    except BaseException as error:
+        ended = signal_behind(error)
+        if ended is None:
+            raise
         click.echo(f"stopped: {kept()}", err=True)
-        raise
+        raise ended from None
 
 
 @contextmanager

@@ -14,18 +14,16 @@ from broker.delay.state import DELAYS
 from broker.groups.state import GROUPS
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
-from broker.offsets.state import OFFSETS
+from broker.metrics.lags import Lags
 from broker.producers.members import Producers
-from broker.store.message_reader import MessageReader
 from broker.topics.names import RETRY_PREFIX, UNDELIVERED_TOPIC, is_system_topic
 from broker.topics.state import TOPICS
 from broker.traffic.traffic import Counted, Traffic
 from broker.transactions.state import TRANSACTIONS
 
-# Rows of one metric, and queues that are looked at for lags: some ten milliseconds each. Of more
-# topics and groups, those are told that were in use last.
+# Rows of a metric of what was counted: some ten milliseconds. Of more topics and groups, those are
+# told that were in use last.
 MAX_ROWS: Final = 1_000
-MAX_QUEUES: Final = 5_000
 
 _LABELS: Final = ("cluster", "node_id")
 _BY_TOPIC: Final = (*_LABELS, "topic", "is_system")
@@ -38,10 +36,9 @@ class BrokerMetrics:
     Args:
         state: the applied state.
         traffic: what was counted.
-        reader: knows where queues end.
         consumers: the members of consumer groups.
         producers: the producers.
-        is_leading: whether this member serves.
+        lags: how far groups are behind; None if this member does not serve.
         cluster: the broker's cluster.
         broker_name: the group of brokers; RocketMQ's `node_id`.
     """
@@ -50,27 +47,25 @@ class BrokerMetrics:
         self,
         state: BrokerState,
         traffic: Traffic,
-        reader: MessageReader,
         consumers: Consumers,
         producers: Producers,
-        is_leading: bool,
+        lags: Lags | None,
         cluster: str,
         broker_name: str,
     ) -> None:
         self._state = state
         self._traffic = traffic
-        self._reader = reader
         self._consumers = consumers
         self._producers = producers
-        self._is_leading = is_leading
+        self._lags_told = lags
         self._broker = (cluster, broker_name)
 
     def collect(self) -> Iterator[Metric]:
         """The metrics. Lags and connections are those of the leader; other members have none."""
         yield from self._counted()
         yield from self._folded()
-        if self._is_leading:
-            yield self._lags()
+        if self._lags_told is not None:
+            yield from self._lags(self._lags_told)
             yield from self._connections()
 
     def _counted(self) -> Iterator[Metric]:
@@ -131,30 +126,22 @@ class BrokerMetrics:
             counter.add_metric(self._broker, value)
             yield counter
 
-    def _lags(self) -> Metric:
+    def _lags(self, lags: Lags) -> Iterator[Metric]:
         gauge = GaugeMetricFamily(
             "rocketmq_consumer_lag_messages",
             "Messages that a group has not consumed.",
             labels=_BY_GROUP,
         )
-        left = MAX_QUEUES
-        for (group, topic), offsets in self._state[OFFSETS].tables.items():
-            config = self._state[TOPICS].configs.get(topic)
-            if config is None:
-                continue
-            left -= config.read_queue_count
-            if left < 0:
-                break
-            lag = sum(
-                max(
-                    0,
-                    self._reader.end(topic, queue_id)
-                    - offsets.get(queue_id, self._reader.first(topic)),
-                )
-                for queue_id in range(config.read_queue_count)
-            )
-            gauge.add_metric(self._by_group(topic, group), lag)
-        return gauge
+        for lag in lags.largest:
+            gauge.add_metric(self._by_group(lag.topic, lag.group), lag.messages)
+        yield gauge
+        gauge = GaugeMetricFamily(
+            "rocketmq_consumer_lags_left_out",
+            "Groups and topics whose lag is not told, because there are too many.",
+            labels=_LABELS,
+        )
+        gauge.add_metric(self._broker, lags.left_out)
+        yield gauge
 
     def _connections(self) -> Iterator[Metric]:
         for name, text, count in (

@@ -6,11 +6,12 @@ from typing import TYPE_CHECKING, Final
 
 from broker.consumers.members import CONSUMERS
 from broker.feature import Feature
+from broker.metrics.lags import lags_of
+from broker.metrics.lags_notice import LagsNotice
 from broker.producers.members import PRODUCERS
 from broker.serving.member import MEMBER
 from broker.serving.parts import Parts
 from broker.serving.service import Service
-from broker.store.message_reader import MESSAGE_READER
 from broker.traffic.traffic import TRAFFIC
 from dledger import serve_metrics
 
@@ -29,14 +30,18 @@ async def _serve(parts: Parts, address: str) -> None:
     # Here, not above: what makes the format takes an eighth of a member's start.
     from broker.metrics.exposition import BrokerMetrics
 
+    notice = LagsNotice()
+
     def collect() -> "Iterable[Metric]":
+        lags = None if parts.led_term() is None else lags_of(parts.state)
+        if lags is not None:
+            notice.look(lags.left_out)
         metrics = BrokerMetrics(
             parts.state,
             parts[TRAFFIC],
-            parts[MESSAGE_READER],
             parts[CONSUMERS],
             parts[PRODUCERS],
-            parts.led_term() is not None,
+            lags,
             parts.config.cluster,
             parts.config.group,
         )

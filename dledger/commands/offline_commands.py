@@ -165,9 +165,9 @@ def _report_problems(scan: StoreScan) -> None:
 def verify(folders: tuple[Path, ...], as_json: bool) -> None:
     """Check the files in FOLDERS: every header, both sums, the index, the snapshots; and compare.
 
-    A folder made by `dledger group` stands for all its members. Several folders are compared
-    entry by entry, up to what all of them record as committed: equal chain sums mean equal
-    history. Exit code 1 if anything is wrong, or cannot be read.
+    A folder made by `dledger group` or `dledger-mq up` stands for all its members. Several folders
+    are compared entry by entry, up to what all of them record as committed: equal chain sums mean
+    equal history. Exit code 1 if anything is wrong, or cannot be read.
 
     The column `known committed` is what the folder records. A running node records it every few
     seconds, so `dledger status` may say more.
@@ -179,7 +179,7 @@ def verify(folders: tuple[Path, ...], as_json: bool) -> None:
         shown = [asdict(report) for report in reports]
         click.echo(json.dumps({"folders": shown, "first_difference": differing}))
     else:
-        _print_reports(reports, differing)
+        _print_reports(reports, differing, any(len(compared) > 1 for compared in nodes))
     sys.exit(1 if failed else 0)
 
 
@@ -196,16 +196,29 @@ class _Report:
     readable: bool = True
 
 
-def _node_folders(folders: tuple[Path, ...]) -> list[Path]:
-    """Return the folders, each folder of several nodes replaced by its nodes' folders."""
+def _node_folders(folders: tuple[Path, ...]) -> list[list[Path]]:
+    """Return the nodes' folders, those that are compared with one another in one list.
+
+    A folder of several nodes stands for their folders, and one made by `dledger-mq up` for those
+    in DIR/<node> or DIR/<group>/<node>. The nodes of two groups below it are not compared.
+    """
     found: list[Path] = []
+    of_groups: list[list[Path]] = []
     for folder in folders:
         inside = sorted(folder.glob("dledger-*"))
-        found += inside if len(inside) > 1 else [folder]
-    return found
+        below = [] if inside else sorted(folder.glob("*/dledger-*/data"))
+        if len(inside) > 1:
+            found += inside
+        elif below:
+            found += [data.parent for data in below]
+        elif groups := {data.parents[2] for data in folder.glob("*/*/dledger-*/data")}:
+            of_groups += [sorted(group.glob("*/dledger-*")) for group in sorted(groups)]
+        else:
+            found.append(folder)
+    return [found, *of_groups] if found else of_groups
 
 
-def _verify_all(folders: list[Path]) -> tuple[list[_Report], int | None]:
+def _verify_all(nodes: list[list[Path]]) -> tuple[list[_Report], int | None]:
     """Return a report of each folder, and the first index where they differ.
 
     A running node may drop its log's beginning meanwhile: then all folders are read again. Raises
@@ -214,9 +227,11 @@ def _verify_all(folders: list[Path]) -> tuple[list[_Report], int | None]:
     passes = 1
     while True:
         try:
-            reports = [_verify_one(folder) for folder in folders]
-            readable = [report for report in reports if report.readable]
-            return reports, _first_difference(readable) if len(readable) > 1 else None
+            reports = [[_verify_one(folder) for folder in compared] for compared in nodes]
+            readable = ([report for report in compared if report.readable] for compared in reports)
+            differing = [_first_difference(compared) for compared in readable if len(compared) > 1]
+            first = next((index for index in differing if index is not None), None)
+            return [report for compared in reports for report in compared], first
         except BeginningDropped:
             if passes == _MAX_PASSES:
                 raise
@@ -288,7 +303,7 @@ def _sums(folder: Path, first: int, last: int) -> Iterator[int]:
                 yield header[6]
 
 
-def _print_reports(reports: list[_Report], differing: int | None) -> None:
+def _print_reports(reports: list[_Report], differing: int | None, are_compared: bool) -> None:
     # Imported late: a starting member draws no table, and the import takes a while.
     from rich.table import Table
 
@@ -306,5 +321,5 @@ def _print_reports(reports: list[_Report], differing: int | None) -> None:
             click.echo(problem, err=True)
     if differing is not None:
         click.echo(f"the folders differ from entry {differing} on", err=True)
-    elif len(reports) > 1 and all(report.readable for report in reports):
+    elif are_compared and all(report.readable for report in reports):
         click.echo("equal, entry by entry, up to what all of them record as committed")

@@ -26,7 +26,10 @@ def wall_clock_ms() -> int:
 
 
 class DiskSpace(NamedTuple):
-    """The space of a folder's file system, in bytes."""
+    """The space of a folder's file system, in bytes, as users other than root have it.
+
+    What is reserved for root counts as neither, so that "full" is what `df` says, too.
+    """
 
     free: int
     total: int
@@ -35,7 +38,8 @@ class DiskSpace(NamedTuple):
 def disk_space(folder: Path) -> DiskSpace:
     """The space of the file system that `folder` is in. Raises OSError."""
     found = os.statvfs(folder)
-    return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+    reserved = found.f_bfree - found.f_bavail
+    return DiskSpace(found.f_bavail * found.f_frsize, (found.f_blocks - reserved) * found.f_frsize)
 
 
 def state_folder() -> str | None:

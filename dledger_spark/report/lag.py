@@ -116,7 +116,11 @@ def _draw_queue(
 
 
 def lag_query(steps: Steps) -> str:
-    """The lag of the worst queues of the worst groups, and each group's own figures."""
+    """The lag of the worst queues of the worst groups, and each group's own figures.
+
+    A group is as bad as its place among the largest lags ever or among the largest at the end, so
+    that old lags do not hide one that is behind now.
+    """
     return f"""
     with {_lags(steps)},
     sums as (
@@ -127,17 +131,33 @@ def lag_query(steps: Steps) -> str:
         from consumer_lag c
         group by c.raft_group, c.consumer_group, c.topic, c.topic_life, c.queue
     ),
-    groups as (
+    measured as (
         select
             s.consumer_group,
             cast(max(s.lag) as bigint) as most,
             arg_max(s.step, s.lag) as most_step,
             cast(coalesce(max(s.lag) filter (s.step = {steps.number - 1}), 0) as bigint) as last,
             (select max(a.ms) from ages a where a.consumer_group = s.consumer_group) as oldest_ms,
-            row_number() over (order by max(s.lag) desc, s.consumer_group) as group_place,
             count(*) over () as groups
         from sums s
         group by s.consumer_group
+    ),
+    placed as (
+        select
+            m.*,
+            row_number() over (order by m.most desc, m.consumer_group) as by_most,
+            row_number() over (order by m.last desc, m.most desc, m.consumer_group) as by_last
+        from measured m
+    ),
+    groups as (
+        select
+            p.* exclude (by_most, by_last),
+            row_number() over (
+                order by
+                    case when p.last > 0 then least(p.by_most, p.by_last) else p.by_most end,
+                    p.by_most
+            ) as group_place
+        from placed p
     ),
     queues as (
         select

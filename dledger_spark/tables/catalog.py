@@ -6,10 +6,11 @@ import os
 from typing import Any, NamedTuple
 
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 
 from dledger_spark.errors import TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.local_path import files_of_delta
+from dledger_spark.tables.delta_files import delta_failures
 from dledger_spark.tables.derived import DERIVED
 from dledger_spark.tables.table_home import TableHome
 
@@ -49,11 +50,9 @@ def catalog(home: TableHome, *, derived: bool = True) -> list[CatalogTable]:
     for name, path in paths.items():
         if not os.path.isdir(f"{path}/_delta_log"):
             continue
-        try:
+        with delta_failures(path, "cannot be read"):
             table = DeltaTable(path)
-            found.append(CatalogTable(name, table, table.file_uris()))
-        except (DeltaError, OSError) as error:
-            raise TablesInvalid(path, f"cannot be read: {error}") from None
+            found.append(CatalogTable(name, table, files_of_delta(path, table.file_uris())))
     if not found:
         made = "make them with `dledger-spark tables --path LOG --out OUT`, and name OUT"
         problem = f"holds no tables: {made}"

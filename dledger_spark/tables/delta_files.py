@@ -10,12 +10,15 @@ the lock of the folder: nobody else commits meanwhile.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from deltalake import DeltaTable, WriterProperties
 from deltalake.exceptions import DeltaError
 
 from dledger_spark.errors import TablesInvalid
+from dledger_spark.local_path import files_of_delta
 
 WRITER_PROPERTIES: Final = WriterProperties(
     compression="ZSTD",
@@ -39,7 +42,24 @@ CONFIGURATION: Final = {
 }
 
 
-def put_together(table: DeltaTable, kept_hours: int = KEPT_HOURS) -> bool:
+@contextmanager
+def delta_failures(path: str, problem: str) -> Iterator[None]:
+    """Turn what Delta's library raises into one line, also where it aborts, as at some full disks.
+
+    Raises:
+        TablesInvalid: `problem` has happened to the table at `path`.
+    """
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise TablesInvalid(path, f"{problem}: {error}") from None
+    except BaseException as error:
+        if type(error).__name__ != "PanicException":  # the library does not export it
+            raise
+        raise TablesInvalid(path, f"{problem}: Delta's library gave up ({error})") from None
+
+
+def put_together(path: str, table: DeltaTable, kept_hours: int = KEPT_HOURS) -> bool:
     """Put small files together if there are many, and delete old ones. Returns whether it did.
 
     If it is killed, the table is as before or as after. Files that it leaves behind are deleted by
@@ -48,9 +68,8 @@ def put_together(table: DeltaTable, kept_hours: int = KEPT_HOURS) -> bool:
     Raises:
         TablesInvalid: the table cannot be written.
     """
-    path = str(table.table_uri)
-    try:
-        sizes = [os.path.getsize(file) for file in table.file_uris()]
+    with delta_failures(path, "cannot be written"):
+        sizes = [os.path.getsize(file) for file in files_of_delta(path, table.file_uris())]
         if sum(size < SMALL_FILE_BYTES for size in sizes) < SMALL_FILES_MAX:
             return False
         table.optimize.compact(
@@ -58,20 +77,16 @@ def put_together(table: DeltaTable, kept_hours: int = KEPT_HOURS) -> bool:
             max_concurrent_tasks=1,  # each holds a file
             writer_properties=WRITER_PROPERTIES,
         )
-    except (DeltaError, OSError) as error:
-        raise TablesInvalid(path, f"cannot be written: {error}") from None
-    delete_old_files(table, kept_hours)
+    delete_old_files(path, table, kept_hours)
     return True
 
 
-def delete_old_files(table: DeltaTable, kept_hours: int = KEPT_HOURS) -> None:
+def delete_old_files(path: str, table: DeltaTable, kept_hours: int = KEPT_HOURS) -> None:
     """Delete the files that the table has not consisted of for so long.
 
     Raises:
         TablesInvalid: the folder cannot be written.
     """
-    try:
+    with delta_failures(path, "cannot be written"):
         # "full" finds those of killed writers as well, which the log does not mention.
         table.vacuum(kept_hours, dry_run=False, enforce_retention_duration=False, full=True)
-    except (DeltaError, OSError) as error:
-        raise TablesInvalid(str(table.table_uri), f"cannot be written: {error}") from None

@@ -15,6 +15,8 @@ import duckdb
 import pyarrow as pa
 
 from dledger_spark.errors import QueryFailed
+from dledger_spark.interruptions import interrupted_by
+from dledger_spark.local_path import pattern_for_duckdb
 from dledger_spark.scratch_folder import scratch_folder
 from dledger_spark.tables.catalog import CatalogTable
 
@@ -85,7 +87,7 @@ def duckdb_engine(
     ) as made:
         for one in tables:
             if one.files:
-                listed = ", ".join(_quoted(path) for path in one.files)
+                listed = ", ".join(_quoted(pattern_for_duckdb(path)) for path in one.files)
                 made.connection.execute(
                     f'create view "{one.name}" as select * from read_parquet([{listed}])'
                 )
@@ -109,7 +111,8 @@ def engine_over(
             connection.execute(function)
         for name, table in tables.items():
             connection.register(name, table)
-        yield DuckdbEngine(connection)
+        with interrupted_by(connection.interrupt):
+            yield DuckdbEngine(connection)
 
 
 def _quoted(text: str) -> str:

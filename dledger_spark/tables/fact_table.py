@@ -15,13 +15,12 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
-from deltalake.exceptions import DeltaError
 
-from dledger_spark.errors import TablesInvalid
 from dledger_spark.tables.delta_files import (
     CONFIGURATION,
     KEPT_HOURS,
     WRITER_PROPERTIES,
+    delta_failures,
     put_together,
 )
 
@@ -65,7 +64,7 @@ class FactTable:
         rows = pa.Table.from_batches(batches, schema=self._schema)
         if there is not None and there > entries.start:
             rows = rows.filter(pc.greater_equal(rows.column("index"), there))
-        try:
+        with delta_failures(self.path, "cannot be written"):
             write_deltalake(
                 self.path if self._table is None else self._table,
                 rows,
@@ -77,8 +76,6 @@ class FactTable:
                     custom_metadata={"entries": f"{entries.start}-{entries.stop - 1}"},
                 ),
             )
-        except (DeltaError, OSError) as error:
-            raise TablesInvalid(self.path, f"cannot be written: {error}") from None
         if self._table is None:
             self._table = DeltaTable(self.path)
         else:
@@ -88,4 +85,4 @@ class FactTable:
     def put_together(self, kept_hours: int = KEPT_HOURS) -> None:
         """Keep the number of files bounded. See `delta_files.put_together`."""
         if self._table is not None:
-            put_together(self._table, kept_hours)
+            put_together(self.path, self._table, kept_hours)

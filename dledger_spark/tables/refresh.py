@@ -9,10 +9,14 @@ from typing import Any
 
 import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, write_deltalake
-from deltalake.exceptions import DeltaError
 
 from dledger_spark.errors import QueryFailed, TablesInvalid
-from dledger_spark.tables.delta_files import CONFIGURATION, WRITER_PROPERTIES, delete_old_files
+from dledger_spark.tables.delta_files import (
+    CONFIGURATION,
+    WRITER_PROPERTIES,
+    delete_old_files,
+    delta_failures,
+)
 from dledger_spark.tables.derived import DERIVED, query
 from dledger_spark.tables.engine import Engine
 from dledger_spark.tables.table_home import TableHome
@@ -43,20 +47,21 @@ def refresh(
         path = home.derived_path(name)
         is_new = not os.path.isdir(f"{path}/_delta_log")
         try:
-            write_deltalake(
-                path,
-                made.reader(),
-                mode="overwrite",
-                schema_mode="overwrite",
-                configuration=CONFIGURATION if is_new else None,
-                writer_properties=WRITER_PROPERTIES,
-                commit_properties=CommitProperties(custom_metadata={"through": str(through)}),
-            )
-        except (DeltaError, OSError) as error:
+            with delta_failures(path, "cannot be written"):
+                write_deltalake(
+                    path,
+                    made.reader(),
+                    mode="overwrite",
+                    schema_mode="overwrite",
+                    configuration=CONFIGURATION if is_new else None,
+                    writer_properties=WRITER_PROPERTIES,
+                    commit_properties=CommitProperties(custom_metadata={"through": str(through)}),
+                )
+        except TablesInvalid:
             if made.failure is not None:
                 raise made.failure from None
-            raise TablesInvalid(path, f"cannot be written: {error}") from None
-        delete_old_files(DeltaTable(path))
+            raise
+        delete_old_files(path, DeltaTable(path))
         rows[name] = made.rows
     return rows
 

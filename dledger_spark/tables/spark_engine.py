@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
 
 from dledger_spark.errors import QueryFailed
+from dledger_spark.local_path import SPARK_PATHS
 from dledger_spark.tables.catalog import CatalogTable
 
 # Rows that are on their way to a table at once.
@@ -74,7 +75,7 @@ def register_tables(session: Any, tables: Sequence[CatalogTable]) -> None:
     for one in tables:
         schema = from_arrow_schema(one.schema)
         if one.files:
-            frame = session.read.schema(schema).parquet(*one.files)
+            frame = session.read.options(**SPARK_PATHS).schema(schema).parquet(*one.files)
         else:
             frame = session.createDataFrame([], schema)
         frame.createOrReplaceTempView(one.name)

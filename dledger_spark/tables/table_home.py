@@ -19,7 +19,7 @@ from typing import Final
 from urllib.parse import quote
 
 from dledger_spark.errors import OutputFailed, TablesInvalid
-from dledger_spark.local_path import local_path
+from dledger_spark.local_path import OF_FILE_SYSTEM, tables_path
 
 _LOCK: Final = "_lock"
 _STATE: Final = "_state"
@@ -37,10 +37,13 @@ class TableHome:
 
     Args:
         path: where it is, or will be.
+
+    Raises:
+        OptionInvalid: Delta tables cannot be there.
     """
 
     def __init__(self, path: str) -> None:
-        self.path = local_path("out", path)
+        self.path = tables_path("out", path)
 
     @contextmanager
     def held(self) -> Iterator[None]:
@@ -58,7 +61,7 @@ class TableHome:
         except OSError as cause:
             raise OutputFailed(self.path, cause.strerror or str(cause)) from None
         try:
-            foreign = sorted(set(os.listdir(self.path)) - _KNOWN)
+            foreign = sorted(set(os.listdir(self.path)) - _KNOWN - OF_FILE_SYSTEM)
             if foreign:
                 problem = f"holds {foreign[0]!r}, which is no part of it: use a new folder"
                 raise TablesInvalid(self.path, problem)

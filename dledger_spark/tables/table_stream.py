@@ -7,12 +7,12 @@ repeats doubles a row.
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dledger_spark.named_logs import open_all
-from dledger_spark.readable_log import ReadableLog
 from dledger_spark.source import NAME
 from dledger_spark.source_options import read_options
 from dledger_spark.tables.catalog import catalog
@@ -21,8 +21,14 @@ from dledger_spark.tables.refresh import refresh
 from dledger_spark.tables.table_home import TableHome
 from dledger_spark.tables.update import update_tables
 
+# What a batch is committing takes seconds; a disk may take longer.
+END_S: Final = 10.0
 # What is replaced is kept for an hour, so tables that take long must be made less often.
 _PAUSES_PER_REFRESH: Final = 9
+
+
+class StreamEnding(Exception):
+    """The stream is told to end while a batch is written: the rest of the batch is left."""
 
 
 class TableStream:
@@ -52,6 +58,8 @@ class TableStream:
         self._memory_mib = memory_mib
         self._refresh_at = 0.0
         self._through: dict[str, int] = {}
+        self._is_ending = False
+        self._writing = threading.Lock()  # held by whoever writes to the tables
 
     def start(self, session: Any, *, every_s: float | None) -> Any:
         """Start the query.
@@ -78,16 +86,42 @@ class TableStream:
             .start()
         )
 
+    def end(self) -> bool:
+        """Let nothing more be written. Returns whether nothing is, after `END_S` at most.
+
+        Spark calls for its batches from another thread, and may wait there for the end of one. A
+        batch ends at the next rows that it reads, or with the table that it makes.
+        """
+        self._is_ending = True
+        return self._writing.acquire(timeout=END_S)
+
     def _take(self, batch: Any, _number: int) -> None:
+        with self._writing:
+            self._check_ending()
+            self._add(batch)
+
+    def _check_ending(self, _done: object = None) -> None:
+        if self._is_ending:
+            raise StreamEnding
+
+    def _add(self, batch: Any) -> None:
         ends = {
             row["raft_group"]: row["max(index)"]
             for row in batch.groupBy("raft_group").agg({"index": "max"}).collect()
         }
         added = 0
-        for log in self._logs():
+        options = read_options(self._source)
+        for log in open_all(options):
             if log.group in ends:
                 stop = ends[log.group] + 1
-                added += len(update_tables(self._home, log, stop).entries)
+                updated = update_tables(
+                    self._home,
+                    log,
+                    stop,
+                    fail_on_data_loss=options.fail_on_data_loss,
+                    on_progress=self._check_ending,
+                )
+                added += len(updated.entries)
                 self._through[log.group or ""] = stop - 1
         self._on_batch(added)
         if time.monotonic() >= self._refresh_at:
@@ -99,9 +133,6 @@ class TableStream:
         if self._through:
             tables = catalog(self._home, derived=False)
             with duckdb_engine(tables, self._memory_mib) as engine:
-                refresh(self._home, engine, self._through)
+                refresh(self._home, engine, self._through, self._check_ending)
         ended = time.monotonic()
         self._refresh_at = ended + max(self._refresh_s, (ended - began) * _PAUSES_PER_REFRESH)
-
-    def _logs(self) -> list[ReadableLog]:
-        return list(open_all(read_options(self._source)))

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import pyarrow as pa
 
-from dledger_spark.errors import DataLost, TablesInvalid
+from dledger_spark.errors import DataLost, LogDamaged, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.log_fold import LogFold
 from dledger_spark.readable_log import ReadableLog
@@ -129,15 +129,20 @@ def _pieces(
         batches: dict[str, list[pa.RecordBatch]] = {}
         start, size = part.start, 0
         batch_bytes = min(BATCH_BYTES, piece_bytes)
-        for batch in log.batches(part, batch_bytes=batch_bytes, checksums=checksums):
-            for table, rows in fold.fold(batch).items():
-                batches.setdefault(table, []).append(rows)
-            size += batch.nbytes
-            done += len(batch)
-            on_progress(done)
-            if size >= piece_bytes or fold.next_index == part.stop:
+        try:
+            for batch in log.batches(part, batch_bytes=batch_bytes, checksums=checksums):
+                for table, rows in fold.fold(batch).items():
+                    batches.setdefault(table, []).append(rows)
+                size += batch.nbytes
+                done += len(batch)
+                on_progress(done)
+                if size >= piece_bytes or fold.next_index == part.stop:
+                    yield _Piece(range(start, fold.next_index), batches, fold.state)
+                    batches, start, size = {}, fold.next_index, 0
+        except LogDamaged:
+            if start < fold.next_index:  # what was read before the damage is right
                 yield _Piece(range(start, fold.next_index), batches, fold.state)
-                batches, start, size = {}, fold.next_index, 0
+            raise
 
 
 def _commit(

@@ -70,19 +70,27 @@ async def test_prometheus_reads_what_comes_and_goes_and_how_far_groups_are(
 
 
 async def test_rows_and_queues_of_a_scrape_are_bounded(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr("broker.metrics.exposition.MAX_ROWS", 2)
-    monkeypatch.setattr("broker.metrics.exposition.MAX_QUEUES", 4)
+    monkeypatch.setattr("broker.metrics.lags.MAX_LAGS", 1)
     (port,) = free_ports(1)
     async with running_broker(tmp_path, metrics=Address("127.0.0.1", port)) as (broker, nursery):
         client = Client(nursery, str(broker.config.address))
         await client.heartbeat("c", "g", "T")
         fields: dict[str, Any] = {"consumerGroup": "g", "queueId": 0, "commitOffset": 1}
-        for topic in ("A", "B", "C"):
-            await client.send(topic, b"x")
+        for topic, sent in (("A", 1), ("B", 3), ("C", 2)):
+            for _ in range(sent):
+                await client.send(topic, b"x")
             assert (await client.ask(15, topic=topic, **fields)).code == 0
+        await scraped(port)
         found = await scraped(port)
+        # The largest lag stays, and what is left out is counted; the log says so once.
+        of_largest = "{consumer_group=g,is_retry=false,topic=B}"
+        assert found[f"rocketmq_consumer_lag_messages{of_largest}"] == 2
+        assert found["rocketmq_consumer_lags_left_out{}"] == 2
+        (said,) = [one for one in caplog.messages if "leave out the lags" in one]
+        assert "of 2 groups and topics" in said
         for name, rows in (("messages_in_total", 2), ("consumer_lag_messages", 1)):
             assert len([one for one in found if one.startswith(f"rocketmq_{name}")]) == rows
 

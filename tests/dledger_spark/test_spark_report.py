@@ -422,6 +422,40 @@ def test_a_page_of_many_topics_queues_and_groups_stays_small() -> None:
     assert "The first 12 of" in words.section("terms")
 
 
+def test_a_group_that_is_behind_now_is_drawn_beside_those_that_were_further_behind_once() -> None:
+    time = "timestamptz '2026-03-02 09:00:00+00' + to_minutes({})"
+    with engine_over({}) as engine:
+        sent = engine.query(
+            f"select 'g' as raft_group, i as index, 'T' as topic, 0 as topic_life, 0 as queue, "
+            f"i as offset, {time.format('i // 20')} as store_time from range(600) s(i)"
+        )
+        moved = engine.query(
+            # Eight groups begin 600 behind and catch up; the ninth is never more than 40 behind.
+            f"select 'g' as raft_group, 1000 + i as index, 'was-' || i % 8 as consumer_group, "
+            f"'T' as topic, 0 as topic_life, 0 as queue, case when i < 8 then 0 else 600 end as "
+            f"offset, {time.format('case when i < 8 then 1 else 29 end')} as time "
+            f"from range(16) s(i) union all select 'g', 2000, 'now', 'T', 0, 0, 560, "
+            f"{time.format('29')}"
+        )
+    facts = {}
+    for name, schema in FACTS.items():
+        there = {"messages": sent, "consumer_progress": moved}.get(name, schema.empty_table())
+        columns = [
+            there.column(field.name).cast(field.type)
+            if field.name in there.column_names
+            else pa.nulls(len(there), field.type)
+            for field in schema
+        ]
+        facts[name] = pa.table(columns, schema=schema)
+    with engine_over(with_derived(facts)) as engine:
+        span = span_of(engine)
+        assert span is not None
+        found = rows(engine, lag.lag_query(span.steps(5000)))
+    groups = {row["consumer_group"] for row in found}
+    assert "now" in groups
+    assert len(groups) == lag.GROUPS_MAX
+
+
 # --- the command ----------------------------------------------------------------------------------
 
 

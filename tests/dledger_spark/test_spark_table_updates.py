@@ -32,7 +32,7 @@ from dledger_spark.tables.duckdb_engine import duckdb_engine
 from dledger_spark.tables.fact_table import FactTable
 from dledger_spark.tables.refresh import refresh
 from dledger_spark.tables.table_home import TableHome
-from dledger_spark.tables.update import Updated, update_tables
+from dledger_spark.tables.update import Updated, next_index, update_tables
 from tests.dledger_spark.broker_script import ScriptedLog, random_step
 from tests.dledger_spark.entry_writer import write_entries
 from tests.dledger_spark.test_spark_tables import as_rows, check_tables, facts_of
@@ -320,6 +320,26 @@ def test_a_column_that_is_a_word_of_sql_is_hinted_at(
 
 def types(table: Any) -> dict[str, str]:
     return {field.name: str(field.type) for field in table.schema}
+
+
+def test_tables_are_made_of_what_comes_before_a_damaged_entry(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, out = scripted(4), tmp_path / "out"
+    write(log, tmp_path / "log", 0, len(log.entries))
+    monkeypatch.setattr("dledger_spark.tables.update.BATCH_BYTES", 2048)
+    entry = log.entries[60]
+    with next((tmp_path / "log").glob("*/data/*")).open("r+b") as file:
+        file.seek(entry.body_pos)
+        file.write(b"damaged")
+    words = ["tables", "--path", str(tmp_path / "log"), "--out", str(out)]
+    ended = CliRunner().invoke(dledger_spark, words)
+    assert (ended.exit_code, ended.output.count("\n")) == (1, 1), ended.output
+    home = TableHome(str(out))
+    there = next_index(home, "g") or 0
+    assert 20 < there <= 60
+    assert len(rows_of(home)["entries"]) == there
+    assert os.path.isdir(home.derived_path("traffic"))
 
 
 @pytest.mark.spark

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -18,9 +19,9 @@ from dledger.store.store_config import StoreConfig
 CONFIG = StoreConfig(segment_bytes=4096, index_segment_bytes=320, max_body_bytes=500)
 
 
-def folder_of(base: Path, name: str, count: int = 4) -> Path:
+def folder_of(base: Path, name: str, count: int = 4, body: bytes = b"entry") -> Path:
     store = open_store(OsDisk(), str(base), CONFIG, "g", name)
-    store.append(1, Magic.NORMAL, [b"entry"] * count)
+    store.append(1, Magic.NORMAL, [body] * count)
     store.begin_sync(HardState(1, name, 1)).run()
     store.close()
     return base / f"dledger-{name}"
@@ -43,6 +44,28 @@ def test_a_file_that_cannot_be_read_is_named_and_the_others_are_compared(
     assert isinstance(found.exception, SystemExit)
     assert f"{folders[1]}/{file} cannot be read: Is a directory" in found.output
     assert "equal" not in found.output
+
+
+def test_a_folder_of_dledger_mq_up_stands_for_its_members_which_are_compared_by_group(
+    tmp_path: Path,
+) -> None:
+    one, two, single = tmp_path / "one", tmp_path / "two", tmp_path / "single"
+    for name in ("n0", "n1"):
+        folder_of(one / name, name)  # DIR/<node>
+        for group, body in (("a", b"entry"), ("b", b"other")):
+            folder_of(two / group / name, name, body=body)  # DIR/<group>/<node>
+            folder_of(single / group / "n0", "n0", body=body) if name == "n0" else None
+    for up, members, equal in ((one, 2, True), (two, 4, True), (single, 2, False)):
+        found = CliRunner().invoke(verify, [str(up), "--json"])
+        content = json.loads(found.output)
+        assert (found.exit_code, content["first_difference"]) == (0, None)
+        assert len({report["folder"] for report in content["folders"]}) == members
+        said = CliRunner().invoke(verify, [str(up)]).output
+        assert ("equal, entry by entry" in said) is equal
+    # Members of one group that differ are found below the folder, too.
+    folder_of(two / "b" / "n2", "n2", body=b"wrong")
+    found = CliRunner().invoke(verify, [str(two)])
+    assert (found.exit_code, "the folders differ from entry 0 on" in found.output) == (1, True)
 
 
 def test_a_dump_of_what_cannot_be_read_ends_with_one_line(tmp_path: Path) -> None:

@@ -1,0 +1,27 @@
+"""What runs now and can be interrupted from another thread, such as a query of DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Final
+
+_interrupts: Final[set[Callable[[], object]]] = set()
+
+
+@contextmanager
+def interrupted_by(interrupt: Callable[[], object]) -> Iterator[None]:
+    """Call `interrupt`, in another thread, when a signal ends the command during the block."""
+    _interrupts.add(interrupt)
+    try:
+        yield
+    finally:
+        _interrupts.discard(interrupt)
+
+
+def interrupt_all() -> bool:
+    """Interrupt all that runs. Returns whether anything does."""
+    running = tuple(_interrupts)
+    for interrupt in running:
+        interrupt()
+    return bool(running)
