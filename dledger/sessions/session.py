@@ -212,7 +212,7 @@ class Session:
     ) -> SessionOutcomeUnknown:
         """Make the error of a call whose bodies begin at `first`, with the known outcomes."""
         oldest = self._unsettled[0][0] if self._unsettled else self._next
-        own = [each for each in settled if each.sequence >= first]
+        own = tuple(each for each in settled if each.sequence >= first)
         return SessionOutcomeUnknown(
             self.id, max(first, oldest), ended=self._ended, reason=reason, settled=own
         )
@@ -317,10 +317,9 @@ class Session:
 class NotAppendedInTime(Rejected):
     """The group did not accept the append in time; it was not appended."""
 
-    def __init__(self, timeout_s: float, reason: str) -> None:
-        self.timeout_s = timeout_s
-        self.reason = reason
-        super().__init__(f"not appended within {timeout_s:g} s: {reason}")
+    timeout_s: float
+    reason: str
+    _template = "not appended within {timeout_s:g} s: {reason}"
 
 
 @asynccontextmanager
