@@ -35,9 +35,11 @@ class DeclaredError(Exception):
 
     def __init_subclass__(cls) -> None:
         own = [name for name, hint in cls.__annotations__.items() if "ClassVar" not in str(hint)]
-        cls.__match_args__ = (*cls.__match_args__, *own)  # type: ignore[misc]
-        if own and "__init__" not in cls.__dict__:
-            cls.__init__ = _initializer(cls, cls.__match_args__)  # type: ignore[method-assign]
+        fields = (*cls.__match_args__, *own)
+        cls.__match_args__ = fields  # type: ignore[misc]
+        declared = own or (not fields and "_template" in cls.__dict__)
+        if declared and "__init__" not in cls.__dict__:
+            cls.__init__ = _initializer(cls, fields)  # type: ignore[method-assign]
 
     def _text(self) -> str:
         if self._template:

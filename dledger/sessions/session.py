@@ -43,6 +43,7 @@ from dledger.sessions.session_errors import (
     SessionsOff,
 )
 from dledger.sessions.with_sessions import AnswerKind, SessionAnswer, unpack_result
+from dledger.short_repr import short_repr
 from dledger.unwrapping_nursery import unwrapping_nursery
 
 # An unused session ends after this long. A leader is elected again in a second or two.
@@ -77,6 +78,9 @@ class SessionAppended(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index
     result: object  # the state machine's, when it was applied; tuples have become lists
     repeated: bool  # whether an earlier attempt had been applied
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 Settled = SessionAppended | ResultNotKept

@@ -16,7 +16,7 @@ import dledger_mq
 from dledger.declared_error import TEXT_CHARACTERS, DeclaredError
 from dledger.store.disk import SyncFailed
 from jepsen_like.simulation.hosts.process import ProcessEnded
-from tests.project.error_classes import error_classes, example
+from tests.project.example_values import error_classes, example_error
 
 # OSError by another name: Python pickles and copies them, and compares no such object.
 OF_PYTHON = (SyncFailed, ProcessEnded)
@@ -30,7 +30,7 @@ HUGE_CHARACTERS = 100_000
 
 def examples(characters: int = 9) -> Iterator[tuple[type[Exception], Exception]]:
     for kind in error_classes():
-        yield kind, example(kind, characters=characters)
+        yield kind, example_error(kind, characters=characters)
 
 
 def pickled(error: Exception, protocol: int) -> Exception:

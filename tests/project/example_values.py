@@ -1,4 +1,4 @@
-"""Every class of errors of the project, and an object of each, made of its type hints."""
+"""Every class of errors of the project, and objects of classes, made of their type hints."""
 
 from __future__ import annotations
 
@@ -49,29 +49,31 @@ WIDE: Mapping[object, object] = {
 }
 
 
-def example(kind: type[Exception], *, characters: int = 9) -> Exception:
+def example_error(kind: type[Exception], *, characters: int = 9) -> Exception:
     """An error of a class, called as its type hints ask; each text is so long."""
     if kind.__init__ in (Exception.__init__, OSError.__init__, ValueError.__init__):
         return kind("t" * characters)
     made = kind.__init__.__code__.co_filename == "<string>"  # of the fields
     hints = typing.get_type_hints(kind if made else kind.__init__)
     parameters = inspect.signature(kind).parameters
-    return kind(*[_of(hints[name], characters) for name in parameters])
+    return kind(*[example_of(hints[name], characters) for name in parameters])
 
 
-def _of(hint: Any, characters: int) -> object:
-    """An object of a type."""
+def example_of(hint: Any, characters: int) -> object:
+    """An object of a type, each text and body of which is so long."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if hint in WIDE:
         return WIDE[hint]
     if origin in (typing.Union, UnionType):
-        return _of(next(each for each in arguments if each is not types.NoneType), characters)
+        return example_of(
+            next(each for each in arguments if each is not types.NoneType), characters
+        )
     if origin is tuple and arguments[-1] is not Ellipsis:
-        return tuple(_of(each, characters) for each in arguments)
+        return tuple(example_of(each, characters) for each in arguments)
     if origin is not None and issubclass(origin, Mapping):
-        return {_of(arguments[0], characters): _of(arguments[1], characters)}
+        return {example_of(arguments[0], characters): example_of(arguments[1], characters)}
     if origin is not None and issubclass(origin, Collection):
-        held = (_of(arguments[0], characters), _of(arguments[0], characters))
+        held = (example_of(arguments[0], characters), example_of(arguments[0], characters))
         return list(held) if origin in (list, Sequence) else origin(held)
     if hint is str:
         return "t" * characters
@@ -82,6 +84,10 @@ def _of(hint: Any, characters: int) -> object:
     if issubclass(hint, bool | int | float):
         return hint(7)
     hints = typing.get_type_hints(hint)
-    return hint(
-        **{name: _of(hints[name], characters) for name in inspect.signature(hint).parameters}
-    )
+    parameters = dict(inspect.signature(hint).parameters)
+    if not hints:
+        hints = typing.get_type_hints(hint.__init__)
+        parameters = {  # the others are for what its makers know
+            name: each for name, each in parameters.items() if each.default is each.empty
+        }
+    return hint(**{name: example_of(hints[name], characters) for name in parameters})
