@@ -151,6 +151,19 @@ class BodyInvalid(Rejected, TypeError):
     problem: str
 
 
+class OtherLoop(Rejected):
+    """The node was opened in the loop of another thread, and only a call there could be answered.
+
+    `node_id` is the node's.
+    """
+
+    node_id: str
+    _template = (
+        "node {node_id} runs in the loop of another thread: call it there "
+        "(trio.from_thread.run with its trio token), or open it by dledger.blocking"
+    )
+
+
 class NodeClosing(Rejected):
     """The node is shutting down and accepts no more calls."""
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from dledger.errors import ConfigInvalid, Fatal
-from dledger.free_ports import free_ports
+from dledger.free_ports import free_ports as free_ports  # noqa: PLC0414 - for programs, too
 
 GROUP_FILE = "group.json"
 
