@@ -2,8 +2,10 @@
 
 from typing import Final
 
+from dledger.declared_error import DeclaredError
 
-class BrokerError(Exception):
+
+class BrokerError(DeclaredError):
     """Root of every error this package raises on purpose."""
 
 
@@ -15,14 +17,15 @@ class SettingInvalid(BrokerError):
         problem: what is wrong with it.
     """
 
-    def __init__(self, setting: str, problem: str) -> None:
-        self.setting = setting
-        self.problem = problem
-        super().__init__(f"{setting}: {problem}")
+    setting: str
+    problem: str
+    _template = "{setting}: {problem}"
 
 
 class FeatureClash(BrokerError):
     """Two features claim the same request code, command or name; found when the program starts."""
+
+    problem: str
 
 
 class EntryTooNew(BrokerError):
@@ -34,15 +37,18 @@ class EntryTooNew(BrokerError):
         index: of the entry, once it is known; else -1.
     """
 
-    def __init__(self, version: int, kind: int | None = None) -> None:
-        self.version = version
-        self.kind = kind
-        self.index = -1
-        what = f"version {version}" if kind is None else f"kind {kind} of version {version}"
-        self.what = f"a broker command of {what}"
-        super().__init__(
-            f"the log holds {self.what}, which this program does not know: upgrade this member"
-        )
+    version: int
+    kind: int | None = None
+    index: int = -1
+
+    @property
+    def what(self) -> str:
+        """What the log holds, in words."""
+        kind = "" if self.kind is None else f"kind {self.kind} of "
+        return f"a broker command of {kind}version {self.version}"
+
+    def _text(self) -> str:
+        return f"the log holds {self.what}, which this program does not know: upgrade this member"
 
 
 class CommandMalformed(BrokerError):
@@ -52,9 +58,8 @@ class CommandMalformed(BrokerError):
         reason: what is wrong with it.
     """
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"not a broker command ({reason}): only brokers may append to this log")
+    reason: str
+    _template = "not a broker command ({reason}): only brokers may append to this log"
 
 
 class SnapshotUnreadable(BrokerError):
@@ -64,11 +69,8 @@ class SnapshotUnreadable(BrokerError):
         reason: what.
     """
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(
-            f"the snapshot cannot be read ({reason}): start with the program that wrote it"
-        )
+    reason: str
+    _template = "the snapshot cannot be read ({reason}): start with the program that wrote it"
 
 
 # Clients print a remark on one line, and the C++ client copies it to its log.
@@ -83,11 +85,14 @@ class RequestRefused(BrokerError):
         remark: what is wrong and what to do, on one line.
     """
 
+    code: int
+    remark: str
+    _template = "{remark}"
+
     def __init__(self, code: int, remark: str) -> None:
         line = "".join([character if character.isprintable() else " " for character in remark])
         self.code = code
         self.remark = line[:_MAX_REMARK_CHARACTERS]
-        super().__init__(self.remark)
 
 
 class NeverStored(RequestRefused):

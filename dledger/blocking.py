@@ -49,9 +49,8 @@ MAX_HANDED_OVER = 100_000
 class TooManyCalls(Rejected):
     """Other threads hand over appends faster than the loop takes them."""
 
-    def __init__(self, waiting: int) -> None:
-        self.waiting = waiting
-        super().__init__(f"{waiting} submissions wait for the node's thread; slow down, try again")
+    waiting: int
+    _template = "{waiting} submissions wait for the node's thread; slow down, try again"
 
 
 class BlockingSession:

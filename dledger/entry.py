@@ -30,6 +30,8 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 from zlib import crc32
 
+from dledger.short_repr import short_repr
+
 HEADER = struct.Struct(">iiqqqiIII")
 HEADER_BYTES = HEADER.size  # 48
 BLANK = struct.Struct(">ii")
@@ -103,6 +105,9 @@ class Entry(NamedTuple):
     magic: int
     body: bytes
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
     @property
     def body_pos(self) -> int:
         """Byte offset of the body in the log's address space."""
@@ -119,6 +124,9 @@ class PositionedBody(NamedTuple):
     head: bytes
     tail: bytes
 
+    def __repr__(self) -> str:
+        return short_repr(self)
+
     @property
     def placed_bytes(self) -> int:
         """Its length in the log."""
@@ -132,6 +140,9 @@ class PositionedParts(NamedTuple):
     """
 
     parts: tuple[PositionedBody, ...]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def placed_bytes(self) -> int:

@@ -10,34 +10,24 @@ Fields carry the facts; the text is for people, and no program has to parse it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Self
+from typing import ClassVar
 
+from dledger.declared_error import DeclaredError
 from dledger.system_refusals import Kind, refusal_of, told
 
 
-class DLedgerError(Exception):
+class DLedgerError(DeclaredError):
     """Root of the tree."""
 
-    retry_safe: bool = False
-
-    def again(self) -> Self:
-        """A new error of the same class, text and fields, for one more caller.
-
-        An exception keeps the frames of everyone that it was raised to. So one that ends many calls
-        is raised to each of them as an error of its own.
-        """
-        other = type(self).__new__(type(self), *self.args)
-        other.__dict__.update(self.__dict__)
-        return other
+    retry_safe: ClassVar[bool] = False
 
 
 class NotInTrio(DLedgerError):
     """A call that needs trio was made outside a trio loop. `call` is its name."""
 
-    def __init__(self, call: str, instead: str) -> None:
-        self.call = call
-        super().__init__(f"dledger.{call} runs in a trio loop, and none runs here: {instead}")
+    call: str
+    instead: str
+    _template = "dledger.{call} runs in a trio loop, and none runs here: {instead}"
 
 
 # --- the operation never happened -------------------------------------------------------------
@@ -55,30 +45,33 @@ class NotLeader(Rejected):
     `leader` is the node id to ask instead, or None while none is known; `term` is our term.
     """
 
-    def __init__(self, leader: str | None, term: int) -> None:
-        self.leader = leader
-        self.term = term
-        hint = f"ask {leader}" if leader else "no leader is known yet: wait for an election"
-        super().__init__(f"not the leader of term {term}; {hint}")
+    leader: str | None
+    term: int
+
+    def _text(self) -> str:
+        hint = (
+            f"ask {self.leader}" if self.leader else "no leader is known yet: wait for an election"
+        )
+        return f"not the leader of term {self.term}; {hint}"
 
 
 class LeadershipMoving(Rejected):
     """The leader hands over to `target`, and refuses appends until that is done or given up."""
 
-    def __init__(self, target: str, term: int) -> None:
-        self.target = target
-        self.term = term
-        super().__init__(f"leadership of term {term} is moving to {target}; try again in a moment")
+    target: str
+    term: int
+    _template = "leadership of term {term} is moving to {target}; try again in a moment"
 
 
 class TransferFailed(Rejected):
     """Leadership was not handed to `target` (None: to any other voter)."""
 
-    def __init__(self, target: str | None, reason: str) -> None:
-        self.target = target
-        self.reason = reason
-        super().__init__(
-            f"leadership was not handed to {target or 'another voter'}: {reason}; "
+    target: str | None
+    reason: str
+
+    def _text(self) -> str:
+        return (
+            f"leadership was not handed to {self.target or 'another voter'}: {self.reason}; "
             "look at the status of the group, then try again"
         )
 
@@ -86,24 +79,22 @@ class TransferFailed(Rejected):
 class LeaderKept(Rejected):
     """This member may not forget its leader: the leader's lease relies on that."""
 
-    def __init__(self, leader: str) -> None:
-        self.leader = leader
-        super().__init__(
-            f"members with lease reads (max_clock_drift) do not forget their leader {leader}: "
-            "wait one election timeout instead"
-        )
+    leader: str
+    _template = (
+        "members with lease reads (max_clock_drift) do not forget their leader {leader}: wait one "
+        "election timeout instead"
+    )
 
 
 class LogFull(Rejected):
     """Too many appends wait to be committed: slow down and try again."""
 
-    def __init__(self, pending_entries: int, pending_bytes: int) -> None:
-        self.pending_entries = pending_entries
-        self.pending_bytes = pending_bytes
-        super().__init__(
-            f"{pending_entries} entries ({pending_bytes} bytes) wait to be committed; "
-            "slow down and try again"
-        )
+    pending_entries: int
+    pending_bytes: int
+    _template = (
+        "{pending_entries} entries ({pending_bytes} bytes) wait to be committed; slow down and try "
+        "again"
+    )
 
 
 class DiskFull(Rejected):
@@ -112,18 +103,16 @@ class DiskFull(Rejected):
     `problem` says what is refused and what to do.
     """
 
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(f"nothing is appended while the leader's disk is full: {problem}")
+    problem: str
+    _template = "nothing is appended while the leader's disk is full: {problem}"
 
 
 class EntryTooLarge(Rejected):
     """The body exceeds the size of an entry. A retry with the same body is useless."""
 
-    def __init__(self, body_bytes: int, limit_bytes: int) -> None:
-        self.body_bytes = body_bytes
-        self.limit_bytes = limit_bytes
-        super().__init__(f"a body of {body_bytes} bytes; the limit is {limit_bytes}: split it")
+    body_bytes: int
+    limit_bytes: int
+    _template = "a body of {body_bytes} bytes; the limit is {limit_bytes}: split it"
 
 
 class ClientAppendsOff(Rejected):
@@ -132,12 +121,13 @@ class ClientAppendsOff(Rejected):
     A retry is useless. `group` is its name, and `machine` that of its state machine.
     """
 
-    def __init__(self, group: str, machine: str) -> None:
-        self.group = group
-        self.machine = machine
-        super().__init__(
-            f"group {group} takes entries from its members alone"
-            f"{f', which are of kind {machine!r}' if machine else ''}: use their own clients"
+    group: str
+    machine: str
+
+    def _text(self) -> str:
+        kind = f", which are of kind {self.machine!r}" if self.machine else ""
+        return (
+            f"group {self.group} takes entries from its members alone{kind}: use their own clients"
         )
 
 
@@ -147,36 +137,44 @@ class MachineStopped(Rejected):
     Nothing was appended. Another member leads soon if its machine reads the entry.
     """
 
-    def __init__(self, index: int, problem: str) -> None:
-        self.index = index
-        self.problem = problem
-        super().__init__(
-            f"the state machine here has stopped before entry {index}: {problem}; ask another "
-            "member, and install a program on this one that reads the entry"
-        )
+    index: int
+    problem: str
+    _template = (
+        "the state machine here has stopped before entry {index}: {problem}; ask another member, "
+        "and install a program on this one that reads the entry"
+    )
 
 
 class BodyInvalid(Rejected, TypeError):
     """A body is not bytes. A retry with the same body is useless."""
 
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(problem)
+    problem: str
+
+
+class OtherLoop(Rejected):
+    """The node was opened in the loop of another thread, and only a call there could be answered.
+
+    `node_id` is the node's.
+    """
+
+    node_id: str
+    _template = (
+        "node {node_id} runs in the loop of another thread: call it there "
+        "(trio.from_thread.run with its trio token), or open it by dledger.blocking"
+    )
 
 
 class NodeClosing(Rejected):
     """The node is shutting down and accepts no more calls."""
 
-    def __init__(self) -> None:
-        super().__init__("the node is closing; use another node")
+    _template = "the node is closing; use another node"
 
 
 class ReadUnavailable(Rejected):
     """A member cannot serve a read now; `reason` says why. It changed nothing: retry is safe."""
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"the read cannot be served: {reason}; try again")
+    reason: str
+    _template = "the read cannot be served: {reason}; try again"
 
 
 class OutsideLog(Rejected):
@@ -185,15 +183,13 @@ class OutsideLog(Rejected):
     `what` is "entry" or "byte"; the log holds `first`..`last` of them (`last` < `first`: none).
     """
 
-    def __init__(self, what: str, asked: int, first: int, last: int) -> None:
-        self.what = what
-        self.asked = asked
-        self.first = first
-        self.last = last
-        super().__init__(
-            f"{what} {asked} is not in the log, which holds {first}..{last}: "
-            "ask again inside that range"
-        )
+    what: str
+    asked: int
+    first: int
+    last: int
+    _template = (
+        "{what} {asked} is not in the log, which holds {first}..{last}: ask again inside that range"
+    )
 
 
 class SnapshotUnavailable(Rejected):
@@ -202,9 +198,8 @@ class SnapshotUnavailable(Rejected):
     The node goes on, and the log keeps the entries that the snapshot would have replaced.
     """
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"no snapshot was written: {reason}")
+    reason: str
+    _template = "no snapshot was written: {reason}"
 
 
 # --- the entry is certainly lost --------------------------------------------------------------
@@ -215,12 +210,9 @@ class Discarded(DLedgerError):
 
     retry_safe = True
 
-    def __init__(self, index: int, term: int) -> None:
-        self.index = index
-        self.term = term
-        super().__init__(
-            f"entry {index} of term {term} was replaced by a newer leader's: append it again"
-        )
+    index: int
+    term: int
+    _template = "entry {index} of term {term} was replaced by a newer leader's: append it again"
 
 
 # --- the outcome is unknown --------------------------------------------------------------------
@@ -233,22 +225,20 @@ class OutcomeUnknown(DLedgerError):
 class LeadershipLost(OutcomeUnknown):
     """The node stopped being leader before the entry was committed."""
 
-    def __init__(self, index: int, term: int, leader: str | None) -> None:
-        self.index = index
-        self.term = term
-        self.leader = leader
-        super().__init__(
-            f"leadership of term {term} was lost before entry {index} was committed; "
-            "read the log to learn what became of it"
-        )
+    index: int
+    term: int
+    leader: str | None
+    _template = (
+        "leadership of term {term} was lost before entry {index} was committed; read the log to "
+        "learn what became of it"
+    )
 
 
 class NodeClosed(OutcomeUnknown):
     """The node stopped before the entry was committed."""
 
-    def __init__(self, index: int) -> None:
-        self.index = index
-        super().__init__(f"the node stopped before entry {index} was known to be committed")
+    index: int
+    _template = "the node stopped before entry {index} was known to be committed"
 
 
 # --- the state machine stops, and the node goes on ----------------------------------------------
@@ -265,13 +255,12 @@ class MachineTooOld(DLedgerError):
     `index` is that of the entry; `problem` says what it is, in a sentence without a full stop.
     """
 
-    def __init__(self, index: int, problem: str) -> None:
-        self.index = index
-        self.problem = problem
-        super().__init__(
-            f"the state machine does not read entry {index}: {problem}; start this member again "
-            "with a program that reads it"
-        )
+    index: int
+    problem: str
+    _template = (
+        "the state machine does not read entry {index}: {problem}; start this member again with a "
+        "program that reads it"
+    )
 
 
 # --- this node stops --------------------------------------------------------------------------
@@ -286,10 +275,11 @@ class PeerFault(DLedgerError):
 
     advice = "compare the members with `dledger verify`"
 
-    def __init__(self, peer: str, problem: str) -> None:
-        self.peer = peer
-        self.problem = problem
-        super().__init__(f"refused a message of {peer}: {problem}; {self.advice}")
+    peer: str
+    problem: str
+
+    def _text(self) -> str:
+        return f"refused a message of {self.peer}: {self.problem}; {self.advice}"
 
 
 class Fatal(DLedgerError):
@@ -299,33 +289,28 @@ class Fatal(DLedgerError):
 class ConfigInvalid(Fatal):
     """A setting is missing or contradicts another one."""
 
-    def __init__(self, setting: str, problem: str) -> None:
-        self.setting = setting
-        self.problem = problem
-        super().__init__(f"{setting}: {problem}")
+    setting: str
+    problem: str
+    _template = "{setting}: {problem}"
 
 
 class AddressInUse(Fatal):
     """Another process listens on the address this node was given."""
 
-    def __init__(self, address: str) -> None:
-        self.address = address
-        super().__init__(
-            f"{address} is in use: stop the process that listens there, or set another port"
-        )
+    address: str
+    _template = "{address} is in use: stop the process that listens there, or set another port"
 
 
 class DataFolderMismatch(Fatal):
     """The data folder belongs to another node or another group."""
 
-    def __init__(self, path: str, found: str, expected: str) -> None:
-        self.path = path
-        self.found = found
-        self.expected = expected
-        super().__init__(
-            f"{path} holds the data of {found}, not of {expected}: "
-            "point the node at its own folder, or give it an empty one"
-        )
+    path: str
+    found: str
+    expected: str
+    _template = (
+        "{path} holds the data of {found}, not of {expected}: point the node at its own folder, or "
+        "give it an empty one"
+    )
 
 
 class FirstVotersDiffer(Fatal):
@@ -335,64 +320,70 @@ class FirstVotersDiffer(Fatal):
     would elect two leaders.
     """
 
-    def __init__(
-        self, path: str, group: str, began_with: Sequence[str], started_with: Sequence[str]
-    ) -> None:
-        self.path = path
-        self.group = group
-        self.began_with = tuple(began_with)
-        self.started_with = tuple(started_with)
-        began = f"began with the voters {', '.join(began_with)}"
+    path: str
+    group: str
+    began_with: tuple[str, ...]
+    started_with: tuple[str, ...]
+
+    def _text(self) -> str:
+        began = f"began with the voters {', '.join(self.began_with)}"
         start = "start it with these, and change members by `dledger members --add` and `--remove`"
-        if not began_with:
+        if not self.began_with:
             began = "was joined by this member"
             start = (
                 "start it with --join (joining=True); `dledger members` adds and removes members"
             )
-        super().__init__(
-            f"group {group} {began}, says {path}, and peers names "
-            f"{', '.join(started_with)}: {start}"
+        return (
+            f"group {self.group} {began}, says {self.path}, and peers names "
+            f"{', '.join(self.started_with)}: {start}"
         )
 
 
 class BirthUnreadable(Fatal):
     """The record of how the group began cannot be read."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        super().__init__(
-            f"{path} does not say how the group began: copy this file from the folder of another "
-            "member that the group began with, or have the member begin anew in an empty folder"
-        )
+    path: str
+    _template = (
+        "{path} does not say how the group began: copy this file from the folder of another member "
+        "that the group began with, or have the member begin anew in an empty folder"
+    )
 
 
 class DataFolderLocked(Fatal):
     """Another process has the data folder open, or another node of this one (`here`)."""
 
-    def __init__(self, path: str, here: bool = False) -> None:
-        self.path = path
-        self.here = here
+    path: str
+    here: bool = False
+
+    def _text(self) -> str:
         where = "another process: stop that one first"
-        super().__init__(
-            f"{path} is open in "
-            + ("this process already: close the node that uses it first" if here else where)
+        return f"{self.path} is open in " + (
+            "this process already: close the node that uses it first" if self.here else where
         )
 
 
 class DiskFailed(Fatal):
     """A write or a sync failed. Never retried: after a failed fsync the page cache lies."""
 
+    operation: str
+    path: str
+    errno: int | None
+    problem: str
+    cure: str
+    _template = "{operation} {path}: {problem}; {cure}"
+
     def __init__(self, operation: str, path: str, cause: OSError) -> None:
         self.operation = operation
         self.path = path
         self.errno = cause.errno
+        self.problem = cause.strerror or str(cause)
         found = refusal_of(cause)
-        cure = (
+        self.cure = (
             "free or replace the disk, then start the node again" if found is None else found.cure
         )
         if found is not None and found.kind is Kind.ROOM:
-            cure += ", then start the node again"
-        super().__init__(f"{operation} {path}: {cause.strerror or cause}; {cure}")
+            self.cure += ", then start the node again"
+        self.args = ()  # the cause may not travel
 
 
 class ResourceRefused(Fatal):
@@ -401,26 +392,30 @@ class ResourceRefused(Fatal):
     `kind` says what, `__cause__` is the error.
     """
 
+    kind: Kind | None
+    problem: str
+    _template = "the node cannot go on: {problem}"
+
     def __init__(self, cause: BaseException) -> None:
         found = refusal_of(cause)
         self.kind = None if found is None else found.kind
         path = cause.filename if isinstance(cause, OSError) else None
         where = f"{path}: " if isinstance(path, str) else ""
-        super().__init__(f"the node cannot go on: {where}{told(cause)}")
+        self.problem = f"{where}{told(cause)}"
+        self.args = ()  # the cause may not travel
 
 
 class LogCorrupt(Fatal):
     """A record inside the log is broken, and cutting there could lose committed entries."""
 
-    def __init__(self, path: str, offset: int, problem: str) -> None:
-        self.path = path
-        self.offset = offset
-        self.problem = problem
-        super().__init__(
-            f"{path} at byte {offset}: {problem}; the log was left as it is: "
-            "stop the node and run `dledger repair` with the folder of a member that is intact, "
-            "or `dledger rejoin` to have it begin anew"
-        )
+    path: str
+    offset: int
+    problem: str
+    _template = (
+        "{path} at byte {offset}: {problem}; the log was left as it is: stop the node and run "
+        "`dledger repair` with the folder of a member that is intact, or `dledger rejoin` to have "
+        "it begin anew"
+    )
 
 
 class BeginningDropped(DLedgerError):
@@ -431,59 +426,57 @@ class BeginningDropped(DLedgerError):
 
     retry_safe = True
 
-    def __init__(self, folder: str, first_index: int) -> None:
-        self.folder = folder
-        self.first_index = first_index
-        super().__init__(
-            f"{folder}: the log's beginning was dropped while it was read; "
-            f"it begins with entry {first_index} now: try again"
-        )
+    folder: str
+    first_index: int
+    _template = (
+        "{folder}: the log's beginning was dropped while it was read; it begins with entry "
+        "{first_index} now: try again"
+    )
 
 
 class RepairFailed(DLedgerError):
     """A broken log could not be repaired from another member's; nothing uncertain was written."""
 
-    def __init__(self, path: str, index: int, problem: str) -> None:
-        self.path = path
-        self.index = index
-        self.problem = problem
-        super().__init__(f"{path}: {problem}: try the folder of another member")
+    path: str
+    index: int
+    problem: str
+    _template = "{path}: {problem}: try the folder of another member"
 
 
 class SnapshotCorrupt(DLedgerError):
     """A snapshot file is broken. An older one is used if there is one."""
 
-    def __init__(self, path: str, offset: int, problem: str) -> None:
-        self.path = path
-        self.offset = offset
-        self.problem = problem
-        super().__init__(f"{path} at byte {offset}: {problem}")
+    path: str
+    offset: int
+    problem: str
+    _template = "{path} at byte {offset}: {problem}"
 
 
 class SnapshotLost(Fatal):
     """The log's beginning is dropped, and no snapshot replaces it: the state is incomplete."""
 
-    def __init__(self, path: str, first_index: int, problems: Sequence[str]) -> None:
-        self.path = path
-        self.first_index = first_index
-        self.problems = tuple(problems)
-        found = "; ".join(problems) or "there is none"
-        super().__init__(
-            f"the log begins with entry {first_index}, and no snapshot in {path} replaces the "
-            f"entries before ({found}): put a snapshot there from a copy, or from another member"
+    path: str
+    first_index: int
+    problems: tuple[str, ...]
+
+    def _text(self) -> str:
+        found = "; ".join(self.problems) or "there is none"
+        return (
+            f"the log begins with entry {self.first_index}, and no snapshot in {self.path} "
+            f"replaces the entries before ({found}): put a snapshot there from a copy, or from "
+            "another member"
         )
 
 
 class ConfigurationLost(Fatal):
     """The entry with the group's configuration cannot be read."""
 
-    def __init__(self, index: int, problem: str) -> None:
-        self.index = index
-        self.problem = problem
-        super().__init__(
-            f"entry {index}, the group's configuration, cannot be read ({problem}): "
-            "put a snapshot there from another member, or start with an empty folder as a new one"
-        )
+    index: int
+    problem: str
+    _template = (
+        "entry {index}, the group's configuration, cannot be read ({problem}): put a snapshot "
+        "there from another member, or start with an empty folder as a new one"
+    )
 
 
 class RestoreFailed(Fatal):
@@ -492,36 +485,32 @@ class RestoreFailed(Fatal):
     `problem` says what it did, with the error that it raised. `__cause__` is that error.
     """
 
-    def __init__(self, path: str, problem: str = "raised") -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(
-            f"the state machine {problem} while it restored {path}: fix it, then start the node "
-            "again"
-        )
+    path: str
+    problem: str = "raised"
+    _template = (
+        "the state machine {problem} while it restored {path}: fix it, then start the node again"
+    )
 
 
 class HardStateLost(Fatal):
     """The log has no record of term and vote: a start could vote twice in a term."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        super().__init__(
-            f"{path} is missing or unreadable beside a log that holds entries: restore this file "
-            "from a copy made since the node last voted, or run `dledger rejoin`"
-        )
+    path: str
+    _template = (
+        "{path} is missing or unreadable beside a log that holds entries: restore this file from a "
+        "copy made since the node last voted, or run `dledger rejoin`"
+    )
 
 
 class HardStateOutdated(Fatal):
     """Java DLedger ran in this folder after us: our record lacks the votes that it gave."""
 
-    def __init__(self, path: str, java_path: str) -> None:
-        self.path = path
-        self.java_path = java_path
-        super().__init__(
-            f"{path} is older than the {java_path} of Java DLedger, which ran here since: "
-            f"stop Java, then remove {path} to take the folder back"
-        )
+    path: str
+    java_path: str
+    _template = (
+        "{path} is older than the {java_path} of Java DLedger, which ran here since: stop Java, "
+        "then remove {path} to take the folder back"
+    )
 
 
 class MachineFailed(Fatal):
@@ -530,23 +519,21 @@ class MachineFailed(Fatal):
     `problem` says what it did, with the error that it raised. `__cause__` is that error.
     """
 
-    def __init__(self, first_index: int, last_index: int, problem: str = "raised") -> None:
-        self.first_index = first_index
-        self.last_index = last_index
-        self.problem = problem
-        super().__init__(
-            f"the state machine {problem} on entries {first_index}..{last_index}; "
-            "it must be deterministic and total: fix it, then start the node again"
-        )
+    first_index: int
+    last_index: int
+    problem: str = "raised"
+    _template = (
+        "the state machine {problem} on entries {first_index}..{last_index}; it must be "
+        "deterministic and total: fix it, then start the node again"
+    )
 
 
 class MachineUnusable(Fatal):
     """The object is not a state machine. `machine` is the name of its class."""
 
-    def __init__(self, machine: str, problem: str) -> None:
-        self.machine = machine
-        self.problem = problem
-        super().__init__(f"the state machine {machine} {problem}")
+    machine: str
+    problem: str
+    _template = "the state machine {machine} {problem}"
 
 
 class NodeFailed(Fatal):
@@ -555,11 +542,15 @@ class NodeFailed(Fatal):
     `__cause__` is that error, with its traceback.
     """
 
+    problem: str
+    _template = (
+        "an unexpected error stopped the node: {problem}; start it again, and report this with the "
+        "traceback"
+    )
+
     def __init__(self, cause: BaseException) -> None:
-        super().__init__(
-            f"an unexpected error stopped the node: {cause!r}; start it again, and report this "
-            "with the traceback"
-        )
+        self.problem = repr(cause)
+        self.args = ()  # the cause may not travel
 
 
 class DiskUnresponsive(Fatal):
@@ -569,17 +560,18 @@ class DiskUnresponsive(Fatal):
     with the process.
     """
 
-    def __init__(self, path: str, waited_s: float) -> None:
-        self.path = path
-        self.waited_s = waited_s
-        super().__init__(
-            f"{path} was not closed: its disk has not answered for {waited_s:g} s; repair or "
-            "replace the disk, then start the process again"
-        )
+    path: str
+    waited_s: float
+    _template = (
+        "{path} was not closed: its disk has not answered for {waited_s:g} s; repair or replace "
+        "the disk, then start the process again"
+    )
 
 
 class InvariantBroken(Fatal):
     """A promise of the protocol does not hold: a bug here, or a disk that lost synced data."""
+
+    problem: str
 
 
 # --- what arrives from outside ----------------------------------------------------------------
@@ -588,9 +580,8 @@ class InvariantBroken(Fatal):
 class MessageMalformed(DLedgerError):
     """A peer or client sent bytes that are not a message of this protocol."""
 
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(f"malformed message: {problem}")
+    problem: str
+    _template = "malformed message: {problem}"
 
 
 class BatchInvalid(MessageMalformed):

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from functools import cache
 from itertools import chain
 
+from dledger.declared_error import DeclaredError
+
 # Below the ports that systems choose for outgoing connections (Linux from 32768, macOS and IANA
 # from 49152). A killed member must find its port free when it restarts, and an outgoing connection
 # may have taken one of those by then.
@@ -19,13 +21,15 @@ FIRST_PORT = 20_000
 END_PORT = 32_000
 
 
-class NoFreePort(OSError):
+class NoFreePort(DeclaredError, OSError):
     """Every port that may be given to a member is in use."""
 
-    def __init__(self, count: int) -> None:
-        super().__init__(
-            f"this machine does not have {count} free ports between {FIRST_PORT} and {END_PORT}: "
-            "stop what listens there, or name the addresses yourself"
+    count: int
+
+    def _text(self) -> str:
+        return (
+            f"this machine does not have {self.count} free ports between {FIRST_PORT} and "
+            f"{END_PORT}: stop what listens there, or name the addresses yourself"
         )
 
 

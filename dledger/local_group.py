@@ -12,7 +12,7 @@ from pathlib import Path
 import trio
 
 from dledger.errors import ConfigInvalid, Fatal
-from dledger.free_ports import free_ports
+from dledger.free_ports import free_ports as free_ports  # noqa: PLC0414 - for programs, too
 
 GROUP_FILE = "group.json"
 
@@ -23,10 +23,9 @@ STOP_TIMEOUT_S = 10.0
 class MemberEnded(Fatal):
     """A member's process ended by itself."""
 
-    def __init__(self, node_id: str, returncode: int) -> None:
-        self.node_id = node_id
-        self.returncode = returncode
-        super().__init__(f"{node_id} ended with exit code {returncode}; its lines above say why")
+    node_id: str
+    returncode: int
+    _template = "{node_id} ended with exit code {returncode}; its lines above say why"
 
 
 def load_group(folder: Path) -> tuple[str, dict[str, str]]:

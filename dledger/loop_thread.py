@@ -20,8 +20,7 @@ Opened = TypeVar("Opened")
 class CallCutOff(OutcomeUnknown):
     """The loop ended while a call was under way."""
 
-    def __init__(self) -> None:
-        super().__init__("the node was closed during the call: its outcome is unknown")
+    _template = "the node was closed during the call: its outcome is unknown"
 
 
 class LoopThread(Generic[Opened]):

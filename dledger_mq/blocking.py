@@ -472,7 +472,7 @@ def open_pop_consumer(consumer: PopConsumer) -> Iterator[BlockingPopConsumer]:
         yield BlockingPopConsumer(loop, consumer)
 
 
-def listener(function: Callable[[Sequence[ReceivedMessage]], ConsumeResult | None]) -> Listener:
+def listener(function: Callable[[list[ReceivedMessage]], ConsumeResult | None]) -> Listener:
     """Make a listener of a plain function: it is called in threads, several at once.
 
     Args:
@@ -483,7 +483,7 @@ def listener(function: Callable[[Sequence[ReceivedMessage]], ConsumeResult | Non
     """
     _check_plain(function)
 
-    async def call_in_thread(messages: Sequence[ReceivedMessage]) -> ConsumeResult | None:
+    async def call_in_thread(messages: list[ReceivedMessage]) -> ConsumeResult | None:
         return await trio.to_thread.run_sync(function, messages)
 
     return call_in_thread

@@ -10,6 +10,7 @@ from typing import Final
 
 import trio
 
+from dledger.declared_error import DeclaredError
 from dledger_mq.listener import Listener, call
 from dledger_mq.received_message import ReceivedMessage, received
 from remoting.bodies.message_queue import MessageQueue
@@ -95,5 +96,7 @@ class DirectCalls:
         send(command.reply(body=compact_json(body).encode()))
 
 
-class _Refused(Exception):
+class _Refused(DeclaredError):
     """The listener cannot be called now."""
+
+    problem: str

@@ -7,10 +7,11 @@ are kinds of it) or `OutcomeUnknown` (it may be stored, sending it again may sto
 
 from collections.abc import Sequence
 
+from dledger.declared_error import DeclaredError
 from dledger_mq.send_result import SendResult
 
 
-class MessagingError(Exception):
+class MessagingError(DeclaredError):
     """Root of every error this package raises on purpose."""
 
 
@@ -26,12 +27,13 @@ class SendFailed(MessagingError):
 
     advice = ""
 
-    def __init__(self, topic: str, reason: str, attempts: int, code: int | None = None) -> None:
-        self.topic = topic
-        self.reason = reason
-        self.attempts = attempts
-        self.code = code
-        super().__init__(f"message to {topic!r:.140} not acknowledged ({reason}): {self.advice}")
+    topic: str
+    reason: str
+    attempts: int
+    code: int | None = None
+
+    def _text(self) -> str:
+        return f"message to {self.topic!r:.140} not acknowledged ({self.reason}): {self.advice}"
 
 
 class Rejected(SendFailed):
@@ -70,15 +72,22 @@ class SomeFailed(MessagingError):
 
     Attributes:
         outcomes: for each message in its order, its `SendResult` or its `SendFailed`.
-        failed: how many of them failed.
     """
 
-    def __init__(self, outcomes: "Sequence[SendResult | SendFailed]") -> None:
-        self.outcomes = outcomes
-        failures = [item for item in outcomes if isinstance(item, SendFailed)]
-        self.failed = len(failures)
+    outcomes: Sequence[SendResult | SendFailed]
+
+    @property
+    def failed(self) -> int:
+        """How many of them failed."""
+        return len(self._failures())
+
+    def _failures(self) -> list[SendFailed]:
+        return [item for item in self.outcomes if isinstance(item, SendFailed)]
+
+    def _text(self) -> str:
+        failures = self._failures()
         first = f" ({failures[0].reason}): {failures[0].advice}" if failures else ""
-        super().__init__(f"{self.failed} of {len(outcomes)} messages not acknowledged{first}")
+        return f"{len(failures)} of {len(self.outcomes)} messages not acknowledged{first}"
 
 
 class InvalidCondition(MessagingError):
@@ -89,10 +98,9 @@ class InvalidCondition(MessagingError):
         reason: what the broker said.
     """
 
-    def __init__(self, topic: str, reason: str) -> None:
-        self.topic = topic
-        self.reason = reason
-        super().__init__(f"the condition for topic {topic!r:.140} cannot be served: {reason}")
+    topic: str
+    reason: str
+    _template = "the condition for topic {topic!r:.140} cannot be served: {reason}"
 
 
 class NoReply(MessagingError):
@@ -104,14 +112,13 @@ class NoReply(MessagingError):
         timeout_seconds: how long was waited.
     """
 
-    def __init__(self, topic: str, message_id: str, timeout_seconds: float) -> None:
-        self.topic = topic
-        self.message_id = message_id
-        self.timeout_seconds = timeout_seconds
-        super().__init__(
-            f"no reply to question {message_id} of topic {topic!r:.140} within "
-            f"{timeout_seconds:g} s: see whether a consumer replies to it"
-        )
+    topic: str
+    message_id: str
+    timeout_seconds: float
+    _template = (
+        "no reply to question {message_id} of topic {topic!r:.140} within {timeout_seconds:g} s: "
+        "see whether a consumer replies to it"
+    )
 
 
 class NoTransactionCheck(MessagingError):
@@ -121,12 +128,11 @@ class NoTransactionCheck(MessagingError):
         group: the producer group.
     """
 
-    def __init__(self, group: str) -> None:
-        self.group = group
-        super().__init__(
-            f"producer group {group!r:.140} has no check, so that no broker could find out how a "
-            "transaction has ended whose commit was lost: give one, Producer(..., check=...)"
-        )
+    group: str
+    _template = (
+        "producer group {group!r:.140} has no check, so that no broker could find out how a "
+        "transaction has ended whose commit was lost: give one, Producer(..., check=...)"
+    )
 
 
 class TransactionRefused(MessagingError):
@@ -139,14 +145,13 @@ class TransactionRefused(MessagingError):
         reason: what the broker said.
     """
 
-    def __init__(self, topic: str, message_id: str, reason: str) -> None:
-        self.topic = topic
-        self.message_id = message_id
-        self.reason = reason
-        super().__init__(
-            f"transaction {message_id} of topic {topic!r:.140} cannot end so ({reason}): see "
-            "whether the check has answered for it, or too late"
-        )
+    topic: str
+    message_id: str
+    reason: str
+    _template = (
+        "transaction {message_id} of topic {topic!r:.140} cannot end so ({reason}): see whether "
+        "the check has answered for it, or too late"
+    )
 
 
 class RouteNotFound(MessagingError):
@@ -157,12 +162,14 @@ class RouteNotFound(MessagingError):
         nameservers: the name servers that were asked.
     """
 
-    def __init__(self, topic: str, nameservers: tuple[str, ...]) -> None:
-        self.topic = topic
-        self.nameservers = nameservers
-        super().__init__(
-            f"name servers {', '.join(nameservers)} know no topic {topic!r:.140}: create it "
-            "(dledger-mq topic create), or check that its brokers run and name these name servers"
+    topic: str
+    nameservers: tuple[str, ...]
+
+    def _text(self) -> str:
+        return (
+            f"name servers {', '.join(self.nameservers)} know no topic {self.topic!r:.140}: create "
+            "it (dledger-mq topic create), or check that its brokers run and name these name "
+            "servers"
         )
 
 
@@ -176,7 +183,9 @@ class NoDeadLetters(RouteNotFound):
     def __init__(self, group: str, topic: str, nameservers: tuple[str, ...]) -> None:
         super().__init__(topic, nameservers)
         self.group = group
-        self.args = (f"group {group!r:.140} has no dead letters: see that its name is right",)
+
+    def _text(self) -> str:
+        return f"group {self.group!r:.140} has no dead letters: see that its name is right"
 
 
 class NoBrokerLeads(RouteNotFound):
@@ -186,10 +195,10 @@ class NoBrokerLeads(RouteNotFound):
         groups: the groups of brokers that are known all the same.
     """
 
-    def __init__(self, topic: str, nameservers: tuple[str, ...], groups: tuple[str, ...]) -> None:
-        super().__init__(topic, nameservers)
-        self.groups = groups
-        self.args = (no_broker_leads(nameservers, groups),)
+    groups: tuple[str, ...]
+
+    def _text(self) -> str:
+        return no_broker_leads(self.nameservers, self.groups)
 
 
 def no_broker_leads(nameservers: Sequence[str], groups: Sequence[str] = ()) -> str:
@@ -209,11 +218,16 @@ class NoMaster(MessagingError):
         broker_name: the group of brokers, or an empty text when the route has no queue at all.
     """
 
-    def __init__(self, topic: str, broker_name: str) -> None:
-        self.topic = topic
-        self.broker_name = broker_name
-        who = f"group {broker_name!r:.80} has no leader" if broker_name else "there is no queue"
-        super().__init__(f"topic {topic!r:.140}: {who} now; wait for an election, or start brokers")
+    topic: str
+    broker_name: str
+
+    def _text(self) -> str:
+        who = (
+            f"group {self.broker_name!r:.80} has no leader"
+            if self.broker_name
+            else "there is no queue"
+        )
+        return f"topic {self.topic!r:.140}: {who} now; wait for an election, or start brokers"
 
 
 class NameServersUnreachable(MessagingError):
@@ -224,12 +238,12 @@ class NameServersUnreachable(MessagingError):
         reason: what the last one failed with.
     """
 
-    def __init__(self, nameservers: tuple[str, ...], reason: str) -> None:
-        self.nameservers = nameservers
-        self.reason = reason
-        super().__init__(
-            f"no name server of {', '.join(nameservers)} answers ({reason}): check that one runs"
-        )
+    nameservers: tuple[str, ...]
+    reason: str
+
+    def _text(self) -> str:
+        asked = ", ".join(self.nameservers)
+        return f"no name server of {asked} answers ({self.reason}): check that one runs"
 
 
 class RequestRefused(MessagingError):
@@ -242,12 +256,22 @@ class RequestRefused(MessagingError):
         what: what was asked for.
     """
 
+    address: str
+    what: str
+    code: int
+    remark: str
+
     def __init__(self, address: str, what: str, code: int, remark: str | None) -> None:
         self.address = address
         self.what = what
         self.code = code
         self.remark = remark or ""
-        super().__init__(f"{address} refused to {what} (code {code}): {self.remark or 'no reason'}")
+
+    def _text(self) -> str:
+        return (
+            f"{self.address} refused to {self.what} (code {self.code}): "
+            f"{self.remark or 'no reason'}"
+        )
 
 
 class GroupInUse(MessagingError):
@@ -257,20 +281,18 @@ class GroupInUse(MessagingError):
         group: the consumer group.
     """
 
-    def __init__(self, group: str) -> None:
-        self.group = group
-        super().__init__(
-            f"this client already has a consumer of group {group!r:.140}: "
-            "subscribe it to more topics, or open another client"
-        )
+    group: str
+    _template = (
+        "this client already has a consumer of group {group!r:.140}: subscribe it to more topics, "
+        "or open another client"
+    )
 
 
 class ClientClosed(MessagingError):
     """A producer, consumer or client was used outside its `async with` block."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
-        super().__init__(f"the {what} is not open: use it inside its `async with` block")
+    what: str
+    _template = "the {what} is not open: use it inside its `async with` block"
 
 
 class OffsetFileUnreadable(MessagingError):
@@ -281,13 +303,12 @@ class OffsetFileUnreadable(MessagingError):
         reason: what is wrong with it.
     """
 
-    def __init__(self, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(
-            f"offset file {path} cannot be read ({reason}): "
-            "restore it, or remove it to start from the consumer's `consume_from`"
-        )
+    path: str
+    reason: str
+    _template = (
+        "offset file {path} cannot be read ({reason}): restore it, or remove it to start from the "
+        "consumer's `consume_from`"
+    )
 
 
 class GroupDirectoryError(MessagingError):
@@ -298,10 +319,9 @@ class GroupDirectoryError(MessagingError):
         reason: what is wrong and what to do.
     """
 
-    def __init__(self, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(f"directory {path}: {reason}")
+    path: str
+    reason: str
+    _template = "directory {path}: {reason}"
 
 
 class InvalidListener(MessagingError):
@@ -314,22 +334,18 @@ class InvalidListener(MessagingError):
         reason: what is wrong.
     """
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(
-            f"the listener is not valid: {reason}; define it with `async def`, and return nothing, "
-            "ConsumeResult.SUCCESS or ConsumeResult.RETRY"
-        )
+    reason: str
+    _template = (
+        "the listener is not valid: {reason}; define it with `async def`, and return nothing, "
+        "ConsumeResult.SUCCESS or ConsumeResult.RETRY"
+    )
 
 
 class OpenedTwice(MessagingError):
     """A second `async with` block was begun with a producer, consumer or client."""
 
-    def __init__(self, what: str) -> None:
-        self.what = what
-        super().__init__(
-            f"the {what} was opened before: make a new one for each `async with` block"
-        )
+    what: str
+    _template = "the {what} was opened before: make a new one for each `async with` block"
 
 
 class InvalidOptions(MessagingError):
@@ -341,14 +357,12 @@ class InvalidOptions(MessagingError):
         least, most: its range.
     """
 
-    def __init__(
-        self, name: str, value: float, least: float, most: float, options: str = "PushOptions"
-    ) -> None:
-        self.name = name
-        self.value = value
-        self.least = least
-        self.most = most
-        super().__init__(f"{options}: {name} is {value:g}: give {least:g} to {most:g}")
+    name: str
+    value: float
+    least: float
+    most: float
+    options: str = "PushOptions"
+    _template = "{options}: {name} is {value:g}: give {least:g} to {most:g}"
 
 
 class InvalidBatching(MessagingError):
@@ -360,12 +374,11 @@ class InvalidBatching(MessagingError):
         least, most: its range.
     """
 
-    def __init__(self, name: str, value: float, least: float, most: float) -> None:
-        self.name = name
-        self.value = value
-        self.least = least
-        self.most = most
-        super().__init__(f"Batching: {name} is {value:g}: give {least:g} to {most:g}")
+    name: str
+    value: float
+    least: float
+    most: float
+    _template = "Batching: {name} is {value:g}: give {least:g} to {most:g}"
 
 
 class InvalidNameServers(MessagingError):
@@ -375,9 +388,8 @@ class InvalidNameServers(MessagingError):
         reason: what is wrong and what to do.
     """
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"name servers: {reason}")
+    reason: str
+    _template = "name servers: {reason}"
 
 
 class InvalidClientId(MessagingError):
@@ -387,9 +399,8 @@ class InvalidClientId(MessagingError):
         client_id: the id.
     """
 
-    def __init__(self, client_id: str) -> None:
-        self.client_id = client_id
-        super().__init__(f"client id {client_id!r:.80}: give 1 to 255 printable characters")
+    client_id: str
+    _template = "client id {client_id!r:.80}: give 1 to 255 printable characters"
 
 
 class NotRunning(MessagingError):
@@ -400,11 +411,12 @@ class NotRunning(MessagingError):
         running: the processes that run.
     """
 
-    def __init__(self, name: str, running: Sequence[str]) -> None:
-        self.name = name
-        self.running = running
-        super().__init__(
-            f"no process {name!r:.80} runs now, only {', '.join(running) or 'none'}: "
+    name: str
+    running: Sequence[str]
+
+    def _text(self) -> str:
+        return (
+            f"no process {self.name!r:.80} runs now, only {', '.join(self.running) or 'none'}: "
             "restart it, or name another"
         )
 
@@ -417,13 +429,12 @@ class NoLeaderInTime(MessagingError):
         seconds: how long it was waited for.
     """
 
-    def __init__(self, group: str, seconds: float) -> None:
-        self.group = group
-        self.seconds = seconds
-        super().__init__(
-            f"group {group!r:.80} has had no leader that answers for {seconds:g} s: check that "
-            "most of its nodes run, and see <node>.log in the cluster's directory"
-        )
+    group: str
+    seconds: float
+    _template = (
+        "group {group!r:.80} has had no leader that answers for {seconds:g} s: check that most of "
+        "its nodes run, and see <node>.log in the cluster's directory"
+    )
 
 
 class ClosedDuringCall(MessagingError):
@@ -432,8 +443,7 @@ class ClosedDuringCall(MessagingError):
     What the call should do may have happened.
     """
 
-    def __init__(self) -> None:
-        super().__init__("the client was closed during the call: its outcome is unknown")
+    _template = "the client was closed during the call: its outcome is unknown"
 
 
 class NotIterable(MessagingError):
@@ -443,16 +453,13 @@ class NotIterable(MessagingError):
         reason: why, and what to do.
     """
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"cannot iterate over the consumer: {reason}")
+    reason: str
+    _template = "cannot iterate over the consumer: {reason}"
 
 
 class OtherLoop(MessagingError):
     """A client is shared with an object of another trio loop, which would corrupt both."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "the shared client was opened in another trio loop: "
-            "pass nameservers= instead of client="
-        )
+    _template = (
+        "the shared client was opened in another trio loop: pass nameservers= instead of client="
+    )

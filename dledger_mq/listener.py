@@ -2,15 +2,16 @@
 
 import functools
 import inspect
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
 from dledger_mq.errors import InvalidListener
 from dledger_mq.message import ConsumeResult
 from dledger_mq.received_message import ReceivedMessage
 
-# Gets at least one message, of one queue. None is SUCCESS; what it raises is RETRY.
-Listener: TypeAlias = Callable[[Sequence[ReceivedMessage]], Awaitable[ConsumeResult | None]]
+# Gets at least one message, of one queue. None is SUCCESS; what it raises is RETRY. A function for
+# any sequence is one, too.
+Listener: TypeAlias = Callable[[list[ReceivedMessage]], Awaitable[ConsumeResult | None]]
 
 
 def check_listener(listener: object) -> None:
@@ -38,7 +39,7 @@ def check_listener(listener: object) -> None:
         raise InvalidListener(f"{name:.80} is no coroutine function")
 
 
-async def call(listener: Listener, messages: Sequence[ReceivedMessage]) -> bool:
+async def call(listener: Listener, messages: list[ReceivedMessage]) -> bool:
     """Run the listener, and return whether it consumed the messages.
 
     Raises:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from dledger.short_repr import short_repr
 from dledger_mq.errors import InvalidMessage
 from remoting.message.errors import MessageMalformed
 from remoting.message.properties import (
@@ -140,6 +141,9 @@ class Message:
     sharding_key: str = ""
     delay_milliseconds: int = 0
     deliver_at_milliseconds: int = 0
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def is_delayed(self) -> bool:

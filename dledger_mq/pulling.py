@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Final
 
+from dledger.short_repr import short_repr
 from dledger_mq.received_message import ReceivedMessage, cut_messages
 from dledger_mq.subscription import matches
 from remoting.bodies.heartbeat import SubscriptionData
@@ -47,6 +48,9 @@ class PullResult:
     min_offset: int
     max_offset: int
     unreadable: list[MessageRecord]
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def read_pull_reply(reply: Command, queue: MessageQueue, wanted: SubscriptionData) -> PullResult:

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Final
 
+from dledger.short_repr import shown_fields
 from dledger_mq.message import RETRY_TOPIC_PREFIX
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import CompressionMissing, MessageMalformed
@@ -166,8 +167,7 @@ class ReceivedMessage:
     __hash__ = None  # type: ignore[assignment]
 
     def __repr__(self) -> str:
-        values = ", ".join(f"{name}={getattr(self, name)!r}" for name in _PUBLIC)
-        return f"ReceivedMessage({values})"
+        return shown_fields(self, _PUBLIC)
 
 
 def received(record: MessageRecord, queue: MessageQueue) -> ReceivedMessage:

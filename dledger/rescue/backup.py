@@ -43,10 +43,9 @@ _PIECE_BYTES = 4 * 1024 * 1024
 class BackupFailed(DLedgerError):
     """The backup failed: there is no usable copy."""
 
-    def __init__(self, folder: str, problem: str) -> None:
-        self.folder = folder
-        self.problem = problem
-        super().__init__(f"{folder}: {problem}")
+    folder: str
+    problem: str
+    _template = "{folder}: {problem}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -60,10 +60,9 @@ DONE = "recovery.json"
 class RecoveryRefused(DLedgerError):
     """The group was not begun again; nothing was changed."""
 
-    def __init__(self, folder: str, problem: str) -> None:
-        self.folder = folder
-        self.problem = problem
-        super().__init__(f"{folder}: {problem}")
+    folder: str
+    problem: str
+    _template = "{folder}: {problem}"
 
 
 @dataclass(frozen=True, slots=True)

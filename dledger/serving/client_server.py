@@ -125,11 +125,8 @@ class ServedNode(Protocol):
 class TooManyWaiting(Rejected):
     """A client has as many waiting requests as one connection may have."""
 
-    def __init__(self, waiting: int) -> None:
-        self.waiting = waiting
-        super().__init__(
-            f"{waiting} requests of this connection wait already: let some end, or open another"
-        )
+    waiting: int
+    _template = "{waiting} requests of this connection wait already: let some end, or open another"
 
 
 class ClientServer:

@@ -43,6 +43,7 @@ from dledger.sessions.session_errors import (
     SessionsOff,
 )
 from dledger.sessions.with_sessions import AnswerKind, SessionAnswer, unpack_result
+from dledger.short_repr import short_repr
 from dledger.unwrapping_nursery import unwrapping_nursery
 
 # An unused session ends after this long. A leader is elected again in a second or two.
@@ -77,6 +78,9 @@ class SessionAppended(NamedTuple):
     index: int  # type: ignore[assignment]  # hides tuple.index
     result: object  # the state machine's, when it was applied; tuples have become lists
     repeated: bool  # whether an earlier attempt had been applied
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 Settled = SessionAppended | ResultNotKept
@@ -212,7 +216,7 @@ class Session:
     ) -> SessionOutcomeUnknown:
         """Make the error of a call whose bodies begin at `first`, with the known outcomes."""
         oldest = self._unsettled[0][0] if self._unsettled else self._next
-        own = [each for each in settled if each.sequence >= first]
+        own = tuple(each for each in settled if each.sequence >= first)
         return SessionOutcomeUnknown(
             self.id, max(first, oldest), ended=self._ended, reason=reason, settled=own
         )
@@ -317,10 +321,9 @@ class Session:
 class NotAppendedInTime(Rejected):
     """The group did not accept the append in time; it was not appended."""
 
-    def __init__(self, timeout_s: float, reason: str) -> None:
-        self.timeout_s = timeout_s
-        self.reason = reason
-        super().__init__(f"not appended within {timeout_s:g} s: {reason}")
+    timeout_s: float
+    reason: str
+    _template = "not appended within {timeout_s:g} s: {reason}"
 
 
 @asynccontextmanager

@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 from dledger.errors import DLedgerError, Fatal, OutcomeUnknown, Rejected
 
 
 class SessionsOff(Rejected):
     """The group keeps no sessions."""
 
-    def __init__(self) -> None:
-        super().__init__(
-            "this group keeps no sessions: wrap the machine of every member in dledger.WithSessions"
-        )
+    _template = (
+        "this group keeps no sessions: wrap the machine of every member in dledger.WithSessions"
+    )
 
 
 class ReservedBody(Rejected):
     """A PositionedBody begins with the mark of session entries. Bodies of bytes may."""
 
-    def __init__(self, mark: bytes) -> None:
-        self.mark = mark
-        super().__init__(
-            f"a positioned body that begins with {mark.hex()} looks like a session's entry: "
+    mark: bytes
+
+    def _text(self) -> str:
+        return (
+            f"a positioned body that begins with {self.mark.hex()} looks like a session's entry: "
             "begin it with other bytes"
         )
 
@@ -33,9 +31,8 @@ class SessionExpired(Rejected):
     Nothing of this call was appended.
     """
 
-    def __init__(self, session: int) -> None:
-        self.session = session
-        super().__init__(f"session {session} has ended: open another one and append again")
+    session: int
+    _template = "session {session} has ended: open another one and append again"
 
 
 class SessionFull(Rejected):
@@ -43,25 +40,23 @@ class SessionFull(Rejected):
     timed out calls have left. Nothing of this call was appended.
     """
 
-    def __init__(self, unsettled: int, unsettled_bytes: int) -> None:
-        self.unsettled = unsettled
-        self.unsettled_bytes = unsettled_bytes
-        super().__init__(
-            f"{unsettled} appends ({unsettled_bytes} bytes) of this session would wait for an "
-            "answer: append fewer at once, or call settle() until it returns"
-        )
+    unsettled: int
+    unsettled_bytes: int
+    _template = (
+        "{unsettled} appends ({unsettled_bytes} bytes) of this session would wait for an answer: "
+        "append fewer at once, or call settle() until it returns"
+    )
 
 
 class SequenceGap(Rejected):
     """A sequence came before the one in front of it: it was not applied."""
 
-    def __init__(self, session: int, sequence: int, expected: int) -> None:
-        self.session = session
-        self.sequence = sequence
-        self.expected = expected
-        super().__init__(
-            f"session {session} expects sequence {expected}, not {sequence}: append that one first"
-        )
+    session: int
+    sequence: int
+    expected: int
+    _template = (
+        "session {session} expects sequence {expected}, not {sequence}: append that one first"
+    )
 
 
 class SessionOutcomeUnknown(OutcomeUnknown):
@@ -74,28 +69,22 @@ class SessionOutcomeUnknown(OutcomeUnknown):
     that was applied, or a ResultNotKept in its place.
     """
 
-    def __init__(
-        self,
-        session: int,
-        sequence: int,
-        *,
-        ended: bool,
-        reason: str,
-        settled: Sequence[object] = (),
-    ) -> None:
-        self.session = session
-        self.sequence = sequence
-        self.ended = ended
-        self.reason = reason
-        self.settled = tuple(settled)
+    session: int
+    sequence: int
+    ended: bool
+    reason: str
+    settled: tuple[object, ...] = ()
+
+    def _text(self) -> str:
         remedy = (
             "the session has ended: read the state to learn what became of it"
-            if ended
+            if self.ended
             else "settle() or the next append of this session finds out"
         )
-        super().__init__(
-            f"sequence {sequence} of session {session} is not answered ({reason}); {remedy}"
-            + (f"; {len(settled)} before it were applied: see `settled`" if settled else "")
+        applied = len(self.settled)
+        return (
+            f"sequence {self.sequence} of session {self.session} is not answered ({self.reason}); "
+            f"{remedy}" + (f"; {applied} before it were applied: see `settled`" if applied else "")
         )
 
 
@@ -107,34 +96,29 @@ class ResultNotKept(DLedgerError):
     holds the outcome of each, in order.
     """
 
-    def __init__(
-        self, session: int, sequence: int, index: int | None, settled: Sequence[object] = ()
-    ) -> None:
-        self.settled = tuple(settled)
-        self.session = session
-        self.sequence = sequence
-        self.index = index
-        super().__init__(
-            f"sequence {sequence} of session {session} was applied, its result was not kept: "
-            "read the state; a result must be small, and plain values"
-        )
+    session: int
+    sequence: int
+    index: int | None
+    settled: tuple[object, ...] = ()
+    _template = (
+        "sequence {sequence} of session {session} was applied, its result was not kept: "
+        "read the state; a result must be small, and plain values"
+    )
 
 
 class SessionFormatTooNew(Fatal):
     """The log holds session entries of a later version of this library."""
 
-    def __init__(self, version: int, known: int) -> None:
-        self.version = version
-        self.known = known
-        super().__init__(
-            f"a session entry of version {version}; this member knows version {known}: "
-            "install the version of the other members"
-        )
+    version: int
+    known: int
+    _template = (
+        "a session entry of version {version}; this member knows version {known}: install the "
+        "version of the other members"
+    )
 
 
 class SessionTableInvalid(Fatal):
     """The bytes of a snapshot are not a session table."""
 
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(f"the snapshot's session table cannot be read: {problem}")
+    problem: str
+    _template = "the snapshot's session table cannot be read: {problem}"

@@ -154,7 +154,7 @@ def _restore(
                 return None, awaited
         if store.first_index > 0 and folder.indexes():
             problem = "the state machine has no method restore()"
-            raise SnapshotLost(folder.path, store.first_index, [problem])
+            raise SnapshotLost(folder.path, store.first_index, (problem,))
     except OSError as cause:
         name = cause.filename if isinstance(cause.filename, str) else folder.path
         raise DiskFailed("open", name, cause) from cause
@@ -287,7 +287,7 @@ def restore_newest(
         logger.warning("a snapshot cannot be used: %s", problem)
     if newest is None:
         if store.first_index > 0:
-            raise SnapshotLost(folder.path, store.first_index, problems)
+            raise SnapshotLost(folder.path, store.first_index, tuple(problems))
         return None
     folder.make_durable(newest)
     try:

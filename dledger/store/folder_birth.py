@@ -95,7 +95,8 @@ def _first_voters(
     if not now.voters:
         return now if _founded_nothing(record, store) else first
     if not changed:
-        raise FirstVotersDiffer(path, record.group, sorted(first.voters), sorted(now.voters))
+        began, started = tuple(sorted(first.voters)), tuple(sorted(now.voters))
+        raise FirstVotersDiffer(path, record.group, began, started)
     logger.info(
         "the log holds the members of group %s: the voters that this start names (%s) are ignored",
         *(record.group, shown_names(now.voters)),

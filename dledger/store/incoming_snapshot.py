@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from dledger.core.membership.configuration_codec import decode_configuration
 from dledger.core.snapshot.snapshot_offer import SnapshotOffer
+from dledger.declared_error import DeclaredError
 from dledger.errors import ConfigurationMalformed, SnapshotCorrupt
 from dledger.store.disk import DiskFile
 from dledger.store.segment import NAME_DIGITS
@@ -26,8 +27,10 @@ PART_SUFFIX = ".part"
 SYNC_BYTES = 8 * 1024 * 1024
 
 
-class SnapshotUnwanted(Exception):
+class SnapshotUnwanted(DeclaredError):
     """This member cannot accept an offered snapshot; the message says why, in one line."""
+
+    problem: str
 
 
 class Received(NamedTuple):

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
 from dledger.errors import DiskFailed, SnapshotCorrupt
+from dledger.short_repr import short_repr
 from dledger.store.disk import Disk
 from dledger.store.segment import NAME_DIGITS, start_of
 from dledger.store.snapshot_file import SnapshotReader, SnapshotWriter
@@ -33,6 +34,9 @@ class Snapshot(NamedTuple):
     header: SnapshotHeader
     path: str
     size: int
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def group(self) -> NumberedConfiguration | None:

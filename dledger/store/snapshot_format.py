@@ -37,6 +37,8 @@ import struct
 from typing import NamedTuple
 from zlib import crc32
 
+from dledger.short_repr import short_repr
+
 MAGIC = b"DLedgerS"
 VERSION = 1
 
@@ -68,6 +70,9 @@ class SnapshotHeader(NamedTuple):
     group: str
     machine: str = ""
     configuration: bytes = b""
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     @property
     def end_pos(self) -> int:

@@ -15,6 +15,7 @@ from dledger.errors import (
     LeadershipLost,
     NodeClosed,
 )
+from dledger.short_repr import short_repr
 
 
 class Appended(NamedTuple):
@@ -24,6 +25,9 @@ class Appended(NamedTuple):
     term: int
     pos: int
     result: object
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 Outcome = list[Appended] | DLedgerError

@@ -62,12 +62,19 @@ UNKNOWN_GROUP = GroupIdentity()
 class Superseded(Fatal):
     """The group was recovered without this member, whose log belongs to an older generation."""
 
+    group: str
+    node_id: str
+    own: int
+    newer: int
+    problem: str
+    _template = "{problem}"
+
     def __init__(self, group: str, node_id: str, own: Generation, newer: Generation) -> None:
         self.group = group
         self.node_id = node_id
         self.own = own.number
         self.newer = newer.number
-        super().__init__(
+        self.problem = (
             f"group {group} was recovered without {node_id}: the group is in generation {newer}, "
             f"this folder in generation {own}: keep a copy of this folder if it may be needed, "
             "then run `dledger rejoin` on it and add the node with `dledger members`"

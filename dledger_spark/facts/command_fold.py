@@ -13,6 +13,7 @@ from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, Final
 
+from dledger.declared_error import DeclaredError
 from dledger_spark.acceptance import is_topic_config
 from dledger_spark.facts.broker_command import BrokerCommand
 from dledger_spark.facts.command_kinds import KINDS
@@ -30,7 +31,7 @@ _ATTACHED: Final = frozenset({10, 11, 12, 14, 15, 18, 19, 26, 31, 34})
 _SINCE_ATTACHED: Final = frozenset({*range(10, 28), 30, 31, 32, 34})
 
 
-class Refused(Exception):
+class Refused(DeclaredError):
     """A command that brokers pass over: its members make no sense."""
 
 

@@ -66,11 +66,11 @@ with blocking_cluster(directory=Path("brokers").absolute()) as group:
             consume_from=ConsumeFrom.FIRST,
         )
         with blocking.open_push_consumer(billing) as messages:
-            for number, _ in enumerate(messages, 1):
+            for number, _order in enumerate(messages, 1):
                 if number == 300:
                     messages.acknowledge()
                     break
-        *_, last = producer.send_many(orders(300, 340), timeout_seconds=30)
+        *_others, last = producer.send_many(orders(300, 340), timeout_seconds=30)
 
     # The tables hold what the brokers have written down as committed, which they do every few
     # seconds. A command that is repeated adds what is new.

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from dledger.declared_error import DeclaredError
+
 # Room for the logs of some minutes, and quickly filled.
 DISK_MIB = 48
 # A file system that loses its power needs a journal of its own.
@@ -29,8 +31,10 @@ OWNER = ".run"
 MOUNTS = Path("/proc/self/mounts")
 
 
-class DiskStuck(Exception):
+class DiskStuck(DeclaredError):
     """A disk cannot be unmounted or mounted again. Its text says why."""
+
+    problem: str
 
 
 @contextmanager

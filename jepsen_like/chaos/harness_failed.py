@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from dledger.declared_error import DeclaredError
 
-class HarnessFailed(Exception):
+
+class HarnessFailed(DeclaredError):
     """The run itself went wrong: its text says how. Nothing is known of the system."""
+
+    problem: str

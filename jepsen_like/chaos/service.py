@@ -7,13 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
+from dledger.declared_error import DeclaredError
 from dledger.state_machine import StateMachine
 from jepsen_like.history.value import Value, thawed
 from jepsen_like.simulation.chance import Chance
 
 
-class CallFailed(Exception):
+class CallFailed(DeclaredError):
     """A call certainly changed nothing, such as a comparison in vain. Its text says why."""
+
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -85,8 +88,10 @@ class Service(Protocol):
         """The next call of a client."""
 
 
-class ServiceUnusable(Exception):
+class ServiceUnusable(DeclaredError):
     """A name leads to no service. Its text is one line that says what to do."""
+
+    problem: str
 
 
 class Described:

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgpack
 
+from dledger.declared_error import DeclaredError
 from jepsen_like.chaos.outcomes import Outcome
 from jepsen_like.chaos.service import Call
 from jepsen_like.history.operation import EventType
@@ -17,8 +18,10 @@ MESSAGE_BYTES_MAX = 16 * 1024 * 1024
 PIECE_BYTES = 64 * 1024
 
 
-class WireBroken(Exception):
+class WireBroken(DeclaredError):
     """The other side sent what is no message of ours."""
+
+    problem: str
 
 
 class Messages:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
+from dledger.declared_error import DeclaredError
 from jepsen_like.checkers.bounds import Bounds
 from jepsen_like.checkers.checker import counted, no_function
 from jepsen_like.checkers.failing_part import STEPS_AT_ONCE, FailingPart, failing_part
@@ -28,8 +29,10 @@ FIRST_TURN_STEPS = 1_000
 ORDER_SHOWN_MAX = 12
 
 
-class ModelFailed(Exception):
+class ModelFailed(DeclaredError):
     """A model raised an error, or returned a state that cannot be used. One line."""
+
+    problem: str
 
 
 class Linearizability:

@@ -6,11 +6,14 @@ import importlib
 import inspect
 from collections.abc import Hashable
 
+from dledger.declared_error import DeclaredError
 from jepsen_like.checkers.models.model import Model
 
 
-class ModelUnusable(Exception):
+class ModelUnusable(DeclaredError):
     """A name leads to no model. Its text is one line that says what to do."""
+
+    problem: str
 
 
 def users_model(name: str) -> Model:

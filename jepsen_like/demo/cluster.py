@@ -14,6 +14,7 @@ from pathlib import Path
 import trio
 
 from dledger.client.group_client import GroupClient, GroupUnreachable
+from dledger.declared_error import DeclaredError
 from dledger.free_ports import free_addresses
 from dledger_mq.group_directory import ClusterPlan, GroupDirectory
 
@@ -29,8 +30,10 @@ RESTART_AFTER_S = 2.0
 POLL_S = 0.05
 
 
-class DemoFailed(Exception):
+class DemoFailed(DeclaredError):
     """The demo found a broken promise, or could not go on."""
+
+    problem: str
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from dledger.declared_error import DeclaredError
 from jepsen_like.history.value import NESTED_MAX, Map, Value
 
 _TOKEN = re.compile(
@@ -28,8 +29,10 @@ _CLOSING = {"[": "]", "(": ")", "{": "}", "#{": "}"}
 _DIGITS_MAX = 40
 
 
-class NotEdn(ValueError):
+class NotEdn(DeclaredError, ValueError):
     """A text is not EDN, or more of it than this reader knows."""
+
+    problem: str
 
 
 def read_forms(text: str) -> list[Value]:

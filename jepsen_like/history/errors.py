@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dledger.declared_error import DeclaredError
 
-class HistoryUnreadable(Exception):
+
+class HistoryUnreadable(DeclaredError):
     """A file is not a history that can be checked. Its text is one line that names the place.
 
     Args:
@@ -12,28 +14,28 @@ class HistoryUnreadable(Exception):
         problem: what is wrong, and what to do where that is not plain.
     """
 
-    def __init__(self, file: str, line: int | None, problem: str) -> None:
-        super().__init__(file, line, problem)
-        self.file = file
-        self.line = line
-        self.problem = problem
+    file: str
+    line: int | None
+    problem: str
 
-    def __str__(self) -> str:
+    def _text(self) -> str:
         place = self.file if self.line is None else f"{self.file}:{self.line}"
         return f"{place}: {self.problem}"
 
 
-class BadLine(Exception):
+class BadLine(DeclaredError):
     """A line is not an event, or not one that may stand where it does.
 
     The reader knows the file and raises HistoryUnreadable in its place.
     """
 
-    def __init__(self, problem: str, line: int | None = None) -> None:
-        super().__init__(problem)
-        self.problem = problem
-        self.line = line
+    problem: str
+    line: int | None = None
+
+    _template = "{problem}"
 
 
-class EventRefused(ValueError):
+class EventRefused(DeclaredError, ValueError):
     """An event that no reader would take is not written."""
+
+    problem: str

@@ -8,6 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from dledger.declared_error import DeclaredError
 from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.verdict import RunExit
@@ -22,8 +23,10 @@ RUN_TIMEOUT_SECONDS = 300
 FIRST_SEED = 1
 
 
-class TrialFailed(Exception):
+class TrialFailed(DeclaredError):
     """A run could not be made. Its text says why."""
+
+    problem: str
 
 
 def chaos_trial(mutant: Mutant, budget_s: float) -> Trial:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dledger.declared_error import DeclaredError
 
-class Failure(Exception):
+
+class Failure(DeclaredError):
     """A run broke a promise."""
 
-    def __init__(self, seed: int, at_s: float, promise: str, how: str) -> None:
-        self.seed = seed
-        self.at_s = at_s
-        self.promise = promise
-        self.how = how
-        super().__init__(f"seed {seed}, {at_s:.6f} s: {promise}: {how}")
+    seed: int
+    at_s: float
+    promise: str
+    how: str
+    _template = "seed {seed}, {at_s:.6f} s: {promise}: {how}"

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.snapshot.snapshot_offer import LogBegin
+from dledger.declared_error import DeclaredError
 
 
-class InvariantViolated(Exception):
+class InvariantViolated(DeclaredError):
     """A promise was broken: which one, and how, in one line."""
 
-    def __init__(self, promise: str, how: str) -> None:
-        self.promise = promise
-        self.how = how
-        super().__init__(f"{promise}: {how}")
+    promise: str
+    how: str
+    _template = "{promise}: {how}"
 
 
 def check_reads_end(name: str, begun: Iterable[float], now: float, wait_s: float) -> None:

@@ -10,9 +10,7 @@ class MessageMalformed(RemotingError):
         reason: what is wrong and what to do.
     """
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(reason)
+    reason: str
 
 
 class CompressionMissing(MessageMalformed):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from itertools import repeat
 from typing import Final
 
+from dledger.short_repr import short_repr
 from remoting.message.compression import inflate_lz4, inflate_zlib, inflate_zstd
 from remoting.message.errors import MessageMalformed
 from remoting.message.host import packed_host, unpacked_host
@@ -108,6 +109,9 @@ class MessageRecord:
     reconsume_times: int = 0
     prepared_transaction_offset: int = 0
     body_crc: int = field(default=0, compare=False)
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
     def property_map(self) -> dict[str, str]:
         """The properties as a dict; each call decodes them again."""

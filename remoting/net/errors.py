@@ -15,14 +15,13 @@ class RequestTimedOut(RemotingError):
 
     outcome_unknown = True
 
-    def __init__(self, address: str, code: int, timeout_seconds: float) -> None:
-        self.address = address
-        self.code = code
-        self.timeout_seconds = timeout_seconds
-        super().__init__(
-            f"request {code} to {address} got no reply in {timeout_seconds:g} s: "
-            "it may have been carried out; look before repeating it"
-        )
+    address: str
+    code: int
+    timeout_seconds: float
+    _template = (
+        "request {code} to {address} got no reply in {timeout_seconds:g} s: it may have been "
+        "carried out; look before repeating it"
+    )
 
 
 class ConnectionClosed(RemotingError):
@@ -35,12 +34,15 @@ class ConnectionClosed(RemotingError):
             have been carried out; false when it certainly was not, and may be repeated.
     """
 
-    def __init__(self, address: str, reason: str, *, outcome_unknown: bool) -> None:
-        self.address = address
-        self.reason = reason
-        self.outcome_unknown = outcome_unknown
-        advice = "it may have been carried out" if outcome_unknown else "it was not sent, try again"
-        super().__init__(f"connection to {address} closed ({reason}): {advice}")
+    address: str
+    reason: str
+    outcome_unknown: bool
+
+    def _text(self) -> str:
+        advice = (
+            "it may have been carried out" if self.outcome_unknown else "it was not sent, try again"
+        )
+        return f"connection to {self.address} closed ({self.reason}): {advice}"
 
 
 class ConnectFailed(RemotingError):
@@ -54,10 +56,9 @@ class ConnectFailed(RemotingError):
 
     outcome_unknown = False
 
-    def __init__(self, address: str, reason: str) -> None:
-        self.address = address
-        self.reason = reason
-        super().__init__(f"cannot connect to {address} ({reason}): check that it runs there")
+    address: str
+    reason: str
+    _template = "cannot connect to {address} ({reason}): check that it runs there"
 
 
 class TooManyRequests(RemotingError):
@@ -71,10 +72,9 @@ class TooManyRequests(RemotingError):
 
     outcome_unknown = False
 
-    def __init__(self, address: str, limit: int) -> None:
-        self.address = address
-        self.limit = limit
-        super().__init__(f"{limit} requests already wait for {address}: send more slowly")
+    address: str
+    limit: int
+    _template = "{limit} requests already wait for {address}: send more slowly"
 
 
 class AddressMalformed(RemotingError):
@@ -87,9 +87,8 @@ class AddressMalformed(RemotingError):
 
     outcome_unknown = False
 
-    def __init__(self, address: str) -> None:
-        self.address = address
-        super().__init__(f"{address!r:.200} is not an address: write host:port, as 127.0.0.1:9876")
+    address: str
+    _template = "{address!r:.200} is not an address: write host:port, as 127.0.0.1:9876"
 
 
 class PortInUse(RemotingError):
@@ -100,13 +99,12 @@ class PortInUse(RemotingError):
         port: the port that was asked for.
     """
 
-    def __init__(self, host: str, port: int) -> None:
-        self.host = host
-        self.port = port
-        super().__init__(
-            f"port {port} on {host} is in use: stop the program that listens there, "
-            "or choose another port"
-        )
+    host: str
+    port: int
+    _template = (
+        "port {port} on {host} is in use: stop the program that listens there, or choose another "
+        "port"
+    )
 
 
 class ListenFailed(RemotingError):
@@ -118,14 +116,15 @@ class ListenFailed(RemotingError):
         reason: the operating system's error.
     """
 
-    def __init__(self, host: str, port: int, reason: str) -> None:
-        self.host = host
-        self.port = port
-        self.reason = reason
-        shown = f"[{host}]" if ":" in host else host
-        super().__init__(
-            f"cannot listen on {shown}:{port} ({reason}): give an address of this machine "
-            "and a port you may use"
+    host: str
+    port: int
+    reason: str
+
+    def _text(self) -> str:
+        shown = f"[{self.host}]" if ":" in self.host else self.host
+        return (
+            f"cannot listen on {shown}:{self.port} ({self.reason}): give an address of this "
+            "machine and a port you may use"
         )
 
 
@@ -140,12 +139,9 @@ class TooManyConnections(RemotingError):
 
     outcome_unknown = False
 
-    def __init__(self, address: str, limit: int) -> None:
-        self.address = address
-        self.limit = limit
-        super().__init__(
-            f"no connection to {address}: {limit} are open; close some, or use another client"
-        )
+    address: str
+    limit: int
+    _template = "no connection to {address}: {limit} are open; close some, or use another client"
 
 
 class PeerTooSlow(RemotingError):
@@ -157,14 +153,13 @@ class PeerTooSlow(RemotingError):
         limit_bytes: what may wait.
     """
 
-    def __init__(self, address: str, unsent_bytes: int, limit_bytes: int) -> None:
-        self.address = address
-        self.unsent_bytes = unsent_bytes
-        self.limit_bytes = limit_bytes
-        super().__init__(
-            f"{address} does not read: {unsent_bytes} bytes wait, at most {limit_bytes} may; "
-            "read faster or ask for less at once"
-        )
+    address: str
+    unsent_bytes: int
+    limit_bytes: int
+    _template = (
+        "{address} does not read: {unsent_bytes} bytes wait, at most {limit_bytes} may; read "
+        "faster or ask for less at once"
+    )
 
 
 class PeerDoesNotRead(RemotingError):
@@ -176,14 +171,13 @@ class PeerDoesNotRead(RemotingError):
         stalled_seconds: since when it took nothing.
     """
 
-    def __init__(self, address: str, unsent_bytes: int, stalled_seconds: float) -> None:
-        self.address = address
-        self.unsent_bytes = unsent_bytes
-        self.stalled_seconds = stalled_seconds
-        super().__init__(
-            f"{address} took nothing of {unsent_bytes} bytes for {stalled_seconds:.0f} s: "
-            "read what was asked for"
-        )
+    address: str
+    unsent_bytes: int
+    stalled_seconds: float
+    _template = (
+        "{address} took nothing of {unsent_bytes} bytes for {stalled_seconds:.0f} s: read what was "
+        "asked for"
+    )
 
 
 class ServerOutOfRoom(RemotingError):
@@ -195,14 +189,13 @@ class ServerOutOfRoom(RemotingError):
         limit_bytes: what all of them may hold.
     """
 
-    def __init__(self, address: str, held_bytes: int, limit_bytes: int) -> None:
-        self.address = address
-        self.held_bytes = held_bytes
-        self.limit_bytes = limit_bytes
-        super().__init__(
-            f"{address} holds {held_bytes} bytes without progress while all connections hold more "
-            f"than {limit_bytes}: send whole requests and read the answers"
-        )
+    address: str
+    held_bytes: int
+    limit_bytes: int
+    _template = (
+        "{address} holds {held_bytes} bytes without progress while all connections hold more than "
+        "{limit_bytes}: send whole requests and read the answers"
+    )
 
 
 class TooFewDescriptors(RemotingError):
@@ -214,14 +207,13 @@ class TooFewDescriptors(RemotingError):
         fewest_connections: how many connections a server needs.
     """
 
-    def __init__(self, descriptors: int, spare_descriptors: int, fewest_connections: int) -> None:
-        self.descriptors = descriptors
-        self.spare_descriptors = spare_descriptors
-        self.fewest_connections = fewest_connections
-        super().__init__(
-            f"the process may open {descriptors} files, and a server needs {spare_descriptors} "
-            f"besides {fewest_connections} connections: raise the limit with ulimit -n"
-        )
+    descriptors: int
+    spare_descriptors: int
+    fewest_connections: int
+    _template = (
+        "the process may open {descriptors} files, and a server needs {spare_descriptors} besides "
+        "{fewest_connections} connections: raise the limit with ulimit -n"
+    )
 
 
 class PeerSilent(RemotingError):
@@ -232,13 +224,12 @@ class PeerSilent(RemotingError):
         silent_seconds: since when it has sent nothing.
     """
 
-    def __init__(self, address: str, silent_seconds: float) -> None:
-        self.address = address
-        self.silent_seconds = silent_seconds
-        super().__init__(
-            f"{address} owes an answer and has sent nothing for {silent_seconds:.1f} s: "
-            "check that it runs, and what lies between"
-        )
+    address: str
+    silent_seconds: float
+    _template = (
+        "{address} owes an answer and has sent nothing for {silent_seconds:.1f} s: check that it "
+        "runs, and what lies between"
+    )
 
 
 class IdleTooLong(RemotingError):
@@ -249,9 +240,6 @@ class IdleTooLong(RemotingError):
         idle_seconds: how long it was silent.
     """
 
-    def __init__(self, address: str, idle_seconds: float) -> None:
-        self.address = address
-        self.idle_seconds = idle_seconds
-        super().__init__(
-            f"{address} was silent for {idle_seconds:.0f} s: send a heartbeat every 30 s"
-        )
+    address: str
+    idle_seconds: float
+    _template = "{address} was silent for {idle_seconds:.0f} s: send a heartbeat every 30 s"

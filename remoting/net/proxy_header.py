@@ -45,9 +45,8 @@ class ProxyHeaderMalformed(RemotingError):
 
     outcome_unknown = False
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"no PROXY header of version 2 ({reason}): look at the relay in front")
+    reason: str
+    _template = "no PROXY header of version 2 ({reason}): look at the relay in front"
 
 
 class ProxyHeader(NamedTuple):

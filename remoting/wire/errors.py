@@ -1,7 +1,9 @@
 """What can be wrong with bytes, fields and bodies. Each error has one line that says what to do."""
 
+from dledger.declared_error import DeclaredError
 
-class RemotingError(Exception):
+
+class RemotingError(DeclaredError):
     """Root of every error this package raises on purpose."""
 
 
@@ -18,14 +20,13 @@ class FrameTooLarge(FrameError):
         part: what is too long, "frame" or "header".
     """
 
-    def __init__(self, size_bytes: int, limit_bytes: int, part: str = "frame") -> None:
-        self.size_bytes = size_bytes
-        self.limit_bytes = limit_bytes
-        self.part = part
-        super().__init__(
-            f"{part} of {size_bytes} bytes is over the limit of {limit_bytes} bytes: "
-            "send smaller messages or smaller batches"
-        )
+    size_bytes: int
+    limit_bytes: int
+    part: str = "frame"
+    _template = (
+        "{part} of {size_bytes} bytes is over the limit of {limit_bytes} bytes: send smaller "
+        "messages or smaller batches"
+    )
 
 
 class ProtocolDiffers(FrameError):
@@ -35,9 +36,11 @@ class ProtocolDiffers(FrameError):
         protocol: its name.
     """
 
-    def __init__(self, protocol: str, advice: str) -> None:
-        self.protocol = protocol
-        super().__init__(f"the peer speaks {protocol}, not RocketMQ's remoting: {advice}")
+    protocol: str
+    advice: str
+
+    def _text(self) -> str:
+        return f"the peer speaks {self.protocol}, not RocketMQ's remoting: {self.advice}"
 
 
 class FrameMalformed(FrameError):
@@ -47,9 +50,8 @@ class FrameMalformed(FrameError):
         reason: what is wrong, without the advice.
     """
 
-    def __init__(self, reason: str) -> None:
-        self.reason = reason
-        super().__init__(f"malformed frame ({reason}): check that the peer speaks remoting")
+    reason: str
+    _template = "malformed frame ({reason}): check that the peer speaks remoting"
 
 
 class BodyMalformed(RemotingError):
@@ -60,10 +62,9 @@ class BodyMalformed(RemotingError):
         reason: what is wrong with it.
     """
 
-    def __init__(self, body_name: str, reason: str) -> None:
-        self.body_name = body_name
-        self.reason = reason
-        super().__init__(f"{body_name} body: {reason}; send it as RocketMQ clients do")
+    body_name: str
+    reason: str
+    _template = "{body_name} body: {reason}; send it as RocketMQ clients do"
 
 
 class FieldMissing(RemotingError):
@@ -74,11 +75,11 @@ class FieldMissing(RemotingError):
         value: what was sent, or None when there was nothing.
     """
 
-    def __init__(self, field: str, value: str | None = None) -> None:
-        self.field = field
-        self.value = value
-        if value is None:
-            text = f"the custom field <{field}> is null: send it"
-        else:
-            text = f"the custom field <{field}> cannot be {value!r:.80}: send a value of its type"
-        super().__init__(text)
+    field: str
+    value: str | None = None
+
+    def _text(self) -> str:
+        field = f"the custom field <{self.field}>"
+        if self.value is None:
+            return f"{field} is null: send it"
+        return f"{field} cannot be {self.value!r:.80}: send a value of its type"

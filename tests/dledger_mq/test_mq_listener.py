@@ -1,5 +1,5 @@
 import functools
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
@@ -8,7 +8,7 @@ from dledger_mq.listener import Listener, call
 from dledger_mq.redelivery import LONGEST_DELAY_SECONDS, redelivery_delay_seconds
 from remoting.bodies.message_queue import MessageQueue
 
-Messages = Sequence[ReceivedMessage]
+Messages = list[ReceivedMessage]
 MESSAGE = ReceivedMessage(MessageQueue("T", "a", 0), 0, b"x")
 
 

@@ -107,7 +107,7 @@ def test_a_group_survives_the_loss_of_its_leader() -> None:
 def machines(world: World) -> list[Register]:
     found = list(world.machines.values())
     assert all(isinstance(machine, Register) for machine in found)
-    return found  # type: ignore[return-value]
+    return found
 
 
 def test_a_member_that_is_cut_off_misses_appends_until_all_is_healed() -> None:

@@ -15,9 +15,8 @@ class ChangeRefused(Rejected):
 class ConfigurationInvalid(ChangeRefused):
     """A configuration contradicts itself, or is over a limit."""
 
-    def __init__(self, problem: str) -> None:
-        self.problem = problem
-        super().__init__(f"no valid configuration: {problem}")
+    problem: str
+    _template = "no valid configuration: {problem}"
 
 
 class ConfigurationMoved(ChangeRefused):
@@ -26,13 +25,12 @@ class ConfigurationMoved(ChangeRefused):
     `expected` and `present` are the indexes of the entries that brought the two.
     """
 
-    def __init__(self, expected: int, present: int) -> None:
-        self.expected = expected
-        self.present = present
-        super().__init__(
-            f"the change was made for configuration {expected}, but {present} is in force: "
-            "look at the members again, then decide"
-        )
+    expected: int
+    present: int
+    _template = (
+        "the change was made for configuration {expected}, but {present} is in force: look at the "
+        "members again, then decide"
+    )
 
 
 class GrowthNotNoted(ChangeRefused):
@@ -42,10 +40,11 @@ class GrowthNotNoted(ChangeRefused):
     `problems` are the places where the note could not be written, with the reasons.
     """
 
-    def __init__(self, problems: list[str]) -> None:
-        self.problems = problems
-        why = "; ".join(problems) or "it was not tried"
-        super().__init__(
+    problems: list[str]
+
+    def _text(self) -> str:
+        why = "; ".join(self.problems) or "it was not tried"
+        return (
             "the first member of this group cannot note outside of its data folder that the group "
             f"grows ({why}). Without the note it would begin a second group if it lost its disk. "
             "Let it write to one of these folders (XDG_STATE_HOME names another), or start it "
@@ -58,62 +57,50 @@ class ChangePending(ChangeRefused):
     opens this leader's term, must be committed first.
     """
 
-    def __init__(self, index: int) -> None:
-        self.index = index
-        super().__init__(
-            f"another change may be under way: wait until entry {index} is committed, "
-            "then try again"
-        )
+    index: int
+    _template = (
+        "another change may be under way: wait until entry {index} is committed, then try again"
+    )
 
 
 class AlreadyJoint(ChangeRefused):
     """The configuration is joint: the previous change must end first."""
 
-    def __init__(self) -> None:
-        super().__init__("the previous change has not ended: leave the joint configuration first")
+    _template = "the previous change has not ended: leave the joint configuration first"
 
 
 class NotJoint(ChangeRefused):
     """There is no joint configuration to leave."""
 
-    def __init__(self) -> None:
-        super().__init__("the configuration is not joint: there is nothing to leave")
+    _template = "the configuration is not joint: there is nothing to leave"
 
 
 class NoVoters(ChangeRefused):
     """A group needs a voter, before the change and after it."""
 
-    def __init__(self) -> None:
-        super().__init__("the group would have no voter, or has none yet: keep or add at least one")
+    _template = "the group would have no voter, or has none yet: keep or add at least one"
 
 
 class TooManyVotersChanged(ChangeRefused):
     """Without a joint phase only one voter may change, so that the two majorities overlap."""
 
-    def __init__(self, changed: int) -> None:
-        self.changed = changed
-        super().__init__(f"{changed} voters change at once: use a joint change, or one at a time")
+    changed: int
+    _template = "{changed} voters change at once: use a joint change, or one at a time"
 
 
 class MemberUnknown(ChangeRefused):
     """The change names a member that the group does not have."""
 
-    def __init__(self, member: str) -> None:
-        self.member = member
-        super().__init__(
-            f"{member!r} is not a member: name a member, or add this one with its address"
-        )
+    member: str
+    _template = "{member!r} is not a member: name a member, or add this one with its address"
 
 
 class NotAStep(ChangeRefused):
     """No single change leads from the one configuration to the other."""
 
-    def __init__(self, before: str, after: str) -> None:
-        self.before = before
-        self.after = after
-        super().__init__(
-            f"no single change leads from {before} to {after}: make a joint change first"
-        )
+    before: str
+    after: str
+    _template = "no single change leads from {before} to {after}: make a joint change first"
 
 
 class LearnerStalled(ChangeRefused):
@@ -121,14 +108,13 @@ class LearnerStalled(ChangeRefused):
     entries nor bytes of a snapshot. `waits_for` says what it has and lacks.
     """
 
-    def __init__(self, member: str, lag_entries: int, waits_for: str) -> None:
-        self.member = member
-        self.lag_entries = lag_entries
-        self.waits_for = waits_for
-        super().__init__(
-            f"{member} makes no progress and lacks {lag_entries} entries: it {waits_for}; check "
-            "that it runs and can be reached at its address, then try again"
-        )
+    member: str
+    lag_entries: int
+    waits_for: str
+    _template = (
+        "{member} makes no progress and lacks {lag_entries} entries: it {waits_for}; check that it "
+        "runs and can be reached at its address, then try again"
+    )
 
 
 class VoterInDoubt(ChangeRefused):
@@ -136,29 +122,28 @@ class VoterInDoubt(ChangeRefused):
     until it holds everything that it may have promised.
     """
 
-    def __init__(self, member: str) -> None:
-        self.member = member
-        super().__init__(
-            f"{member} is new or lost data, so it does not count yet: let it catch up, then change "
-            "the group"
-        )
+    member: str
+    _template = (
+        "{member} is new or lost data, so it does not count yet: let it catch up, then change the "
+        "group"
+    )
 
 
 class VotersSilent(ChangeRefused):
     """Too many voters of the new configuration have not answered the leader yet."""
 
-    def __init__(self, members: list[str]) -> None:
-        self.members = members
-        super().__init__(
-            f"the new group needs {', '.join(members)} to decide, and the leader has not heard "
-            "from them: start them first, or leave them out"
+    members: list[str]
+
+    def _text(self) -> str:
+        return (
+            f"the new group needs {', '.join(self.members)} to decide, and the leader has not "
+            "heard from them: start them first, or leave them out"
         )
 
 
 class LearnerBehind(ChangeRefused):
     """A learner lacks too much of the log: as a voter it would delay every commit."""
 
-    def __init__(self, member: str, lag_entries: int) -> None:
-        self.member = member
-        self.lag_entries = lag_entries
-        super().__init__(f"{member} lacks {lag_entries} entries: let it catch up, then promote it")
+    member: str
+    lag_entries: int
+    _template = "{member} lacks {lag_entries} entries: let it catch up, then promote it"

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from dledger.declared_error import DeclaredError
+
 SOURCE: Final = Path(__file__).with_name("calls.c")
 COMPILERS: Final = ("cc", "gcc", "clang")
 FLAGS: Final = ("-O2", "-Wall", "-shared", "-fPIC")
@@ -17,8 +19,10 @@ BETWEEN_LIBRARIES: Final = " :"
 VARIABLE: Final = "LD_PRELOAD"
 
 
-class LibraryMissing(Exception):
+class LibraryMissing(DeclaredError):
     """The library cannot be built or used here. Its text says why."""
+
+    problem: str
 
 
 def built_library(folder: Path) -> Path:

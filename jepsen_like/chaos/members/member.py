@@ -13,6 +13,7 @@ from typing import Any
 
 import trio
 
+from dledger.declared_error import DeclaredError
 from jepsen_like.chaos.members.control import lines_of
 
 # A member that was asked to stop closes its files in this time, or is killed.
@@ -22,8 +23,10 @@ LOG_END_BYTES = 8192
 LOOK_S = 0.02
 
 
-class OrderFailed(Exception):
+class OrderFailed(DeclaredError):
     """A member did not carry out an order: it is not there, too slow, or says why not."""
+
+    problem: str
 
 
 @dataclass

@@ -8,14 +8,17 @@ from typing import Any, NamedTuple
 
 import trio
 
+from dledger.declared_error import DeclaredError
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
 from jepsen_like.simulation.chance import Chance
 
 
-class Skipped(Exception):
+class Skipped(DeclaredError):
     """A fault is left out: there is nothing to break, or it would break more than it may."""
+
+    problem: str
 
 
 class Done(NamedTuple):

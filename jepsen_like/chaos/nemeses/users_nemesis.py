@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from dledger.declared_error import DeclaredError
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Kind, Lane, Nemesis
@@ -17,8 +18,10 @@ from jepsen_like.simulation.chance import Chance
 USERS_NEMESIS_MARK = ":"
 
 
-class NemesisUnusable(Exception):
+class NemesisUnusable(DeclaredError):
     """A name leads to no nemesis. Its text is one line that says what to do."""
+
+    problem: str
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from itertools import count
 from pathlib import Path
 
+from dledger.declared_error import DeclaredError
 from jepsen_like.chaos.suites.catalogue import Planned
 from jepsen_like.chaos.suites.made_run import MadeRun, finished_run, made_run
 from jepsen_like.chaos.whole_file import write_whole
@@ -17,8 +18,10 @@ SUITE_FORMAT = 1
 SUITE_FILE = "suite.json"
 
 
-class OtherSuite(Exception):
+class OtherSuite(DeclaredError):
     """A folder holds runs of another plan. Its text says which."""
+
+    problem: str
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from dledger.declared_error import DeclaredError
+
 VARIABLE = "JEPSEN_LIKE_RUN"
 PROCESSES = Path("/proc")
 # A process that is being started while its parent dies may be seen only at a later look.
@@ -22,8 +24,10 @@ LOOK_EVERY_S = 0.02
 GONE_TIMEOUT_S = 15.0
 
 
-class StillThere(Exception):
+class StillThere(DeclaredError):
     """Processes do not die. Its text says which."""
+
+    problem: str
 
 
 def can_find() -> bool:

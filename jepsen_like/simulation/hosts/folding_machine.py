@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from zlib import crc32
 
+from dledger.declared_error import DeclaredError
 from dledger.entry import Entry
 from jepsen_like.simulation.hosts.group_book import GroupBook
 
@@ -14,8 +15,10 @@ _STATE = Struct(">qqI")
 PADDING_BYTES = 3_000
 
 
-class MachineBroke(Exception):
+class MachineBroke(DeclaredError):
     """The application's own code failed, as the simulation asked for."""
+
+    problem: str
 
 
 class FoldingMachine:

@@ -24,6 +24,8 @@ from jepsen_like.simulation.witness import InvariantViolated
 class MemberDown(Rejected):
     """The member that was asked does not run, or no member leads."""
 
+    problem: str
+
 
 class ServiceClients:
     """All requests of a run.

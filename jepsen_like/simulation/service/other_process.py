@@ -15,6 +15,7 @@ from typing import Any
 
 import msgpack
 
+from dledger.declared_error import DeclaredError
 from jepsen_like.simulation.service.fingerprint import shortened, told
 from jepsen_like.simulation.service.service import Service
 from jepsen_like.simulation.service.service_book import NEVER_RAISES, ServiceBook
@@ -33,8 +34,10 @@ KEPT_IN_COMMON = 40
 HASH_SEEDS = ("4242", "1717")
 
 
-class NotElsewhere(Exception):
+class NotElsewhere(DeclaredError):
     """A service cannot be loaded in another process; its text says why."""
+
+    problem: str
 
 
 class OtherProcess:

@@ -12,6 +12,8 @@ from jepsen_like.chaos.service import Call
 class Unanswered(OutcomeUnknown):
     """A client has no answer: the member it asked has ended, or time is over."""
 
+    problem: str
+
 
 class Told(StrEnum):
     """What the client knows."""

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib
 
+from dledger.declared_error import DeclaredError
 from dledger.errors import DLedgerError
 from jepsen_like.simulation.service.machine_error import raised_in
 from jepsen_like.simulation.service.service import Service, service_of
 
 
-class ServiceUnusable(Exception):
+class ServiceUnusable(DeclaredError):
     """A name leads to nothing that can be simulated. Its text is one line that says what to do."""
+
+    problem: str
 
 
 def service_named(name: str) -> Service:

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Any, Self, TypeVar
 
 from dledger.core.member_state import Role
 from dledger.errors import DLedgerError
-from dledger.state_machine import StateMachine
 from dledger.waits.pending_appends import Appended
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
@@ -143,7 +142,7 @@ class World:
         return self._members
 
     @property
-    def machines(self) -> dict[str, StateMachine]:
+    def machines(self) -> dict[str, Any]:
         """The state machines of the members that are up, by name."""
         return {each.name: each.machine for each in self._members if each.machine is not None}
 
@@ -181,7 +180,7 @@ class World:
         """How many events the run had: messages, turns, syncs and so on."""
         return self._loop.count
 
-    def machine(self, member: str | SimulatedMember = LEADER) -> StateMachine:
+    def machine(self, member: str | SimulatedMember = LEADER) -> Any:
         """The state machine of a member as it is now. Raises ValueError if the member is down.
 
         It is what the member has applied so far, which may be old: use `read` for the latest.
@@ -222,7 +221,7 @@ class World:
                 raise request.error or Unanswered(f"no answer within {within_s:g} virtual seconds")
             self._pass_time(min(until_s, self.now + RETRY_S))
 
-    def read(self, member: str | SimulatedMember = LEADER, within_s: float = WAIT_S) -> object:
+    def read(self, member: str | SimulatedMember = LEADER, within_s: float = WAIT_S) -> Any:
         """Read the latest state on a member: what `Service.query` returns, or the machine itself.
 
         Time passes until the member has confirmed that its state has every entry acknowledged

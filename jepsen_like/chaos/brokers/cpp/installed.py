@@ -6,12 +6,16 @@ import subprocess
 import sys
 from typing import Final
 
+from dledger.declared_error import DeclaredError
+
 PACKAGE: Final = "rocketmq==0.4.4"
 LOAD_TIMEOUT_S: Final = 60.0
 
 
-class CppClientMissing(Exception):
+class CppClientMissing(DeclaredError):
     """The client of C++ cannot be loaded here. Its text says what to do, in one line."""
+
+    problem: str
 
 
 def find_cpp_client() -> None:

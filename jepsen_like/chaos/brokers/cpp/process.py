@@ -12,6 +12,7 @@ from typing import Any, Final, Literal
 
 import trio
 
+from dledger.declared_error import DeclaredError
 from jepsen_like.chaos.members.control import lines_of
 from jepsen_like.chaos.process_end import end_process
 
@@ -23,8 +24,10 @@ READY_TIMEOUT_S: Final = 60.0
 END_TIMEOUT_S: Final = 5.0
 
 
-class CppEnded(Exception):
+class CppEnded(DeclaredError):
     """A client of C++ crashed, or hangs. Its text says which."""
+
+    problem: str
 
 
 class CppProcess:
