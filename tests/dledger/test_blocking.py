@@ -138,7 +138,7 @@ def test_a_wait_that_is_given_up_gives_up_no_append(node: blocking.BlockingNode,
 def test_threads_that_are_faster_than_the_loop_are_told_so(
     node: blocking.BlockingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocking, "MAX_HANDED_OVER", 2)
+    monkeypatch.setattr("dledger.handed_over.MAX_HANDED_OVER", 2)
 
     def hand_over() -> None:
         waiting.extend(node.append_soon(b"1") for _ in range(2))

@@ -1,0 +1,163 @@
+"""Derives the forms of an asynchronous API for programs that do not use trio.
+
+The methods of the trio class are the one description. A form is a class with `_loop`, the thread of
+the trio loop, and `_inner`, the trio object, and its methods are made of those of the trio class:
+
+    class BlockingLog:
+        append = waits(RemoteLog.append)
+
+They have the same parameters, the same errors and the same words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterator
+from concurrent.futures import Future
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from dledger.loop_thread import LoopThread
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Method = Callable[Concatenate[Any, P], R]
+
+
+def waits(method: Method[P, Awaitable[R]]) -> Method[P, R]:
+    """A blocking method that carries out an asynchronous one."""
+
+    @wraps(method)
+    def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        loop: LoopThread[Any] = form._loop
+        return loop.wait(partial(method, form._inner, *args, **kwargs))
+
+    return call
+
+
+def soon(method: Method[P, Awaitable[R]]) -> Method[P, Future[R]]:
+    """A method that begins an asynchronous one, and returns a future of its result."""
+
+    @wraps(method)
+    def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        loop: LoopThread[Any] = form._loop
+        return loop.submit(partial(method, form._inner, *args, **kwargs))
+
+    return call
+
+
+def awaits(method: Method[P, Awaitable[R]]) -> Method[P, Coroutine[Any, Any, R]]:
+    """A coroutine method for asyncio that carries out an asynchronous one of trio.
+
+    To cancel it gives up the wait, not the call.
+    """
+
+    @wraps(method)
+    async def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        loop: LoopThread[Any] = form._loop
+        return await given_up(loop.submit(partial(method, form._inner, *args, **kwargs)))
+
+    return call
+
+
+def at_once(method: Method[P, R]) -> Method[P, Awaitable[R]]:
+    """A plain method of trio's as an asynchronous one: it is called in the loop's thread."""
+
+    @wraps(method)
+    async def call(inner: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(inner, *args, **kwargs)
+
+    return call
+
+
+def iterates(method: Method[P, AsyncIterator[R]]) -> Method[P, Iterator[R]]:
+    """A method whose asynchronous iterator is a plain one. An interrupted wait loses nothing."""
+
+    @wraps(method)
+    def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        loop: LoopThread[Any] = form._loop
+        loop.check_waitable()
+        return BlockingIterator(Coming(loop, method(form._inner, *args, **kwargs)))
+
+    return call
+
+
+def iterates_in_asyncio(method: Method[P, AsyncIterator[R]]) -> Method[P, AsyncIterator[R]]:
+    """A method whose iterator of trio's is one of asyncio's. A cancelled wait loses nothing."""
+
+    @wraps(method)
+    def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
+        loop: LoopThread[Any] = form._loop
+        loop.check()
+        return AsyncioIterator(Coming(loop, method(form._inner, *args, **kwargs)))
+
+    return call
+
+
+class Coming(Generic[R]):
+    """The next value of an asynchronous iterator in the loop.
+
+    A value that has come while its waiter was interrupted is for the next one that waits.
+    """
+
+    def __init__(self, loop: LoopThread[Any], values: AsyncIterator[R]) -> None:
+        self._loop = loop
+        self._values = values
+        self._next: Future[R] | None = None
+
+    def next(self) -> Future[R]:
+        """A future of the next value; the same one until `taken` is called."""
+        if self._next is None:
+            self._next = self._loop.submit(partial(anext, self._values))
+        return self._next
+
+    def taken(self) -> None:
+        """The value was given to the caller, or its error."""
+        self._next = None
+
+
+class BlockingIterator(Generic[R]):
+    """A plain iterator over what comes."""
+
+    def __init__(self, coming: Coming[R]) -> None:
+        self._coming = coming
+
+    def __iter__(self) -> BlockingIterator[R]:
+        return self
+
+    def __next__(self) -> R:
+        future = self._coming.next()
+        try:
+            return future.result()
+        except StopAsyncIteration:
+            raise StopIteration from None
+        finally:
+            if future.done():
+                self._coming.taken()
+
+
+class AsyncioIterator(Generic[R]):
+    """An iterator of asyncio's over what comes."""
+
+    def __init__(self, coming: Coming[R]) -> None:
+        self._coming = coming
+
+    def __aiter__(self) -> AsyncioIterator[R]:
+        return self
+
+    async def __anext__(self) -> R:
+        future = self._coming.next()
+        try:
+            return await given_up(future)
+        finally:
+            if future.done():
+                self._coming.taken()
+
+
+async def given_up(future: Future[R]) -> R:
+    """Wait for a future in asyncio; a cancellation gives up the wait and not what is waited for.
+
+    If it has not begun, it never will.
+    """
+    return await asyncio.wrap_future(future)
