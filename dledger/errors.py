@@ -37,7 +37,7 @@ class NotInTrio(DLedgerError):
 
     def __init__(self, call: str, instead: str) -> None:
         self.call = call
-        super().__init__(f"dledger.{call} runs in a trio loop, and none runs here: {instead}")
+        super().__init__(f"{call} runs in a trio loop, and none runs here: {instead}")
 
 
 # --- the operation never happened -------------------------------------------------------------

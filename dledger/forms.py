@@ -78,7 +78,7 @@ def iterates(method: Method[P, AsyncIterator[R]]) -> Method[P, Iterator[R]]:
     def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
         loop: LoopThread[Any] = form._loop
         loop.check_waitable()
-        return BlockingIterator(Coming(loop, method(form._inner, *args, **kwargs)))
+        return BlockingIterator(Coming(loop, partial(method, form._inner, *args, **kwargs)))
 
     return call
 
@@ -90,31 +90,37 @@ def iterates_in_asyncio(method: Method[P, AsyncIterator[R]]) -> Method[P, AsyncI
     def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
         loop: LoopThread[Any] = form._loop
         loop.check()
-        return AsyncioIterator(Coming(loop, method(form._inner, *args, **kwargs)))
+        return AsyncioIterator(Coming(loop, partial(method, form._inner, *args, **kwargs)))
 
     return call
 
 
 class Coming(Generic[R]):
-    """The next value of an asynchronous iterator in the loop.
+    """The next value of an asynchronous iterator in the loop, which is made with the first.
 
     A value that has come while its waiter was interrupted is for the next one that waits.
     """
 
-    def __init__(self, loop: LoopThread[Any], values: AsyncIterator[R]) -> None:
+    def __init__(self, loop: LoopThread[Any], make: Callable[[], AsyncIterator[R]]) -> None:
         self._loop = loop
-        self._values = values
+        self._make = make
+        self._values: AsyncIterator[R] | None = None
         self._next: Future[R] | None = None
 
     def next(self) -> Future[R]:
         """A future of the next value; the same one until `taken` is called."""
         if self._next is None:
-            self._next = self._loop.submit(partial(anext, self._values))
+            self._next = self._loop.submit(self._come)
         return self._next
 
     def taken(self) -> None:
         """The value was given to the caller, or its error."""
         self._next = None
+
+    async def _come(self) -> R:
+        if self._values is None:
+            self._values = aiter(self._make())
+        return await anext(self._values)
 
 
 class BlockingIterator(Generic[R]):

@@ -55,6 +55,7 @@ class HandedOver:
         if not self._is_told:
             self._is_told = True
             if not self._loop.soon(self._take_over):
+                self._is_told = False
                 self._refuse_all()
         return future
 

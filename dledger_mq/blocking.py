@@ -30,7 +30,9 @@ import trio
 from dledger.blocking import kept_open
 from dledger.forms import at_once, soon, waits
 from dledger.loop_thread import LoopThread
+from dledger_mq.admin import Admin
 from dledger_mq.bridged_iteration import BridgedIteration
+from dledger_mq.consumer_group import ConsumerGroup
 from dledger_mq.errors import (
     InvalidListener,
     NotIterable,
@@ -326,6 +328,66 @@ class BlockingPopConsumer:
 
     ready = waits(PopConsumer.ready)
     queues = waits(at_once(PopConsumer.queues))
+
+
+class BlockingConsumerGroup:
+    """Questions and orders about one consumer group. Made by `BlockingAdmin.group`."""
+
+    def __init__(self, loop: LoopThread[Any], group: ConsumerGroup) -> None:
+        self._loop = loop
+        self._inner = group
+        self.name = group.name
+
+    progress = waits(ConsumerGroup.progress)
+    connections = waits(ConsumerGroup.connections)
+    running_info = waits(ConsumerGroup.running_info)
+    consume_directly = waits(ConsumerGroup.consume_directly)
+    consume_status = waits(ConsumerGroup.consume_status)
+    time_spans = waits(ConsumerGroup.time_spans)
+    reset_to_time = waits(ConsumerGroup.reset_to_time)
+    reset_to_first = waits(ConsumerGroup.reset_to_first)
+    skip_all = waits(ConsumerGroup.skip_all)
+    reset_to_offset = waits(ConsumerGroup.reset_to_offset)
+    clone_to = waits(ConsumerGroup.clone_to)
+
+
+class BlockingAdmin:
+    """Orders and questions of an operator. Made by `open_admin`."""
+
+    def __init__(self, loop: LoopThread[Any], admin: Admin) -> None:
+        self._loop = loop
+        self._inner = admin
+
+    brokers = waits(Admin.brokers)
+    cluster = waits(Admin.cluster)
+    create_topic = waits(Admin.create_topic)
+    delete_topic = waits(Admin.delete_topic)
+    topics = waits(Admin.topics)
+    progress = waits(Admin.progress)
+    find = waits(Admin.find)
+    redrive = waits(Admin.redrive)
+    trace = waits(Admin.trace)
+    statistics = waits(Admin.statistics)
+    groups_of = waits(Admin.groups_of)
+    settings = waits(Admin.settings)
+    change_settings = waits(Admin.change_settings)
+    set_request_mode = waits(Admin.set_request_mode)
+    request_modes = waits(Admin.request_modes)
+
+    def group(self, name: str) -> BlockingConsumerGroup:
+        """As Admin.group."""
+        return BlockingConsumerGroup(self._loop, self._inner.group(name))
+
+
+@contextmanager
+def open_admin(admin: Admin) -> Iterator[BlockingAdmin]:
+    """Open an administrator for a `with` block.
+
+    Args:
+        admin: a new one, with name servers of its own.
+    """
+    with _open(admin, "administrator") as loop:
+        yield BlockingAdmin(loop, admin)
 
 
 @contextmanager

@@ -28,8 +28,10 @@ import trio
 from dledger.asyncio_block import kept_open, opened_loop
 from dledger.forms import at_once, awaits, given_up
 from dledger.loop_thread import LoopThread
+from dledger_mq.admin import Admin
 from dledger_mq.blocking import MAX_SENT_SOON, SentSoon, results_of
 from dledger_mq.bridged_iteration import BridgedIteration
+from dledger_mq.consumer_group import ConsumerGroup
 from dledger_mq.errors import NotIterable, TransactionRefused
 from dledger_mq.listener import Listener, check_listener
 from dledger_mq.message import Message
@@ -250,6 +252,62 @@ class AsyncioPopConsumer:
 
     ready = awaits(PopConsumer.ready)
     queues = awaits(at_once(PopConsumer.queues))
+
+
+class AsyncioConsumerGroup:
+    """Questions and orders about one consumer group. Made by `AsyncioAdmin.group`."""
+
+    def __init__(self, loop: LoopThread[Any], group: ConsumerGroup) -> None:
+        self._loop = loop
+        self._inner = group
+        self.name = group.name
+
+    progress = awaits(ConsumerGroup.progress)
+    connections = awaits(ConsumerGroup.connections)
+    running_info = awaits(ConsumerGroup.running_info)
+    consume_directly = awaits(ConsumerGroup.consume_directly)
+    consume_status = awaits(ConsumerGroup.consume_status)
+    time_spans = awaits(ConsumerGroup.time_spans)
+    reset_to_time = awaits(ConsumerGroup.reset_to_time)
+    reset_to_first = awaits(ConsumerGroup.reset_to_first)
+    skip_all = awaits(ConsumerGroup.skip_all)
+    reset_to_offset = awaits(ConsumerGroup.reset_to_offset)
+    clone_to = awaits(ConsumerGroup.clone_to)
+
+
+class AsyncioAdmin:
+    """Orders and questions of an operator. Made by `open_admin`."""
+
+    def __init__(self, loop: LoopThread[Any], admin: Admin) -> None:
+        self._loop = loop
+        self._inner = admin
+
+    brokers = awaits(Admin.brokers)
+    cluster = awaits(Admin.cluster)
+    create_topic = awaits(Admin.create_topic)
+    delete_topic = awaits(Admin.delete_topic)
+    topics = awaits(Admin.topics)
+    progress = awaits(Admin.progress)
+    find = awaits(Admin.find)
+    redrive = awaits(Admin.redrive)
+    trace = awaits(Admin.trace)
+    statistics = awaits(Admin.statistics)
+    groups_of = awaits(Admin.groups_of)
+    settings = awaits(Admin.settings)
+    change_settings = awaits(Admin.change_settings)
+    set_request_mode = awaits(Admin.set_request_mode)
+    request_modes = awaits(Admin.request_modes)
+
+    def group(self, name: str) -> AsyncioConsumerGroup:
+        """As Admin.group."""
+        return AsyncioConsumerGroup(self._loop, self._inner.group(name))
+
+
+@asynccontextmanager
+async def open_admin(admin: Admin) -> AsyncIterator[AsyncioAdmin]:
+    """Open an administrator for an `async with` block. As dledger_mq.blocking.open_admin."""
+    async with _open(admin, "administrator") as loop:
+        yield AsyncioAdmin(loop, admin)
 
 
 @asynccontextmanager
