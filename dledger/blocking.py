@@ -95,7 +95,7 @@ class BlockingSession:
     @contextmanager
     def within(self, make: Callable[[Session], AbstractAsyncContextManager[T]]) -> Iterator[T]:
         """Keep an asynchronous context manager open in the loop's thread during a `with` block:
-        `session.within(lambda session: locks.through(session).hold("door"))`.
+        `session.within(lambda session: LockCalls(locks, session).hold("door"))`.
         """
         with kept_open(self._loop, partial(make, self._inner)) as opened:
             yield opened

@@ -80,7 +80,7 @@ class AsyncioSession:
         self, make: Callable[[Session], AbstractAsyncContextManager[T]]
     ) -> AsyncIterator[T]:
         """Keep a context manager of trio's open in the loop's thread during a block:
-        `session.within(lambda session: locks.through(session).hold("door"))`.
+        `session.within(lambda session: LockCalls(locks, session).hold("door"))`.
         """
         async with kept_open(self._loop, partial(make, self._inner)) as opened:
             yield opened

@@ -35,8 +35,7 @@ class HandedOver:
         self._node = node
         self._waiting: deque[tuple[Sequence[Body], Future[list[Appended]]]] = deque()
         self._is_told = False  # whether the loop will look
-        self._submitted: set[Future[list[Appended]]] = set()  # those that have no answer yet
-        loop.at_end(self._end_all)
+        loop.at_end(self._refuse_all)
 
     def add(self, bodies: Sequence[Body]) -> Future[list[Appended]]:
         """Append adjacent entries; return a future of their outcome.
@@ -45,12 +44,13 @@ class HandedOver:
         CallMisplaced in a forked process.
         """
         self._loop.check()
-        future: Future[list[Appended]] = Future()
         if not bodies:
-            future.set_result([])
-            return future
+            nothing: Future[list[Appended]] = Future()
+            nothing.set_result([])
+            return nothing
         if (waiting := len(self._waiting)) >= MAX_HANDED_OVER:
             raise TooManyCalls(waiting)
+        future = self._loop.tracked()
         self._waiting.append((bodies, future))
         if not self._is_told:
             self._is_told = True
@@ -73,30 +73,23 @@ class HandedOver:
             bodies, future = self._waiting.popleft()
             if not future.set_running_or_notify_cancel():
                 continue
-            self._submitted.add(future)
             try:
-                self._node.submit(bodies, partial(self._resolve, future))
+                self._node.submit(bodies, partial(_resolve, future))
             except Exception as error:  # the loop would end with it
-                self._resolve(future, error)
-
-    def _resolve(self, future: Future[list[Appended]], outcome: Outcome | Exception) -> None:
-        self._submitted.discard(future)
-        if isinstance(outcome, Exception):
-            answer(future, outcome)
-        elif not future.done():
-            future.set_result(outcome)
-
-    def _end_all(self) -> None:
-        """Fail every open future: the loop has ended, and nothing else would answer them."""
-        for future in list(self._submitted):
-            answer(future, self._loop.cut_off())
-        self._refuse_all()
+                _resolve(future, error)
 
     def _refuse_all(self) -> None:
         while self._waiting:
             _, future = self._waiting.popleft()
             if future.set_running_or_notify_cancel():
                 answer(future, self._loop.gone())
+
+
+def _resolve(future: Future[list[Appended]], outcome: Outcome | Exception) -> None:
+    if isinstance(outcome, Exception):
+        answer(future, outcome)
+    elif not future.done():
+        future.set_result(outcome)
 
 
 def _pass_on_first(one: Future[Appended], many: Future[list[Appended]]) -> None:

@@ -173,11 +173,16 @@ class LoopThread(Generic[Opened]):
     def submit(self, call: Callable[[], Awaitable[T]]) -> Future[T]:
         """Begin a call in the loop."""
         self.check()
-        future: Future[T] = Future()
-        self._calls.add(future)
-        future.add_done_callback(self._calls.discard)
+        future: Future[T] = self.tracked()
         if not self.soon(lambda: self._start(_Call(call, future))):
             answer(future, self.gone())
+        return future
+
+    def tracked(self) -> Future[Any]:
+        """A future that is answered at the loop's end at the latest."""
+        future: Future[Any] = Future()
+        self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
         return future
 
     def wait(self, call: Callable[[], Awaitable[T]], timeout_s: float | None = None) -> T:
@@ -223,10 +228,10 @@ class LoopThread(Generic[Opened]):
                 self._ended = error
             else:
                 self._opening.set_exception(error)
-        for future in list(self._calls):
-            answer(future, self.cut_off())
         for told in self._ends:
             told()
+        for future in list(self._calls):
+            answer(future, self.cut_off())
         _left_open.discard(self)
         if self._ended is not None:
             answer(self.ended, self._ended)
