@@ -97,7 +97,7 @@ class BlockingSession:
         """Keep an asynchronous context manager open in the loop's thread during a `with` block:
         `session.within(lambda session: LockCalls(locks, session).hold("door"))`.
         """
-        with kept_open(self._loop, partial(make, self._inner)) as opened:
+        with self._loop.kept_open(partial(make, self._inner)) as opened:
             yield opened
 
 
@@ -140,7 +140,7 @@ class BlockingNode:
     @contextmanager
     def within(self, make: Callable[[Node], AbstractAsyncContextManager[T]]) -> Iterator[T]:
         """Keep an asynchronous context manager open. See BlockingSession.within."""
-        with kept_open(self._loop, partial(make, self._inner)) as opened:
+        with self._loop.kept_open(partial(make, self._inner)) as opened:
             yield opened
 
     @contextmanager
@@ -149,7 +149,7 @@ class BlockingNode:
     ) -> Iterator[BlockingSession]:
         """As Node.session."""
         make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
-        with kept_open(self._loop, make) as session:
+        with self._loop.kept_open(make) as session:
             yield BlockingSession(self._loop, session)
 
     # --- reading --------------------------------------------------------------------------------
@@ -246,7 +246,7 @@ class BlockingLog:
     ) -> Iterator[BlockingSession]:
         """As RemoteLog.session."""
         make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
-        with kept_open(self._loop, make) as session:
+        with self._loop.kept_open(make) as session:
             yield BlockingSession(self._loop, session)
 
 
@@ -283,7 +283,7 @@ class BlockingGroup:
     ) -> Iterator[BlockingSession]:
         """As GroupClient.session."""
         make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
-        with kept_open(self._loop, make) as session:
+        with self._loop.kept_open(make) as session:
             yield BlockingSession(self._loop, session)
 
 
@@ -301,7 +301,7 @@ class BlockingHost:
         """As Host.open_node. A member that ends by itself ends the block with its error, and no
         other member.
         """
-        with kept_open(self._loop, partial(self._inner.open_node, config, machine)) as node:
+        with self._loop.kept_open(partial(self._inner.open_node, config, machine)) as node:
             yield BlockingNode(self._loop, node)
 
 
@@ -388,20 +388,6 @@ async def read_stale_and_look(node: Node, look: Callable[[], T], max_lag_s: floa
 async def only_look(look: Callable[[], T]) -> T:
     """A look at the state machine as it is."""
     return look()
-
-
-@contextmanager
-def kept_open(
-    loop: LoopThread[Any], make: Callable[[], AbstractAsyncContextManager[T]]
-) -> Iterator[T]:
-    """Keep an asynchronous context manager open in a loop during a `with` block."""
-    loop.check_waitable()
-    block = loop.hold(make)
-    opened = block.opening.result()
-    try:
-        yield opened
-    finally:
-        block.leave().result()
 
 
 @contextmanager

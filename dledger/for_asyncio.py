@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dledger.asyncio_block import kept_open, opened_loop
+from dledger.asyncio_forms import awaits, given_up, iterates_in_asyncio
 from dledger.blocking import (
     loop_of_group,
     loop_of_host,
@@ -35,7 +36,7 @@ from dledger.client.remote_log import RemoteLog
 from dledger.config import NodeConfig
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import Body
-from dledger.forms import at_once, awaits, given_up, iterates_in_asyncio
+from dledger.forms import at_once
 from dledger.handed_over import HandedOver
 from dledger.loop_thread import LoopThread
 from dledger.network.tls import GroupTls

@@ -12,10 +12,10 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import wait as wait_for_all
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
@@ -196,6 +196,17 @@ class LoopThread(Generic[Opened]):
         self._blocks.add(block)
         block.holding.add_done_callback(lambda _holding: self._blocks.discard(block))
         return block
+
+    @contextmanager
+    def kept_open(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> Iterator[T]:
+        """As `hold`, during a `with` block of another thread."""
+        self.check_waitable()
+        block = self.hold(make)
+        opened = block.opening.result()
+        try:
+            yield opened
+        finally:
+            block.leave().result()
 
     def check(self) -> None:
         """Raise if no call can be answered here: this process was forked."""

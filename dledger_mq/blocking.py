@@ -27,7 +27,6 @@ from typing import Any, Final, TypeVar
 
 import trio
 
-from dledger.blocking import kept_open
 from dledger.forms import at_once, soon, waits
 from dledger.loop_thread import LoopThread
 from dledger_mq.admin import Admin
@@ -495,7 +494,7 @@ def _open(made: AbstractAsyncContextManager[Opened], what: str) -> Iterator[Loop
     loop: LoopThread[None] = loop_for(nullcontext, what)
     loop.open()
     try:
-        with kept_open(loop, lambda: made):
+        with loop.kept_open(lambda: made):
             yield loop
     finally:
         loop.close()

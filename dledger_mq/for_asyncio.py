@@ -26,7 +26,8 @@ from typing import Any, TypeVar
 import trio
 
 from dledger.asyncio_block import kept_open, opened_loop
-from dledger.forms import at_once, awaits, given_up
+from dledger.asyncio_forms import awaits, given_up
+from dledger.forms import at_once
 from dledger.loop_thread import LoopThread
 from dledger_mq.admin import Admin
 from dledger_mq.blocking import MAX_SENT_SOON, SentSoon, results_of
