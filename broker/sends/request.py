@@ -195,16 +195,14 @@ def _prepared_all(runs: Sequence[bytes]) -> list[bytes]:
 
 def _prepared(properties: bytes) -> bytes:
     """The properties as they are stored, but for a key of the message's own."""
-    if _HANDLE in properties and has_pair(properties, _HANDLE):
+    if has_pair(properties, _HANDLE):
         properties = edit_properties(properties, {}, (POP_CHECKPOINT,))
     return _with_region(properties)
 
 
 def _with_region(properties: bytes) -> bytes:
     """The properties with the broker's region, unless a region is there already, or no room."""
-    if len(properties) > _MOST_WITH_REGION or (
-        _REGION in properties and has_pair(properties, _REGION)
-    ):
+    if has_pair(properties, _REGION) or len(properties) > _MOST_WITH_REGION:
         return properties
     if properties and not properties.endswith(_SEPARATOR):
         return properties + _SEPARATED_REGION  # Java 4.9 clients leave out the last one

@@ -15,7 +15,7 @@ import subprocess
 import sys
 
 from jepsen_like.chaos.links.namespaces import address_of, namespace_of, remove_orphans
-from jepsen_like.chaos.links.switch import Switch
+from jepsen_like.chaos.links.switch import DONE, Switch
 
 TUNSETIFF = 0x400454CA
 IFF_TUN_WITHOUT_HEADER = 0x0001 | 0x1000
@@ -68,7 +68,7 @@ def main() -> None:
         addresses = {
             host: bytes(map(int, address_of(place).split("."))) for place, host in enumerate(hosts)
         }
-        os.write(sys.stdout.fileno(), b"done\n")
+        os.write(sys.stdout.fileno(), DONE)
         Switch(devices, addresses, int(seed)).run(sys.stdin.fileno(), sys.stdout.fileno())
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one must not stop this

@@ -27,6 +27,8 @@ PACKETS_A_TURN = 64
 HELD_PACKETS_MAX = 20_000
 # Orders that carry no conditions.
 TELL_COUNTS, RESET_COUNTS = "counts", "reset counts"
+# The answer to an order, and what the switch says when it runs.
+DONE = b"done\n"
 IPV4 = 4
 SOURCE, TARGET = slice(12, 16), slice(16, 20)
 
@@ -93,7 +95,7 @@ class Switch:
             self._counts = {}
         else:
             self.set_links(parse_links(order))
-        return b"done\n"
+        return DONE
 
     def _pass_on(self, device: int) -> None:
         now_s = time.monotonic()

@@ -15,7 +15,7 @@ from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.links.condition import LinkCondition
 from jepsen_like.chaos.links.counts import Counts, parse_counts
 from jepsen_like.chaos.links.namespaces import FOLDER, address_of, namespace_of, prefix_of
-from jepsen_like.chaos.links.switch import RESET_COUNTS, TELL_COUNTS, links_line, order_line
+from jepsen_like.chaos.links.switch import DONE, RESET_COUNTS, TELL_COUNTS, links_line, order_line
 from jepsen_like.chaos.process_end import end_process
 
 READY_TIMEOUT_S = 20.0
@@ -24,6 +24,7 @@ STOP_TIMEOUT_S = 10.0
 # The counts of 16 hosts have some 15 KiB.
 ANSWER_BYTES_MAX = 1_048_576
 PEER_PORT, CLIENT_PORT, GROUP_PORT = 20911, 20912, 20913
+_ODD = "the switch of the network said {!r} where an answer was due"
 
 
 class SwitchedNetwork:
@@ -61,9 +62,7 @@ class SwitchedNetwork:
 
     async def set_links(self, links: Mapping[tuple[str, str], LinkCondition]) -> None:
         """Put conditions in the place of all those before; they hold when this returns."""
-        async with self._turn:
-            await self._order(links_line(links))
-            await self.wait_done(ORDER_TIMEOUT_S)
+        await self._have_done(links_line(links))
 
     async def heal(self) -> None:
         """Let all packets pass."""
@@ -74,15 +73,28 @@ class SwitchedNetwork:
 
         Links that had none are left out. Raises HarnessFailed.
         """
-        async with self._turn:
-            await self._order(order_line(TELL_COUNTS))
-            return parse_counts(json.loads(await self._answer(ORDER_TIMEOUT_S)))
+        return parse_counts(json.loads(await self._ask(order_line(TELL_COUNTS))))
 
     async def reset_counts(self) -> None:
         """Count anew. Packets that are held up now count no more. Raises HarnessFailed."""
+        await self._have_done(order_line(RESET_COUNTS))
+
+    async def _have_done(self, line: bytes) -> None:
+        said = await self._ask(line)
+        if said != DONE:
+            raise HarnessFailed(_ODD.format(said))
+
+    async def _ask(self, line: bytes) -> bytes:
+        """Give one order; return its answer.
+
+        A cancelled caller still waits for the answer: the next order would take it for its own.
+        """
+        said = b""
         async with self._turn:
-            await self._order(order_line(RESET_COUNTS))
-            await self.wait_done(ORDER_TIMEOUT_S)
+            with trio.CancelScope(shield=True):
+                await self._order(line)
+                said = await self._answer(ORDER_TIMEOUT_S)
+        return said
 
     async def _order(self, line: bytes) -> None:
         assert self._process.stdin is not None
@@ -92,10 +104,10 @@ class SwitchedNetwork:
             raise HarnessFailed("the switch of the network has ended") from None
 
     async def wait_done(self, timeout_s: float) -> None:
-        """Wait until one order is carried out. Raises HarnessFailed."""
+        """Wait until the switch runs. Raises HarnessFailed."""
         said = await self._answer(timeout_s)
-        if said != b"done\n":
-            raise HarnessFailed(f"the switch of the network said {said!r} where an answer was due")
+        if said != DONE:
+            raise HarnessFailed(_ODD.format(said))
 
     async def _answer(self, timeout_s: float) -> bytes:
         assert self._process.stdout is not None
@@ -107,7 +119,7 @@ class SwitchedNetwork:
                     break
                 said += piece
         if not said.endswith(b"\n"):
-            raise HarnessFailed(f"the switch of the network said {said!r} where an answer was due")
+            raise HarnessFailed(_ODD.format(said))
         return said
 
 

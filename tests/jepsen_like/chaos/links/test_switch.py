@@ -17,6 +17,7 @@ from jepsen_like.chaos.links.condition import CLEAR, CUT, LinkCondition
 from jepsen_like.chaos.links.counts import Counts, LinkCounts, counts_rows, parse_counts
 from jepsen_like.chaos.links.namespaces import FOLDER, prefix_of, why_not
 from jepsen_like.chaos.links.switch import (
+    DONE,
     RESET_COUNTS,
     TELL_COUNTS,
     Switch,
@@ -216,3 +217,38 @@ async def test_processes_in_namespaces_reach_each_other_unless_a_link_is_cut() -
             answerer.kill()
             await answerer.wait()
     assert list(FOLDER.glob(f"{prefix_of(os.getpid())}-*")) == []
+
+
+class Answering:
+    """A switch as a process, which answers an order when the test lets it."""
+
+    def __init__(self) -> None:
+        self.stdin = self.stdout = self
+        self.orders: list[bytes] = []
+        self.answers, self._answers = trio.open_memory_channel[bytes](9)
+
+    async def send_all(self, line: bytes) -> None:
+        self.orders.append(line)
+
+    async def receive_some(self, _most: int) -> bytes:
+        return await self._answers.receive()
+
+
+async def test_an_order_whose_caller_is_cancelled_leaves_no_answer_for_the_next_one(
+    autojump_clock: trio.abc.Clock,
+) -> None:
+    process, answered = Answering(), trio.Event()
+    network = SwitchedNetwork("x", ["a", "b"], process)  # type: ignore[arg-type]
+
+    async def answer_late() -> None:
+        await trio.sleep(2)
+        await process.answers.send(DONE)
+        answered.set()
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(answer_late)
+        with trio.move_on_after(1):
+            await network.heal()
+        await answered.wait()
+        await process.answers.send(b"[]\n")
+        assert await network.counts() == {}
