@@ -7,79 +7,82 @@
     with dledger.blocking.connect("n0=10.0.0.1:20911", group="orders") as log:
         appended = log.append(b"hello")
 
-A trio loop runs in a thread of its own; `with` starts and ends it. Calls may come from any thread
-but that one: the state machine must not call its own node. Every error is that of the same call in
-`dledger`, plus TimeoutError where a call has `timeout_s`: that gives up the wait, not the append.
+A trio loop runs in a thread of its own; `with` starts and ends it. Calls may come from any thread,
+from signal handlers and from callbacks; one that waits raises CallMisplaced where it would wait for
+itself, and so does each call in a process that was forked since. Every error is that of the same
+call in `dledger`, plus TimeoutError where a call has `timeout_s` and the class says nothing else:
+that gives up the wait, not the append.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
+from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from dledger.client.group_client import GroupClient
 from dledger.client.known_members import Peers
 from dledger.client.remote_log import RemoteLog
 from dledger.client.remote_log import connect as connect_in_trio
 from dledger.config import NodeConfig
+from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import Body, Entry
-from dledger.errors import Rejected
-from dledger.loop_thread import CallCutOff, LoopThread, answer
+from dledger.forms import at_once, iterates, soon, waits
+from dledger.handed_over import HandedOver, TooManyCalls
+from dledger.loop_thread import CallCutOff, CallMisplaced, LoopThread
 from dledger.network.tls import GroupTls
 from dledger.network.tls_config import TlsConfig
+from dledger.node.host import Host, HostConfig
+from dledger.node.host import open_host as open_host_in_trio
 from dledger.node.node import Node
 from dledger.node.open_node import open_node as open_node_in_trio
-from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session, SessionAppended
+from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session
 from dledger.state_machine import StateMachine
-from dledger.status import Status
-from dledger.store.snapshot_folder import Snapshot
-from dledger.waits.pending_appends import Appended, Outcome
+from dledger.status import RoleChange
+from dledger.waits.pending_appends import Appended
+
+__all__ = [
+    "BlockingGroup",
+    "BlockingHost",
+    "BlockingLog",
+    "BlockingNode",
+    "BlockingSession",
+    "CallCutOff",
+    "CallMisplaced",
+    "TooManyCalls",
+    "connect",
+    "open_group",
+    "open_host",
+    "open_node",
+]
 
 T = TypeVar("T")
 
-# Submissions on their way from other threads into the loop. The node's own limits apply after that;
-# this one bounds the memory if threads submit faster than the loop takes them.
-MAX_HANDED_OVER = 100_000
-
-
-class TooManyCalls(Rejected):
-    """Other threads hand over appends faster than the loop takes them."""
-
-    waiting: int
-    _template = "{waiting} submissions wait for the node's thread; slow down, try again"
-
 
 class BlockingSession:
-    """A session: each append happens once. See docs/sessions.md."""
+    """A session: each append happens once. See docs/sessions.md.
 
-    def __init__(self, loop: LoopThread[Node] | LoopThread[RemoteLog], session: Session) -> None:
+    Appends of `append_soon` are made in the order of the calls.
+    """
+
+    def __init__(self, loop: LoopThread[Any], session: Session) -> None:
         self._loop = loop
-        self._session = session
+        self._inner = session
+        self.id = session.id
 
-    def append(self, body: bytes, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> SessionAppended:
-        """As Session.append."""
-        return self.append_soon(body, timeout_s=timeout_s).result()
+    append = waits(Session.append)
+    append_soon = soon(Session.append)
+    append_many = waits(Session.append_many)
+    append_many_soon = soon(Session.append_many)
+    settle = waits(Session.settle)
+    entries_from = waits(Session.entries_from)
 
-    def append_soon(
-        self, body: bytes, *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> Future[SessionAppended]:
-        """As `append`, but return a future. A session sends one submission at a time, in order."""
-        return self._loop.submit(partial(self._session.append, body, timeout_s=timeout_s))
-
-    def append_many(
-        self, bodies: Sequence[bytes], *, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> list[SessionAppended]:
-        """As Session.append_many."""
-        call = partial(self._session.append_many, bodies, timeout_s=timeout_s)
-        return self._loop.submit(call).result()
-
-    def settle(self, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> list[SessionAppended]:
-        """As Session.settle."""
-        return self._loop.submit(partial(self._session.settle, timeout_s=timeout_s)).result()
+    @property
+    def unsettled(self) -> int:
+        """As Session.unsettled."""
+        return self._inner.unsettled
 
     def do(self, call: Callable[[Session], Awaitable[T]]) -> T:
         """Run a coroutine function in the loop's thread, and wait for its result.
@@ -87,19 +90,24 @@ class BlockingSession:
         For the objects of `dledger.machines`:
         `session.do(lambda session: visits.through(session).add(1))`.
         """
-        return self._loop.submit(partial(call, self._session)).result()
+        return self._loop.wait(partial(call, self._inner))
+
+    @contextmanager
+    def within(self, make: Callable[[Session], AbstractAsyncContextManager[T]]) -> Iterator[T]:
+        """Keep an asynchronous context manager open in the loop's thread during a `with` block:
+        `session.within(lambda session: LockCalls(locks, session).hold("door"))`.
+        """
+        with self._loop.kept_open(partial(make, self._inner)) as opened:
+            yield opened
 
 
 class BlockingNode:
-    """A running member. Made by `open_node`."""
+    """A running member. Made by `open_node`, and by `BlockingHost.open_node`."""
 
-    def __init__(self, loop: LoopThread[Node], node: Node) -> None:
+    def __init__(self, loop: LoopThread[Any], node: Node) -> None:
         self._loop = loop
-        self._node = node
-        self._handed_over: deque[tuple[Sequence[Body], Future[list[Appended]]]] = deque()
-        self._lock = threading.Lock()
-        self._submitted: set[Future[list[Appended]]] = set()  # those that have no answer yet
-        loop.at_end(self._end_all)
+        self._inner = node
+        self._handed_over = HandedOver(loop, node)
 
     # --- appending ------------------------------------------------------------------------------
 
@@ -111,77 +119,37 @@ class BlockingNode:
         self, bodies: Sequence[Body], *, timeout_s: float | None = None
     ) -> list[Appended]:
         """As Node.append_many."""
-        return self.append_many_soon(bodies).result(timeout_s)
+        self._loop.check_waitable()
+        return self._handed_over.add(bodies).result(timeout_s)
 
     def append_soon(self, body: Body) -> Future[Appended]:
-        """Append one entry; return a future of its outcome."""
-        one: Future[Appended] = Future()
-        one.set_running_or_notify_cancel()
-        self.append_many_soon((body,)).add_done_callback(partial(_pass_on_first, one))
-        return one
+        """Append one entry; return a future of its outcome. Raises as `append_many_soon`."""
+        return self._handed_over.add_one(body)
 
     def append_many_soon(self, bodies: Sequence[Body]) -> Future[list[Appended]]:
         """Append adjacent entries; return a future of their outcome.
 
         Many threads may call it: simultaneous submissions share one turn. Raises TooManyCalls.
         """
-        future: Future[list[Appended]] = Future()
-        if not bodies:
-            future.set_result([])
-            return future
-        with self._lock:
-            waiting = len(self._handed_over)
-            if waiting >= MAX_HANDED_OVER:
-                raise TooManyCalls(waiting)
-            self._handed_over.append((bodies, future))
-        if not waiting and not self._loop.soon(self._take_over):
-            self._refuse_all()
-        return future
-
-    def _take_over(self) -> None:
-        """In the loop's thread: submit everything that other threads handed over."""
-        with self._lock:
-            taken, self._handed_over = self._handed_over, deque()
-        for bodies, future in taken:
-            if not future.set_running_or_notify_cancel():
-                continue
-            self._submitted.add(future)
-            try:
-                self._node.submit(bodies, partial(self._resolve, future))
-            except Exception as error:  # the loop would end with it
-                self._resolve(future, error)
-
-    def _resolve(self, future: Future[list[Appended]], outcome: Outcome | Exception) -> None:
-        self._submitted.discard(future)
-        if isinstance(outcome, Exception):
-            future.set_exception(outcome)
-        else:
-            future.set_result(outcome)
-
-    def _end_all(self) -> None:
-        """Fail every open future: the loop has ended, and nothing else would answer them."""
-        for future in list(self._submitted):
-            answer(future, CallCutOff())
-        self._refuse_all()
-
-    def _refuse_all(self) -> None:
-        with self._lock:
-            taken, self._handed_over = self._handed_over, deque()
-        for _, future in taken:
-            if future.set_running_or_notify_cancel():
-                future.set_exception(self._loop.gone())
+        return self._handed_over.add(bodies)
 
     def do(self, call: Callable[[Node], Awaitable[T]]) -> T:
         """Run a coroutine function in the loop's thread. See BlockingSession.do."""
-        return self._loop.submit(partial(call, self._node)).result()
+        return self._loop.wait(partial(call, self._inner))
+
+    @contextmanager
+    def within(self, make: Callable[[Node], AbstractAsyncContextManager[T]]) -> Iterator[T]:
+        """Keep an asynchronous context manager open. See BlockingSession.within."""
+        with self._loop.kept_open(partial(make, self._inner)) as opened:
+            yield opened
 
     @contextmanager
     def session(
         self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> Iterator[BlockingSession]:
         """As Node.session."""
-        make = partial(self._node.session, ttl_s=ttl_s, timeout_s=timeout_s)
-        with self._loop.keep_open(make) as session:
+        make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
+        with self._loop.kept_open(make) as session:
             yield BlockingSession(self._loop, session)
 
     # --- reading --------------------------------------------------------------------------------
@@ -192,77 +160,74 @@ class BlockingNode:
         `look` runs in the loop's thread, where no entry is applied meanwhile; it should copy what
         it returns.
         """
+        self._loop.check_waitable()
         return self.read_soon(look).result(timeout_s)
 
     def read_soon(self, look: Callable[[], T]) -> Future[T]:
         """As `read`, but return a future."""
+        return self._loop.submit(partial(read_and_look, self._inner, look))
 
-        async def read() -> T:
-            await self._node.read()
-            return look()
-
-        return self._loop.submit(read)
+    def read_stale(self, look: Callable[[], T], *, max_lag_s: float) -> T:
+        """As `read`, of a state that may be old: see Node.read_stale."""
+        return self._loop.wait(partial(read_stale_and_look, self._inner, look, max_lag_s))
 
     def look(self, look: Callable[[], T]) -> T:
         """As `read`, without the wait: `look` sees the state as it is on this member."""
+        return self._loop.wait(partial(only_look, look))
 
-        async def now() -> T:
-            return look()
-
-        return self._loop.submit(now).result()
-
-    def committed(self, start: int = 0) -> Iterator[Entry]:
-        """As Node.committed: all committed entries from `start`, then new ones, without end."""
-        entries = aiter(self._node.committed(start))
-        while True:
-            yield self._loop.submit(partial(anext, entries)).result()
+    committed = iterates(Node.committed)
+    entries = waits(at_once(Node.entries))
+    entries_from = waits(Node.entries_from)
+    wait_applied = waits(Node.wait_applied)
+    wait_appliable = waits(Node.wait_appliable)
 
     # --- looking after it -----------------------------------------------------------------------
 
-    def status(self) -> Status:
-        """As Node.status."""
-        return self.look(self._node.status)
+    status = waits(at_once(Node.status))
+    role_changes = iterates(Node.role_changes)
+    snapshot = waits(Node.snapshot)
+    transfer_leadership = waits(Node.transfer_leadership)
+    forget_leader = waits(at_once(Node.forget_leader))
+    change = waits(Node.change)
+    reconfigure = waits(at_once(Node.reconfigure))
+    reload_tls = waits(at_once(Node.reload_tls))
 
-    def transfer_leadership(self, target: str | None = None) -> str:
-        """As Node.transfer_leadership."""
-        return self._loop.submit(partial(self._node.transfer_leadership, target)).result()
+    @property
+    def term(self) -> int:
+        """As Node.term."""
+        return self._inner.term
 
-    def snapshot(self) -> Snapshot:
-        """As Node.snapshot."""
-        return self._loop.submit(self._node.snapshot).result()
+    @property
+    def role(self) -> RoleChange:
+        """As Node.role."""
+        return self._inner.role
+
+    @property
+    def is_ready_leader(self) -> bool:
+        """As Node.is_ready_leader."""
+        return self._inner.is_ready_leader
+
+    @property
+    def configuration(self) -> NumberedConfiguration:
+        """As Node.configuration."""
+        return self._inner.configuration
 
 
 class BlockingLog:
     """A group's log over the network. Made by `connect`."""
 
-    def __init__(self, loop: LoopThread[RemoteLog], log: RemoteLog) -> None:
+    def __init__(self, loop: LoopThread[Any], log: RemoteLog) -> None:
         self._loop = loop
-        self._log = log
+        self._inner = log
 
-    def append(self, body: bytes, *, timeout_s: float | None = None) -> Appended:
-        """As RemoteLog.append."""
-        return self.append_soon(body, timeout_s=timeout_s).result()
-
-    def append_soon(self, body: bytes, *, timeout_s: float | None = None) -> Future[Appended]:
-        """As `append`, but return a future; the calls of all threads share one connection."""
-        return self._loop.submit(partial(self._log.append, body, timeout_s=timeout_s))
-
-    def append_many(
-        self, bodies: Sequence[bytes], *, timeout_s: float | None = None
-    ) -> list[Appended]:
-        """As RemoteLog.append_many."""
-        call = partial(self._log.append_many, bodies, timeout_s=timeout_s)
-        return self._loop.submit(call).result()
-
-    def read(self, index: int, *, timeout_s: float | None = None) -> Entry:
-        """As RemoteLog.read."""
-        return self._loop.submit(partial(self._log.read, index, timeout_s=timeout_s)).result()
-
-    def tail(self, first: int = 0, *, follow: bool = True) -> Iterator[Entry]:
-        """As RemoteLog.tail."""
-        following = self.tail_soon(first, follow=follow)
-        while (entry := following().result()) is not None:
-            yield entry
+    append = waits(RemoteLog.append)
+    append_soon = soon(RemoteLog.append)
+    append_many = waits(RemoteLog.append_many)
+    append_many_soon = soon(RemoteLog.append_many)
+    read = waits(RemoteLog.read)
+    read_soon = soon(RemoteLog.read)
+    tail = iterates(RemoteLog.tail)
+    status = waits(RemoteLog.status)
 
     def tail_soon(
         self, first: int = 0, *, follow: bool = True
@@ -271,22 +236,73 @@ class BlockingLog:
 
         A cancelled future may lose an entry: begin a new tail after the last one you got.
         """
-        entries = aiter(self._log.tail(first, follow=follow))
+        entries = aiter(self._inner.tail(first, follow=follow))
         following: Callable[[], Awaitable[Entry | None]] = partial(anext, entries, None)
         return partial(self._loop.submit, following)
-
-    def status(self, node_id: str | None = None) -> dict[str, object]:
-        """As RemoteLog.status."""
-        return self._loop.submit(partial(self._log.status, node_id)).result()
 
     @contextmanager
     def session(
         self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> Iterator[BlockingSession]:
         """As RemoteLog.session."""
-        make = partial(self._log.session, ttl_s=ttl_s, timeout_s=timeout_s)
-        with self._loop.keep_open(make) as session:
+        make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
+        with self._loop.kept_open(make) as session:
             yield BlockingSession(self._loop, session)
+
+
+class BlockingGroup:
+    """A group for tools and scripts: see GroupClient. Made by `open_group`."""
+
+    def __init__(self, loop: LoopThread[Any], client: GroupClient) -> None:
+        self._loop = loop
+        self._inner = client
+
+    ask_members = waits(GroupClient.ask_members)
+    status = waits(GroupClient.status)
+    leader_status = waits(GroupClient.leader_status)
+    ready_leader = waits(GroupClient.ready_leader)
+    append = waits(GroupClient.append)
+    transfer = waits(GroupClient.transfer)
+    snapshot = waits(GroupClient.snapshot)
+    change = waits(GroupClient.change)
+    entries = waits(GroupClient.entries)
+
+    @property
+    def members(self) -> dict[str, str]:
+        """As GroupClient.members."""
+        return self._inner.members
+
+    @property
+    def members_are_told(self) -> bool:
+        """As GroupClient.members_are_told."""
+        return self._inner.members_are_told
+
+    @contextmanager
+    def session(
+        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> Iterator[BlockingSession]:
+        """As GroupClient.session."""
+        make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
+        with self._loop.kept_open(make) as session:
+            yield BlockingSession(self._loop, session)
+
+
+class BlockingHost:
+    """Members of many groups in one process. Made by `open_host`."""
+
+    def __init__(self, loop: LoopThread[Any], host: Host) -> None:
+        self._loop = loop
+        self._inner = host
+
+    reload_tls = waits(at_once(Host.reload_tls))
+
+    @contextmanager
+    def open_node(self, config: NodeConfig, machine: StateMachine) -> Iterator[BlockingNode]:
+        """As Host.open_node. A member that ends by itself ends the block with its error, and no
+        other member.
+        """
+        with self._loop.kept_open(partial(self._inner.open_node, config, machine)) as node:
+            yield BlockingNode(self._loop, node)
 
 
 @contextmanager
@@ -298,29 +314,86 @@ def connect(
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> Iterator[BlockingLog]:
     """Open a group's log over the network, during a `with` block. As dledger.connect."""
-    make = partial(connect_in_trio, peers, group=group, tls=tls, timeout_s=timeout_s)
-    loop = LoopThread(make, f"dledger client of {group}")
-    log = loop.open()
-    try:
+    loop = loop_of_log(peers, group, tls, timeout_s)
+    with _opened(loop) as log:
         yield BlockingLog(loop, log)
-    finally:
-        loop.close()
+
+
+@contextmanager
+def open_group(
+    group: str, peers: Peers, tls: GroupTls | TlsConfig | None = None
+) -> Iterator[BlockingGroup]:
+    """A client for tools and scripts, during a `with` block. As dledger.GroupClient."""
+    loop = loop_of_group(group, peers, tls)
+    with _opened(loop) as client:
+        yield BlockingGroup(loop, client)
 
 
 @contextmanager
 def open_node(config: NodeConfig, machine: StateMachine) -> Iterator[BlockingNode]:
     """Open a member of a group during a `with` block. Raises as dledger.open_node."""
-    loop = LoopThread(partial(open_node_in_trio, config, machine), f"dledger {config.node_id}")
-    node = loop.open()
-    try:
+    loop = loop_of_node(config, machine)
+    with _opened(loop) as node:
         yield BlockingNode(loop, node)
+
+
+@contextmanager
+def open_host(config: HostConfig) -> Iterator[BlockingHost]:
+    """Open a host during a `with` block. Raises as dledger.open_host."""
+    loop = loop_of_host(config)
+    with _opened(loop) as host:
+        yield BlockingHost(loop, host)
+
+
+# --- what both forms share ------------------------------------------------------------------------
+
+
+def loop_of_log(
+    peers: Peers, group: str, tls: GroupTls | TlsConfig | None, timeout_s: float
+) -> LoopThread[RemoteLog]:
+    """A thread for `connect`."""
+    make = partial(connect_in_trio, peers, group=group, tls=tls, timeout_s=timeout_s)
+    return LoopThread(make, f"dledger client of {group}")
+
+
+def loop_of_group(
+    group: str, peers: Peers, tls: GroupTls | TlsConfig | None
+) -> LoopThread[GroupClient]:
+    """A thread for `open_group`."""
+    return LoopThread(lambda: nullcontext(GroupClient(group, peers, tls)), f"dledger {group}")
+
+
+def loop_of_node(config: NodeConfig, machine: StateMachine) -> LoopThread[Node]:
+    """A thread for `open_node`."""
+    return LoopThread(partial(open_node_in_trio, config, machine), f"dledger {config.node_id}")
+
+
+def loop_of_host(config: HostConfig) -> LoopThread[Host]:
+    """A thread for `open_host`."""
+    return LoopThread(partial(open_host_in_trio, config), f"dledger {config.address}")
+
+
+async def read_and_look(node: Node, look: Callable[[], T]) -> T:
+    """A linearizable read of the state machine. See BlockingNode.read."""
+    await node.read()
+    return look()
+
+
+async def read_stale_and_look(node: Node, look: Callable[[], T], max_lag_s: float) -> T:
+    """A read of a state that may be old."""
+    node.read_stale(max_lag_s=max_lag_s)
+    return look()
+
+
+async def only_look(look: Callable[[], T]) -> T:
+    """A look at the state machine as it is."""
+    return look()
+
+
+@contextmanager
+def _opened(loop: LoopThread[T]) -> Iterator[T]:
+    opened = loop.open()
+    try:
+        yield opened
     finally:
         loop.close()
-
-
-def _pass_on_first(one: Future[Appended], many: Future[list[Appended]]) -> None:
-    error = many.exception()
-    if error is not None:
-        one.set_exception(error)
-    else:
-        one.set_result(many.result()[0])

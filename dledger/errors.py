@@ -27,7 +27,7 @@ class NotInTrio(DLedgerError):
 
     call: str
     instead: str
-    _template = "dledger.{call} runs in a trio loop, and none runs here: {instead}"
+    _template = "{call} runs in a trio loop, and none runs here: {instead}"
 
 
 # --- the operation never happened -------------------------------------------------------------

@@ -6,57 +6,127 @@
     async with dledger.for_asyncio.connect("n0=10.0.0.1:20911", group="orders") as log:
         appended = await log.append(b"hello")
 
-A bridge over `dledger.blocking`: the node's own loop runs in a thread beside asyncio's. Cancelling
-a call gives up the wait, not the append. Errors are those of the same calls in `dledger`.
+The node's own loop runs in a thread beside asyncio's. Calls cross by futures: none keeps a thread
+of asyncio's. To cancel a call gives up the wait, not the append. Errors are those of the same calls
+in `dledger`; CallMisplaced is raised in a process that was forked since. If the node has to stop by
+itself, the block is cancelled, and raises the reason.
 """
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar
 
-from dledger import blocking
-from dledger.asyncio_block import entered_in_thread
+from dledger.asyncio_block import kept_open, opened_loop
+from dledger.asyncio_forms import awaits, given_up, iterates_in_asyncio
+from dledger.blocking import (
+    loop_of_group,
+    loop_of_host,
+    loop_of_log,
+    loop_of_node,
+    only_look,
+    read_and_look,
+    read_stale_and_look,
+)
+from dledger.client.group_client import GroupClient
 from dledger.client.known_members import Peers
+from dledger.client.remote_log import RemoteLog
 from dledger.config import NodeConfig
-from dledger.entry import Body, Entry
+from dledger.core.membership.configuration_codec import NumberedConfiguration
+from dledger.entry import Body
+from dledger.forms import at_once
+from dledger.handed_over import HandedOver
+from dledger.loop_thread import LoopThread
 from dledger.network.tls import GroupTls
 from dledger.network.tls_config import TlsConfig
-from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, SessionAppended
+from dledger.node.host import Host, HostConfig
+from dledger.node.node import Node
+from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session
 from dledger.state_machine import StateMachine
-from dledger.status import Status
-from dledger.store.snapshot_folder import Snapshot
+from dledger.status import RoleChange
 from dledger.waits.pending_appends import Appended
 
 T = TypeVar("T")
 
 
 class AsyncioSession:
-    """A session: each append happens once. See docs/sessions.md."""
+    """A session: each append happens once. See docs/sessions.md.
 
-    def __init__(self, session: blocking.BlockingSession) -> None:
-        self._session = session
+    Appends are made in the order of the calls.
+    """
 
-    async def append(self, body: bytes, *, timeout_s: float = DEFAULT_TIMEOUT_S) -> SessionAppended:
-        """As Session.append."""
-        return await asyncio.wrap_future(self._session.append_soon(body, timeout_s=timeout_s))
+    def __init__(self, loop: LoopThread[Any], session: Session) -> None:
+        self._loop = loop
+        self._inner = session
+        self.id = session.id
+
+    append = awaits(Session.append)
+    append_many = awaits(Session.append_many)
+    settle = awaits(Session.settle)
+    entries_from = awaits(Session.entries_from)
+
+    @property
+    def unsettled(self) -> int:
+        """As Session.unsettled."""
+        return self._inner.unsettled
+
+    async def do(self, call: Callable[[Session], Awaitable[T]]) -> T:
+        """Run a coroutine function of trio's in the loop's thread, and wait for its result."""
+        return await given_up(self._loop.submit(partial(call, self._inner)))
+
+    @asynccontextmanager
+    async def within(
+        self, make: Callable[[Session], AbstractAsyncContextManager[T]]
+    ) -> AsyncIterator[T]:
+        """Keep a context manager of trio's open in the loop's thread during a block:
+        `session.within(lambda session: LockCalls(locks, session).hold("door"))`.
+        """
+        async with kept_open(self._loop, partial(make, self._inner)) as opened:
+            yield opened
 
 
 class AsyncioNode:
-    """A running member. Made by `open_node`."""
+    """A running member. Made by `open_node`, and by `AsyncioHost.open_node`."""
 
-    def __init__(self, node: blocking.BlockingNode) -> None:
-        self._node = node
+    def __init__(self, loop: LoopThread[Any], node: Node) -> None:
+        self._loop = loop
+        self._inner = node
+        self._handed_over = HandedOver(loop, node)
+
+    # --- appending ------------------------------------------------------------------------------
 
     async def append(self, body: Body) -> Appended:
         """As Node.append."""
-        return await asyncio.wrap_future(self._node.append_soon(body))
+        return await given_up(self._handed_over.add_one(body))
 
     async def append_many(self, bodies: Sequence[Body]) -> list[Appended]:
         """As Node.append_many."""
-        return await asyncio.wrap_future(self._node.append_many_soon(bodies))
+        return await given_up(self._handed_over.add(bodies))
+
+    async def do(self, call: Callable[[Node], Awaitable[T]]) -> T:
+        """Run a coroutine function of trio's in the loop's thread, and wait for its result."""
+        return await given_up(self._loop.submit(partial(call, self._inner)))
+
+    @asynccontextmanager
+    async def within(
+        self, make: Callable[[Node], AbstractAsyncContextManager[T]]
+    ) -> AsyncIterator[T]:
+        """Keep a context manager of trio's open. See AsyncioSession.within."""
+        async with kept_open(self._loop, partial(make, self._inner)) as opened:
+            yield opened
+
+    @asynccontextmanager
+    async def session(
+        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> AsyncIterator[AsyncioSession]:
+        """As Node.session."""
+        make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
+        async with kept_open(self._loop, make) as session:
+            yield AsyncioSession(self._loop, session)
+
+    # --- reading --------------------------------------------------------------------------------
 
     async def read(self, look: Callable[[], T]) -> T:
         """A linearizable read: wait as Node.read does, then `look` at the state machine.
@@ -64,70 +134,133 @@ class AsyncioNode:
         `look` runs in the node's thread, where no entry is applied meanwhile; it should copy what
         it returns.
         """
-        return await asyncio.wrap_future(self._node.read_soon(look))
+        return await given_up(self._loop.submit(partial(read_and_look, self._inner, look)))
 
-    async def status(self) -> Status:
-        """As Node.status."""
-        return await asyncio.to_thread(self._node.status)
+    async def read_stale(self, look: Callable[[], T], *, max_lag_s: float) -> T:
+        """As `read`, of a state that may be old: see Node.read_stale."""
+        call = partial(read_stale_and_look, self._inner, look, max_lag_s)
+        return await given_up(self._loop.submit(call))
 
-    async def transfer_leadership(self, target: str | None = None) -> str:
-        """As Node.transfer_leadership."""
-        return await asyncio.to_thread(self._node.transfer_leadership, target)
+    async def look(self, look: Callable[[], T]) -> T:
+        """As `read`, without the wait: `look` sees the state as it is on this member."""
+        return await given_up(self._loop.submit(partial(only_look, look)))
 
-    async def snapshot(self) -> Snapshot:
-        """As Node.snapshot."""
-        return await asyncio.to_thread(self._node.snapshot)
+    committed = iterates_in_asyncio(Node.committed)
+    entries = awaits(at_once(Node.entries))
+    entries_from = awaits(Node.entries_from)
+    wait_applied = awaits(Node.wait_applied)
+    wait_appliable = awaits(Node.wait_appliable)
 
-    @asynccontextmanager
-    async def session(
-        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> AsyncIterator[AsyncioSession]:
-        """As Node.session."""
-        async with entered_in_thread(
-            self._node.session(ttl_s=ttl_s, timeout_s=timeout_s)
-        ) as session:
-            yield AsyncioSession(session)
+    # --- looking after it -----------------------------------------------------------------------
+
+    status = awaits(at_once(Node.status))
+    role_changes = iterates_in_asyncio(Node.role_changes)
+    snapshot = awaits(Node.snapshot)
+    transfer_leadership = awaits(Node.transfer_leadership)
+    forget_leader = awaits(at_once(Node.forget_leader))
+    change = awaits(Node.change)
+    reconfigure = awaits(at_once(Node.reconfigure))
+    reload_tls = awaits(at_once(Node.reload_tls))
+
+    @property
+    def term(self) -> int:
+        """As Node.term."""
+        return self._inner.term
+
+    @property
+    def role(self) -> RoleChange:
+        """As Node.role."""
+        return self._inner.role
+
+    @property
+    def is_ready_leader(self) -> bool:
+        """As Node.is_ready_leader."""
+        return self._inner.is_ready_leader
+
+    @property
+    def configuration(self) -> NumberedConfiguration:
+        """As Node.configuration."""
+        return self._inner.configuration
 
 
 class AsyncioLog:
     """A group's log over the network. Made by `connect`."""
 
-    def __init__(self, log: blocking.BlockingLog) -> None:
-        self._log = log
+    def __init__(self, loop: LoopThread[Any], log: RemoteLog) -> None:
+        self._loop = loop
+        self._inner = log
 
-    async def append(self, body: bytes, *, timeout_s: float | None = None) -> Appended:
-        """As RemoteLog.append."""
-        return await asyncio.wrap_future(self._log.append_soon(body, timeout_s=timeout_s))
-
-    async def append_many(
-        self, bodies: Sequence[bytes], *, timeout_s: float | None = None
-    ) -> list[Appended]:
-        """As RemoteLog.append_many."""
-        return await asyncio.to_thread(self._log.append_many, bodies, timeout_s=timeout_s)
-
-    async def read(self, index: int, *, timeout_s: float | None = None) -> Entry:
-        """As RemoteLog.read."""
-        return await asyncio.to_thread(self._log.read, index, timeout_s=timeout_s)
-
-    async def tail(self, first: int = 0, *, follow: bool = True) -> AsyncIterator[Entry]:
-        """As RemoteLog.tail."""
-        entries = self._log.tail_soon(first, follow=follow)
-        while (entry := await asyncio.wrap_future(entries())) is not None:
-            yield entry
-
-    async def status(self, node_id: str | None = None) -> dict[str, object]:
-        """As RemoteLog.status."""
-        return await asyncio.to_thread(self._log.status, node_id)
+    append = awaits(RemoteLog.append)
+    append_many = awaits(RemoteLog.append_many)
+    read = awaits(RemoteLog.read)
+    tail = iterates_in_asyncio(RemoteLog.tail)
+    status = awaits(RemoteLog.status)
 
     @asynccontextmanager
     async def session(
         self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> AsyncIterator[AsyncioSession]:
         """As RemoteLog.session."""
-        async with entered_in_thread(
-            self._log.session(ttl_s=ttl_s, timeout_s=timeout_s)
-        ) as session:
-            yield AsyncioSession(session)
+        make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
+        async with kept_open(self._loop, make) as session:
+            yield AsyncioSession(self._loop, session)
+
+
+class AsyncioGroup:
+    """A group for tools and scripts: see GroupClient. Made by `open_group`."""
+
+    def __init__(self, loop: LoopThread[Any], client: GroupClient) -> None:
+        self._loop = loop
+        self._inner = client
+
+    ask_members = awaits(GroupClient.ask_members)
+    status = awaits(GroupClient.status)
+    leader_status = awaits(GroupClient.leader_status)
+    ready_leader = awaits(GroupClient.ready_leader)
+    append = awaits(GroupClient.append)
+    transfer = awaits(GroupClient.transfer)
+    snapshot = awaits(GroupClient.snapshot)
+    change = awaits(GroupClient.change)
+    entries = awaits(GroupClient.entries)
+
+    @property
+    def members(self) -> dict[str, str]:
+        """As GroupClient.members."""
+        return self._inner.members
+
+    @property
+    def members_are_told(self) -> bool:
+        """As GroupClient.members_are_told."""
+        return self._inner.members_are_told
+
+    @asynccontextmanager
+    async def session(
+        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> AsyncIterator[AsyncioSession]:
+        """As GroupClient.session."""
+        make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
+        async with kept_open(self._loop, make) as session:
+            yield AsyncioSession(self._loop, session)
+
+
+class AsyncioHost:
+    """Members of many groups in one process. Made by `open_host`."""
+
+    def __init__(self, loop: LoopThread[Any], host: Host) -> None:
+        self._loop = loop
+        self._inner = host
+
+    reload_tls = awaits(at_once(Host.reload_tls))
+
+    @asynccontextmanager
+    async def open_node(
+        self, config: NodeConfig, machine: StateMachine
+    ) -> AsyncIterator[AsyncioNode]:
+        """As Host.open_node. A member that ends by itself ends the block with its error, and no
+        other member.
+        """
+        async with kept_open(self._loop, partial(self._inner.open_node, config, machine)) as node:
+            yield AsyncioNode(self._loop, node)
 
 
 @asynccontextmanager
@@ -139,13 +272,32 @@ async def connect(
     timeout_s: float = DEFAULT_TIMEOUT_S,
 ) -> AsyncIterator[AsyncioLog]:
     """Open a group's log over the network, during a block. As dledger.connect."""
-    block = blocking.connect(peers, group=group, tls=tls, timeout_s=timeout_s)
-    async with entered_in_thread(block) as log:
-        yield AsyncioLog(log)
+    loop = loop_of_log(peers, group, tls, timeout_s)
+    async with opened_loop(loop) as log:
+        yield AsyncioLog(loop, log)
+
+
+@asynccontextmanager
+async def open_group(
+    group: str, peers: Peers, tls: GroupTls | TlsConfig | None = None
+) -> AsyncIterator[AsyncioGroup]:
+    """A client for tools and scripts, during a block. As dledger.GroupClient."""
+    loop = loop_of_group(group, peers, tls)
+    async with opened_loop(loop) as client:
+        yield AsyncioGroup(loop, client)
 
 
 @asynccontextmanager
 async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[AsyncioNode]:
     """Open a member of a group during a block. Raises as dledger.open_node."""
-    async with entered_in_thread(blocking.open_node(config, machine)) as node:
-        yield AsyncioNode(node)
+    loop = loop_of_node(config, machine)
+    async with opened_loop(loop) as node:
+        yield AsyncioNode(loop, node)
+
+
+@asynccontextmanager
+async def open_host(config: HostConfig) -> AsyncIterator[AsyncioHost]:
+    """Open a host during a block. Raises as dledger.open_host."""
+    loop = loop_of_host(config)
+    async with opened_loop(loop) as host:
+        yield AsyncioHost(loop, host)

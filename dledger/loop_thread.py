@@ -1,33 +1,81 @@
-"""A trio loop in a thread of its own, for programs that do not use trio."""
+"""A trio loop in a thread of its own, for programs that do not use trio.
+
+All calls of other threads cross here, as futures: nothing waits for a lock, so that a call may come
+from a signal handler or a destructor, and none keeps a thread but the one that waits for it.
+"""
 
 from __future__ import annotations
 
+import atexit
+import os
+import sys
 import threading
+import time
+from collections import deque
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future, InvalidStateError
+from concurrent.futures import wait as wait_for_all
 from contextlib import AbstractAsyncContextManager, contextmanager
-from typing import Any, Generic, TypeVar
+from typing import Any, Final, Generic, TypeVar
+from weakref import WeakSet
 
 import trio
 
-from dledger.errors import NodeClosing, OutcomeUnknown
+from dledger.errors import NodeClosing, OutcomeUnknown, Rejected
 from dledger.unwrapping_nursery import unwrapping_nursery
 
 T = TypeVar("T")
 Opened = TypeVar("Opened")
 
+# What is under way at the end of a program that has left its loop open gets so long to be done, and
+# so long again to be closed in order. A supervisor waits for longer before it kills a process.
+EXIT_SECONDS: Final = 5.0
+
+_FORKED: Final = (
+    "it was opened before this process was forked, and its thread stayed in the other one: "
+    "open it behind the fork, in each process"
+)
+_IN_ITS_LOOP: Final = (
+    "it would wait for itself: this code runs in the thread of its loop, as callbacks of futures "
+    "and state machines do; use a call that returns a future (append_soon, send_soon), or another "
+    "thread"
+)
+_PATCHED: Final = (
+    "gevent has replaced threads by its own, which cannot run a loop beside others: do not patch "
+    "threads, or use this library in a process without gevent"
+)
+
 
 class CallCutOff(OutcomeUnknown):
-    """The loop ended while a call was under way."""
+    """The loop ended while a call was under way. Its cause is the error that ended it, if any."""
 
     _template = "the node was closed during the call: its outcome is unknown"
 
 
-class LoopThread(Generic[Opened]):
-    """Keeps one asynchronous context manager open in a loop, and runs calls there.
+class CallMisplaced(Rejected):
+    """A call was made where nothing could answer it: see `reason`. Nothing was done."""
 
-    Calls come from any thread but the loop's own. Each returns a future. Cancelling it before the
-    call has begun prevents the call; later it gives up only the wait.
+    reason: str
+    _template = "the call was not made: {reason}"
+
+
+class LoopThread(Generic[Opened]):
+    """Keeps one asynchronous context manager open in a loop, and carries out calls there.
+
+    Calls begin in the order in which they were submitted. Each returns a future; to cancel it
+    before the call has begun prevents the call, and later gives up the wait alone. Everything but
+    what stands below "in the loop's thread" may be called in any thread.
+
+    Args:
+        make: gives the context manager, in the loop.
+        name: of the thread.
+        closed: makes the error of calls after the end.
+        cut_off: makes the error of calls that the end interrupts.
+        misplaced: makes the error of calls that nothing could answer, from the reason.
+
+    Attributes:
+        is_ending: whether it was told to end; a loop may also end by an error.
+        ended: is done when the loop has ended, and has the error that ended it, if one did.
     """
 
     def __init__(
@@ -37,43 +85,83 @@ class LoopThread(Generic[Opened]):
         *,
         closed: Callable[[], BaseException] = NodeClosing,
         cut_off: Callable[[], BaseException] = CallCutOff,
+        misplaced: Callable[[str], BaseException] = CallMisplaced,
     ) -> None:
         self._make = make
         self._closed = closed
         self._cut_off = cut_off
+        self._misplaced = misplaced
+        self._process_id = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._opening: Future[Opened] = Future()
+        self.ended: Future[None] = Future()
         self._ended: BaseException | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._stop = trio.CancelScope()
+        self._begun: deque[_Call[Any]] = deque()  # in their order; tasks begin in any
         self._calls: set[Future[Any]] = set()  # those that have no answer yet
+        self._blocks: set[Block[Any]] = set()
         self._ends: list[Callable[[], None]] = []
+        self.is_ending = False
+
+    # --- opening and closing --------------------------------------------------------------------
+
+    def begin(self) -> Future[Opened]:
+        """Start the thread; the future has the context manager's value, or its error."""
+        if "gevent.monkey" in sys.modules and sys.modules["gevent.monkey"].is_module_patched(
+            "threading"
+        ):
+            self._opening.set_exception(self._misplaced(_PATCHED))
+            self.ended.set_result(None)
+            return self._opening
+        _left_open.add(self)
+        self._thread.start()
+        return self._opening
+
+    def end(self) -> Future[None]:
+        """Leave the context manager; return `ended`."""
+        if os.getpid() == self._process_id:
+            self.is_ending = True
+            self.soon(self._stop.cancel)
+        elif not self.ended.done():
+            self.ended.set_result(None)  # the other process ends it
+        return self.ended
+
+    def open(self) -> Opened:
+        """As `begin`, and wait."""
+        opening = self.begin()
+        try:
+            return opening.result()
+        except BaseException:
+            self.end()
+            raise
+
+    def close(self) -> None:
+        """As `end`, and wait. Raises the error that ended the loop."""
+        self.end().result()
 
     def at_end(self, told: Callable[[], None]) -> None:
         """Call `told` in the loop's thread when the loop has ended."""
         self._ends.append(told)
 
-    def open(self) -> Opened:
-        """Start the thread; return the context manager's value. Raises its errors."""
-        self._thread.start()
-        try:
-            return self._opening.result()
-        except BaseException:
-            self.close()
-            raise
+    def leave(self, patience_s: float) -> None:
+        """End at the program's exit: let what is under way be done first, for so long."""
+        until = time.monotonic() + patience_s
+        blocks = list(self._blocks)
+        wait_for_all(self._calls.copy() - {block.holding for block in blocks}, patience_s)
+        closing = [block.leave() for block in blocks]
+        wait_for_all(closing, max(0.0, until - time.monotonic()))
+        wait_for_all([self.end()], patience_s)
+        if not self.ended.done():  # whatever closes it now must not wait for a frozen thread
+            self.ended.set_result(None)
 
-    def close(self) -> None:
-        """Leave the context manager and wait for the thread. Raises the error that ended it."""
-        if self._token is not None:
-            self.soon(self._stop.cancel)
-        self._thread.join()
-        if self._ended is not None:
-            raise self._ended
+    # --- calls ----------------------------------------------------------------------------------
 
     def soon(self, function: Callable[[], object]) -> bool:
         """Run a function in the loop's thread, soon; return whether the loop still runs."""
-        assert self._token is not None
+        if self._token is None:
+            return False
         try:
             self._token.run_sync_soon(function)
         except trio.RunFinishedError:
@@ -82,85 +170,157 @@ class LoopThread(Generic[Opened]):
 
     def submit(self, call: Callable[[], Awaitable[T]]) -> Future[T]:
         """Begin a call in the loop."""
-        future: Future[T] = Future()
-        self._calls.add(future)
-        future.add_done_callback(self._calls.discard)
-        if not self.soon(lambda: self._start(call, future)):
+        self.check()
+        future: Future[T] = self.tracked()
+        if not self.soon(lambda: self._start(_Call(call, future))):
             answer(future, self.gone())
         return future
 
+    def tracked(self) -> Future[Any]:
+        """A future that is answered at the loop's end at the latest."""
+        future: Future[Any] = Future()
+        self._calls.add(future)
+        future.add_done_callback(self._calls.discard)
+        return future
+
+    def wait(self, call: Callable[[], Awaitable[T]], timeout_s: float | None = None) -> T:
+        """As `submit`, and wait for the answer. Raises TimeoutError when the time is over."""
+        self.check_waitable()
+        return self.submit(call).result(timeout_s)
+
+    def hold(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> Block[T]:
+        """Enter another context manager in the loop, and keep it open until the block is left."""
+        block = Block(self, make)
+        self._blocks.add(block)
+        block.holding.add_done_callback(lambda _holding: self._blocks.discard(block))
+        return block
+
     @contextmanager
-    def keep_open(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> Iterator[T]:
-        """Keep another context manager open in the loop during a `with` block."""
-        opening: Future[T] = Future()
-        leave = trio.Event()
-
-        async def hold() -> None:
-            async with make() as opened:
-                opening.set_result(opened)
-                await leave.wait()
-
-        def not_opened(holding: Future[None]) -> None:
-            if not opening.done():
-                opening.set_exception(holding.exception())
-
-        holding = self.submit(hold)
-        holding.add_done_callback(not_opened)
-        opened = opening.result()
+    def kept_open(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> Iterator[T]:
+        """As `hold`, during a `with` block of another thread."""
+        self.check_waitable()
+        block = self.hold(make)
+        opened = block.opening.result()
         try:
             yield opened
         finally:
-            self.soon(leave.set)
-            holding.result()
+            block.leave().result()
+
+    def check(self) -> None:
+        """Raise if no call can be answered here: this process was forked."""
+        if os.getpid() != self._process_id:
+            raise self._misplaced(_FORKED)
+
+    def check_waitable(self) -> None:
+        """Raise if a wait for a call could never end: it is made in the loop's own thread."""
+        self.check()
+        if threading.get_ident() == self._thread.ident:
+            raise self._misplaced(_IN_ITS_LOOP)
 
     def gone(self) -> BaseException:
         """The error for calls after the loop's end."""
         return self._ended or self._closed()
+
+    def cut_off(self) -> BaseException:
+        """The error for calls that the loop's end interrupted."""
+        error = self._cut_off()
+        error.__cause__ = self._ended
+        return error
 
     # --- in the loop's thread -------------------------------------------------------------------
 
     def _run(self) -> None:
         try:
             trio.run(self._main)
-        except BaseException as error:  # raised by `open` or `close` of the thread that opened it
+        except BaseException as error:  # raised by what opens or closes it
             if self._opening.done():
                 self._ended = error
             else:
                 self._opening.set_exception(error)
-        for future in list(self._calls):
-            answer(future, self._cut_off())
         for told in self._ends:
             told()
+        for future in list(self._calls):
+            answer(future, self.cut_off())
+        _left_open.discard(self)
+        if self._ended is not None:
+            answer(self.ended, self._ended)
+        elif not self.ended.done():
+            self.ended.set_result(None)
 
     async def _main(self) -> None:
         with self._stop:
+            self._token = trio.lowlevel.current_trio_token()
+            if self.is_ending:  # told before there was a token
+                self._stop.cancel()
             async with self._make() as opened, unwrapping_nursery() as nursery:
                 self._nursery = nursery
-                self._token = trio.lowlevel.current_trio_token()
                 self._opening.set_result(opened)
                 try:
                     await trio.sleep_forever()
                 finally:
                     self._nursery = None  # no more calls
 
-    def _start(self, call: Callable[[], Awaitable[T]], future: Future[T]) -> None:
-        if not future.set_running_or_notify_cancel():
+    def _start(self, call: _Call[Any]) -> None:
+        if not call.future.set_running_or_notify_cancel():
             return
-        if self._nursery is None or self._stop.cancel_called:
-            future.set_exception(self._closed())
+        if self._nursery is None or self.is_ending:
+            answer(call.future, self._closed())
             return
-        self._nursery.start_soon(self._carry_out, call, future)
+        self._begun.append(call)
+        self._nursery.start_soon(self._carry_out)
 
-    async def _carry_out(self, call: Callable[[], Awaitable[T]], future: Future[T]) -> None:
+    async def _carry_out(self) -> None:
+        # Trio runs new tasks in an order of its own, so whichever runs first takes the oldest call.
+        call = self._begun.popleft()
         try:
-            result = await call()
-        except trio.Cancelled:
-            answer(future, self._cut_off())
-            raise
-        except Exception as error:
-            answer(future, error)
+            result = await call.function()
+        except Exception as error:  # one that is cancelled is answered when it is known why
+            answer(call.future, error)
         else:
-            future.set_result(result)
+            call.future.set_result(result)
+
+
+class _Call(Generic[T]):
+    """A call on its way."""
+
+    __slots__ = ("function", "future")
+
+    def __init__(self, function: Callable[[], Awaitable[T]], future: Future[T]) -> None:
+        self.function = function
+        self.future = future
+
+
+class Block(Generic[T]):
+    """A context manager that is kept open in a loop. Made by `LoopThread.hold`.
+
+    Attributes:
+        opening: has the context manager's value, or the error of its entry.
+        holding: ends with the block, and has its error.
+    """
+
+    def __init__(
+        self, loop: LoopThread[Any], make: Callable[[], AbstractAsyncContextManager[T]]
+    ) -> None:
+        self._loop = loop
+        self._leave = trio.Event()
+        self.opening: Future[T] = Future()
+
+        async def hold() -> None:
+            async with make() as opened:
+                self.opening.set_result(opened)
+                await self._leave.wait()
+
+        self.holding = loop.submit(hold)
+        self.holding.add_done_callback(self._not_opened)
+
+    def leave(self) -> Future[None]:
+        """Leave it; the future has the error of its end."""
+        self._loop.soon(self._leave.set)
+        return self.holding
+
+    def _not_opened(self, holding: Future[None]) -> None:
+        if not self.opening.done():
+            self.opening.set_exception(holding.exception())
 
 
 def answer(future: Future[Any], error: BaseException) -> None:
@@ -169,3 +329,17 @@ def answer(future: Future[Any], error: BaseException) -> None:
         future.set_exception(error)
     except InvalidStateError:
         return
+
+
+_left_open: WeakSet[LoopThread[Any]] = WeakSet()
+
+
+def _leave_all() -> None:
+    """End the loops that a program has left open: its threads stop when this returns."""
+    process_id = os.getpid()
+    for loop in list(_left_open):
+        if loop._process_id == process_id:
+            loop.leave(EXIT_SECONDS)
+
+
+atexit.register(_leave_all)

@@ -11,6 +11,7 @@ from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.consumer_group import ConsumerGroup
 from dledger_mq.dead_letters import Redriven
 from dledger_mq.errors import (
+    CallMisplaced,
     ClientClosed,
     ClosedDuringCall,
     GroupInUse,
@@ -73,6 +74,7 @@ __all__ = [
     "Admin",
     "Batching",
     "BrokerStatus",
+    "CallMisplaced",
     "Client",
     "ClientClosed",
     "ClientMetrics",

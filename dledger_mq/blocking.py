@@ -9,8 +9,10 @@
             print(message.body)
 
 A trio loop runs in a thread of its own; `with` starts and ends it. The object is made as always,
-with name servers of its own. Calls may come from any thread. Every error is that of the same call
-in `dledger_mq`; a call that the end of the block interrupts raises `ClosedDuringCall`.
+with name servers of its own. Calls may come from any thread, from signal handlers and from
+callbacks; one that waits raises CallMisplaced where it would wait for itself, and so does each call
+in a process that was forked since. Every error is that of the same call in `dledger_mq`; a call
+that the end of the block interrupts raises `ClosedDuringCall`.
 """
 
 from __future__ import annotations
@@ -21,34 +23,85 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import trio
 
+from dledger.forms import at_once, soon, waits
 from dledger.loop_thread import LoopThread
-from dledger_mq.errors import InvalidListener, NotIterable, TransactionRefused, WindowFull
-from dledger_mq.iteration import Iteration
+from dledger_mq.admin import Admin
+from dledger_mq.bridged_iteration import BridgedIteration
+from dledger_mq.consumer_group import ConsumerGroup
+from dledger_mq.errors import (
+    InvalidListener,
+    NotIterable,
+    SendFailed,
+    SomeFailed,
+    TransactionRefused,
+    WindowFull,
+)
 from dledger_mq.listener import Listener
 from dledger_mq.message import ConsumeResult, Message
 from dledger_mq.mq_loop import loop_for
 from dledger_mq.pop_consumer import PopConsumer
 from dledger_mq.producer import Producer
 from dledger_mq.pull_consumer import PullConsumer
-from dledger_mq.pulling import PULL_BATCH, PullResult
 from dledger_mq.push_consumer import PushConsumer
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.selectors import QueueSelector
 from dledger_mq.send_result import SendResult
-from dledger_mq.subscription import ALL, Sql
 from dledger_mq.transaction import Transaction, TransactionCheck
 from dledger_mq.transaction_state import TransactionState
-from remoting.bodies.message_queue import MessageQueue
 
 Opened = TypeVar("Opened")
 
 # Messages without an outcome, beyond which `send_soon` takes no more: twice the window that a
 # producer has by default. It bounds the memory if threads send faster than brokers answer.
-MAX_SENT_SOON = 8192
+MAX_SENT_SOON: Final = 8192
+
+# The bytes of such messages that are long; all others together have no more.
+MAX_SENT_SOON_BYTES: Final = 256 * 1024 * 1024
+_LONG_BYTES: Final = MAX_SENT_SOON_BYTES // MAX_SENT_SOON
+
+
+class SentSoon:
+    """The messages of a producer that have no outcome yet. It takes no lock, so that signal
+    handlers may send.
+    """
+
+    def __init__(self, loop: LoopThread[Any], producer: Producer) -> None:
+        self._loop = loop
+        self._producer = producer
+        self._open: dict[Future[SendResult], int] = {}  # bytes of long bodies
+
+    def send(
+        self, message: Message, selector: QueueSelector | None, timeout_seconds: float | None
+    ) -> Future[SendResult]:
+        """Begin to send a message; messages begin in the order of the calls."""
+        call = partial(
+            self._producer.send, message, selector=selector, timeout_seconds=timeout_seconds
+        )
+        future = self._loop.submit(call)
+        size = len(message.body)
+        self._open[future] = size if size > _LONG_BYTES else 0
+        future.add_done_callback(self._settled)
+        return future
+
+    def check_room(self, message: Message) -> None:
+        """Raises WindowFull when too many messages, or too many bytes, have no outcome yet."""
+        is_long = len(message.body) > _LONG_BYTES
+        if len(self._open) >= MAX_SENT_SOON or (
+            is_long and sum(list(self._open.values())) + len(message.body) > MAX_SENT_SOON_BYTES
+        ):
+            raise WindowFull(message.topic, len(self._open))
+
+    @property
+    def open(self) -> list[Future[SendResult]]:
+        """The futures of those messages."""
+        return list(self._open)
+
+    def _settled(self, future: Future[SendResult]) -> None:
+        self._open.pop(future, None)
 
 
 class BlockingProducer:
@@ -56,9 +109,8 @@ class BlockingProducer:
 
     def __init__(self, loop: LoopThread[Any], producer: Producer) -> None:
         self._loop = loop
-        self._producer = producer
-        self._lock = threading.Lock()
-        self._open: set[Future[SendResult]] = set()  # those that have no outcome yet
+        self._inner = producer
+        self._sent = SentSoon(loop, producer)
 
     def send(
         self,
@@ -68,7 +120,8 @@ class BlockingProducer:
         timeout_seconds: float | None = None,
     ) -> SendResult:
         """As Producer.send."""
-        return self.begin_send(message, selector, timeout_seconds).result()
+        self._loop.check_waitable()
+        return self._sent.send(message, selector, timeout_seconds).result()
 
     def send_soon(
         self,
@@ -80,12 +133,10 @@ class BlockingProducer:
         """As `send`, but return a future. Cancelling it before the message is sent prevents that.
 
         Raises:
-            WindowFull: 8192 messages have no outcome yet.
+            WindowFull: 8192 messages, or long ones of 256 MiB together, have no outcome yet.
         """
-        with self._lock:
-            if len(self._open) >= MAX_SENT_SOON:
-                raise WindowFull(message.topic, MAX_SENT_SOON)
-        return self.begin_send(message, selector, timeout_seconds)
+        self._sent.check_room(message)
+        return self._sent.send(message, selector, timeout_seconds)
 
     def send_many(
         self,
@@ -94,49 +145,26 @@ class BlockingProducer:
         selector: QueueSelector | None = None,
         timeout_seconds: float | None = None,
     ) -> list[SendResult]:
-        """As Producer.send_many; `messages` are taken in the producer's thread."""
-        call = partial(
-            self._producer.send_many, messages, selector=selector, timeout_seconds=timeout_seconds
-        )
-        return self._loop.submit(call).result()
+        """As Producer.send_many; what is no list or tuple is iterated over in the calling thread,
+        and each message is sent as it comes.
+        """
+        self._loop.check_waitable()
+        if isinstance(messages, list | tuple):
+            call = partial(self._inner.send_many, messages, selector=selector)
+            return self._loop.wait(partial(call, timeout_seconds=timeout_seconds))
+        futures: list[Future[SendResult]] = []
+        for number, message in enumerate(messages):
+            if number >= MAX_SENT_SOON:
+                wait([futures[number - MAX_SENT_SOON]])
+            futures.append(self._sent.send(message, selector, timeout_seconds))
+        return results_of(futures)
 
-    def send_batch(
-        self,
-        messages: Sequence[Message],
-        *,
-        selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
-    ) -> SendResult:
-        """As Producer.send_batch."""
-        call = partial(
-            self._producer.send_batch, messages, selector=selector, timeout_seconds=timeout_seconds
-        )
-        return self._loop.submit(call).result()
-
-    def send_oneway(self, message: Message, *, selector: QueueSelector | None = None) -> None:
-        """As Producer.send_oneway."""
-        self._loop.submit(partial(self._producer.send_oneway, message, selector=selector)).result()
-
-    def recall(self, result: SendResult) -> bool:
-        """As Producer.recall."""
-        return self._loop.submit(partial(self._producer.recall, result)).result()
-
-    def ask(
-        self,
-        message: Message,
-        *,
-        selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
-    ) -> ReceivedMessage:
-        """As Producer.ask."""
-        call = partial(
-            self._producer.ask, message, selector=selector, timeout_seconds=timeout_seconds
-        )
-        return self._loop.submit(call).result()
-
-    def reply(self, asked: ReceivedMessage, body: bytes) -> None:
-        """As Producer.reply."""
-        self._loop.submit(partial(self._producer.reply, asked, body)).result()
+    send_batch = waits(Producer.send_batch)
+    send_oneway = waits(Producer.send_oneway)
+    recall = waits(Producer.recall)
+    ask = waits(Producer.ask)
+    ask_soon = soon(Producer.ask)
+    reply = waits(Producer.reply)
 
     @contextmanager
     def transaction(
@@ -168,36 +196,14 @@ class BlockingProducer:
         timeout_seconds: float | None = None,
     ) -> BlockingTransaction:
         """As Producer.begin_transaction."""
-        call = partial(
-            self._producer.begin_transaction,
-            message,
-            selector=selector,
-            timeout_seconds=timeout_seconds,
-        )
-        return BlockingTransaction(self._loop, self._loop.submit(call).result())
-
-    def begin_send(
-        self, message: Message, selector: QueueSelector | None, timeout_seconds: float | None
-    ) -> Future[SendResult]:
-        """As `send_soon`, without its limit: for callers that wait for every future."""
-        call = partial(
-            self._producer.send, message, selector=selector, timeout_seconds=timeout_seconds
-        )
-        future = self._loop.submit(call)
-        with self._lock:
-            self._open.add(future)
-        future.add_done_callback(self._settled)
-        return future
+        call = partial(self._inner.begin_transaction, message, selector=selector)
+        made = self._loop.wait(partial(call, timeout_seconds=timeout_seconds))
+        return BlockingTransaction(self._loop, made)
 
     def wait(self) -> None:
         """Wait until every message sent so far has its outcome."""
-        with self._lock:
-            waiting = list(self._open)
-        wait(waiting)
-
-    def _settled(self, future: Future[SendResult]) -> None:
-        with self._lock:
-            self._open.discard(future)
+        self._loop.check_waitable()
+        wait(self._sent.open)
 
 
 class BlockingTransaction:
@@ -205,39 +211,34 @@ class BlockingTransaction:
 
     def __init__(self, loop: LoopThread[Any], transaction: Transaction) -> None:
         self._loop = loop
-        self._transaction = transaction
+        self._inner = transaction
 
     @property
     def id(self) -> str:
         """As Transaction.id."""
-        return self._transaction.id
+        return self._inner.id
 
     @property
     def result(self) -> SendResult:
         """As Transaction.result."""
-        return self._transaction.result
+        return self._inner.result
 
     @property
     def state(self) -> TransactionState:
         """As Transaction.state."""
-        return self._transaction.state
+        return self._inner.state
 
     @property
     def is_undecided(self) -> bool:
         """As Transaction.is_undecided."""
-        return self._transaction.is_undecided
+        return self._inner.is_undecided
 
-    def commit(self) -> bool:
-        """As Transaction.commit."""
-        return self._loop.submit(self._transaction.commit).result()
-
-    def roll_back(self) -> bool:
-        """As Transaction.roll_back."""
-        return self._loop.submit(self._transaction.roll_back).result()
+    commit = waits(Transaction.commit)
+    roll_back = waits(Transaction.roll_back)
 
     def leave_open(self) -> None:
         """As Transaction.leave_open."""
-        self._transaction.leave_open()
+        self._inner.leave_open()
 
 
 class BlockingPullConsumer:
@@ -245,47 +246,15 @@ class BlockingPullConsumer:
 
     def __init__(self, loop: LoopThread[Any], consumer: PullConsumer) -> None:
         self._loop = loop
-        self._consumer = consumer
+        self._inner = consumer
 
-    def queues(self, topic: str) -> list[MessageQueue]:
-        """As PullConsumer.queues."""
-        return self._loop.submit(partial(self._consumer.queues, topic)).result()
-
-    def pull(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        *,
-        tags: str | Sql = ALL,
-        most: int = PULL_BATCH,
-        hold_seconds: float = 0.0,
-    ) -> PullResult:
-        """As PullConsumer.pull."""
-        call = partial(
-            self._consumer.pull, queue, offset, tags=tags, most=most, hold_seconds=hold_seconds
-        )
-        return self._loop.submit(call).result()
-
-    def first_offset(self, queue: MessageQueue) -> int:
-        """As PullConsumer.first_offset."""
-        return self._loop.submit(partial(self._consumer.first_offset, queue)).result()
-
-    def next_offset(self, queue: MessageQueue) -> int:
-        """As PullConsumer.next_offset."""
-        return self._loop.submit(partial(self._consumer.next_offset, queue)).result()
-
-    def offset_at(self, queue: MessageQueue, timestamp_milliseconds: int) -> int:
-        """As PullConsumer.offset_at."""
-        call = partial(self._consumer.offset_at, queue, timestamp_milliseconds)
-        return self._loop.submit(call).result()
-
-    def committed(self, queue: MessageQueue) -> int | None:
-        """As PullConsumer.committed."""
-        return self._loop.submit(partial(self._consumer.committed, queue)).result()
-
-    def commit(self, queue: MessageQueue, offset: int) -> None:
-        """As PullConsumer.commit."""
-        self._loop.submit(partial(self._consumer.commit, queue, offset)).result()
+    queues = waits(PullConsumer.queues)
+    pull = waits(PullConsumer.pull)
+    first_offset = waits(PullConsumer.first_offset)
+    next_offset = waits(PullConsumer.next_offset)
+    offset_at = waits(PullConsumer.offset_at)
+    committed = waits(PullConsumer.committed)
+    commit = waits(PullConsumer.commit)
 
 
 class BlockingIteration:
@@ -294,11 +263,9 @@ class BlockingIteration:
     One thread at a time may ask for the next message.
     """
 
-    def __init__(self, loop: LoopThread[Any], iteration: Iteration) -> None:
-        self._loop = loop
+    def __init__(self, iteration: BridgedIteration) -> None:
         self._iteration = iteration
         self._lock = threading.Lock()
-        self._coming: Future[ReceivedMessage | None] | None = None
 
     def __iter__(self) -> BlockingIteration:
         return self
@@ -308,45 +275,13 @@ class BlockingIteration:
         if not self._lock.acquire(blocking=False):
             raise NotIterable("another thread waits for its next message; use a listener instead")
         try:
-            message = self.coming().result()
-            self.arrived()
+            message = self._iteration.coming().result()
+            self._iteration.arrived()
         finally:
             self._lock.release()
         if message is None:
             raise StopIteration
         return message
-
-    def coming(self) -> Future[ReceivedMessage | None]:
-        """Acknowledge the message of this loop; return a future of the next one, None at the end.
-
-        Until `arrived` is called, this returns the same future: a message that has come while its
-        waiter was interrupted is for the next one, and must not be acknowledged before.
-        """
-        if self._coming is None:
-            self._coming = self._loop.submit(lambda: anext(self._iteration, None))
-        return self._coming
-
-    def arrived(self) -> None:
-        """The caller has the message of `coming`."""
-        self._coming = None
-
-    def acknowledge(self) -> Future[None]:
-        """As Iteration.acknowledge."""
-
-        async def acknowledge() -> None:
-            if self._coming is None:  # else the message before is acknowledged already
-                self._iteration.acknowledge()
-
-        return self._loop.submit(acknowledge)
-
-    def give_back(self) -> Future[None]:
-        """As Iteration.give_back."""
-
-        async def give_back() -> None:
-            if self._coming is None:
-                await self._iteration.give_back()
-
-        return self._loop.submit(give_back)
 
 
 class BlockingPushConsumer:
@@ -358,43 +293,29 @@ class BlockingPushConsumer:
 
     def __init__(self, loop: LoopThread[Any], consumer: PushConsumer) -> None:
         self._loop = loop
-        self._consumer = consumer
-        self._iteration: BlockingIteration | None = None
+        self._inner = consumer
+        self._iteration: BridgedIteration | None = None
 
     def __iter__(self) -> BlockingIteration:
         """As PushConsumer.__aiter__."""
-
-        async def begin() -> Iteration:
-            return aiter(self._consumer)
-
-        self._iteration = BlockingIteration(self._loop, self._loop.submit(begin).result())
-        return self._iteration
+        self._loop.check_waitable()
+        self._iteration = BridgedIteration(self._loop, self._inner)
+        self._iteration.begin().result()
+        return BlockingIteration(self._iteration)
 
     def acknowledge(self) -> None:
         """As PushConsumer.acknowledge."""
         if self._iteration is not None:
-            self._iteration.acknowledge().result()
+            self._loop.wait(self._iteration.acknowledge)
 
     def give_back(self) -> None:
         """As PushConsumer.give_back."""
         if self._iteration is not None:
-            self._iteration.give_back().result()
+            self._loop.wait(self._iteration.give_back)
 
-    def ready(self) -> None:
-        """As PushConsumer.ready."""
-        self._loop.submit(self._consumer.ready).result()
-
-    def queues(self) -> list[MessageQueue]:
-        """As PushConsumer.queues."""
-
-        async def queues() -> list[MessageQueue]:
-            return self._consumer.queues()
-
-        return self._loop.submit(queues).result()
-
-    def commit(self) -> None:
-        """As PushConsumer.commit."""
-        self._loop.submit(self._consumer.commit).result()
+    ready = waits(PushConsumer.ready)
+    queues = waits(at_once(PushConsumer.queues))
+    commit = waits(PushConsumer.commit)
 
 
 class BlockingPopConsumer:
@@ -402,19 +323,70 @@ class BlockingPopConsumer:
 
     def __init__(self, loop: LoopThread[Any], consumer: PopConsumer) -> None:
         self._loop = loop
-        self._consumer = consumer
+        self._inner = consumer
 
-    def ready(self) -> None:
-        """As PopConsumer.ready."""
-        self._loop.submit(self._consumer.ready).result()
+    ready = waits(PopConsumer.ready)
+    queues = waits(at_once(PopConsumer.queues))
 
-    def queues(self) -> list[MessageQueue]:
-        """As PopConsumer.queues."""
 
-        async def queues() -> list[MessageQueue]:
-            return self._consumer.queues()
+class BlockingConsumerGroup:
+    """Questions and orders about one consumer group. Made by `BlockingAdmin.group`."""
 
-        return self._loop.submit(queues).result()
+    def __init__(self, loop: LoopThread[Any], group: ConsumerGroup) -> None:
+        self._loop = loop
+        self._inner = group
+        self.name = group.name
+
+    progress = waits(ConsumerGroup.progress)
+    connections = waits(ConsumerGroup.connections)
+    running_info = waits(ConsumerGroup.running_info)
+    consume_directly = waits(ConsumerGroup.consume_directly)
+    consume_status = waits(ConsumerGroup.consume_status)
+    time_spans = waits(ConsumerGroup.time_spans)
+    reset_to_time = waits(ConsumerGroup.reset_to_time)
+    reset_to_first = waits(ConsumerGroup.reset_to_first)
+    skip_all = waits(ConsumerGroup.skip_all)
+    reset_to_offset = waits(ConsumerGroup.reset_to_offset)
+    clone_to = waits(ConsumerGroup.clone_to)
+
+
+class BlockingAdmin:
+    """Orders and questions of an operator. Made by `open_admin`."""
+
+    def __init__(self, loop: LoopThread[Any], admin: Admin) -> None:
+        self._loop = loop
+        self._inner = admin
+
+    brokers = waits(Admin.brokers)
+    cluster = waits(Admin.cluster)
+    create_topic = waits(Admin.create_topic)
+    delete_topic = waits(Admin.delete_topic)
+    topics = waits(Admin.topics)
+    progress = waits(Admin.progress)
+    find = waits(Admin.find)
+    redrive = waits(Admin.redrive)
+    trace = waits(Admin.trace)
+    statistics = waits(Admin.statistics)
+    groups_of = waits(Admin.groups_of)
+    settings = waits(Admin.settings)
+    change_settings = waits(Admin.change_settings)
+    set_request_mode = waits(Admin.set_request_mode)
+    request_modes = waits(Admin.request_modes)
+
+    def group(self, name: str) -> BlockingConsumerGroup:
+        """As Admin.group."""
+        return BlockingConsumerGroup(self._loop, self._inner.group(name))
+
+
+@contextmanager
+def open_admin(admin: Admin) -> Iterator[BlockingAdmin]:
+    """Open an administrator for a `with` block.
+
+    Args:
+        admin: a new one, with name servers of its own.
+    """
+    with _open(admin, "administrator") as loop:
+        yield BlockingAdmin(loop, admin)
 
 
 @contextmanager
@@ -522,7 +494,22 @@ def _open(made: AbstractAsyncContextManager[Opened], what: str) -> Iterator[Loop
     loop: LoopThread[None] = loop_for(nullcontext, what)
     loop.open()
     try:
-        with loop.keep_open(lambda: made):
+        with loop.kept_open(lambda: made):
             yield loop
     finally:
         loop.close()
+
+
+def results_of(futures: Sequence[Future[SendResult]]) -> list[SendResult]:
+    """The results of sends, when all have their outcomes. Raises SomeFailed, as `send_many`."""
+    wait(futures)
+    told: list[SendResult | SendFailed] = []
+    for future in futures:
+        error = future.exception()
+        if error is not None and not isinstance(error, SendFailed):
+            raise error
+        told.append(future.result() if error is None else error)
+    results = [outcome for outcome in told if isinstance(outcome, SendResult)]
+    if len(results) < len(told):
+        raise SomeFailed(told)
+    return results

@@ -89,7 +89,9 @@ class Client:
             check_client_id(client_id)
         self._given_id = client_id
         self._nameservers = read_nameservers(nameservers)
-        self._lifetime = Lifetime("client")
+        self._lifetime = Lifetime(
+            "client", "Client", "give `nameservers` to what would share it, and open that"
+        )
         self._stack = AsyncExitStack()
         self._remoting: RemotingClient | None = None
         self._routes: Routes | None = None

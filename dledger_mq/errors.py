@@ -446,6 +446,19 @@ class ClosedDuringCall(MessagingError):
     _template = "the client was closed during the call: its outcome is unknown"
 
 
+class CallMisplaced(MessagingError):
+    """A call of `dledger_mq.blocking` or `dledger_mq.for_asyncio` was made where nothing could
+    answer it: in a process that was forked since, or by code that runs in the loop's own thread and
+    would wait for itself. Nothing was done.
+
+    Attributes:
+        reason: which, and what to do.
+    """
+
+    reason: str
+    _template = "the call was not made: {reason}"
+
+
 class NotIterable(MessagingError):
     """The messages of a push consumer cannot be iterated over.
 

@@ -8,36 +8,44 @@
         async for message in messages:
             print(message.body)
 
-A bridge over `dledger_mq.blocking`: a trio loop runs in a thread beside asyncio's. Cancelling a
-call gives up the wait only. Errors are those of the same calls in `dledger_mq`.
+A trio loop runs in a thread beside asyncio's. Calls cross by futures: none keeps a thread of
+asyncio's. To cancel a call gives up the wait only. Errors are those of the same calls in
+`dledger_mq`; CallMisplaced is raised in a process that was forked since. What ends by itself
+cancels its block, which raises the reason.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
-from contextlib import asynccontextmanager, suppress
-from typing import TypeVar
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
+from functools import partial
+from typing import Any, TypeVar
 
 import trio
 
-from dledger.asyncio_block import entered_in_thread
-from dledger_mq import blocking
+from dledger.asyncio_block import kept_open, opened_loop
+from dledger.asyncio_forms import awaits, given_up
+from dledger.forms import at_once
+from dledger.loop_thread import LoopThread
+from dledger_mq.admin import Admin
+from dledger_mq.blocking import MAX_SENT_SOON, SentSoon, results_of
+from dledger_mq.bridged_iteration import BridgedIteration
+from dledger_mq.consumer_group import ConsumerGroup
 from dledger_mq.errors import NotIterable, TransactionRefused
 from dledger_mq.listener import Listener, check_listener
 from dledger_mq.message import Message
+from dledger_mq.mq_loop import loop_for
 from dledger_mq.pop_consumer import PopConsumer
 from dledger_mq.producer import Producer
 from dledger_mq.pull_consumer import PullConsumer
-from dledger_mq.pulling import PULL_BATCH, PullResult
 from dledger_mq.push_consumer import PushConsumer
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.selectors import QueueSelector
 from dledger_mq.send_result import SendResult
-from dledger_mq.subscription import ALL, Sql
-from dledger_mq.transaction import TransactionCheck
+from dledger_mq.transaction import Transaction, TransactionCheck
 from dledger_mq.transaction_state import TransactionState
-from remoting.bodies.message_queue import MessageQueue
 
 Given = TypeVar("Given")
 Told = TypeVar("Told")
@@ -46,8 +54,10 @@ Told = TypeVar("Told")
 class AsyncioProducer:
     """A running producer. Made by `open_producer`."""
 
-    def __init__(self, producer: blocking.BlockingProducer) -> None:
-        self._producer = producer
+    def __init__(self, loop: LoopThread[Any], producer: Producer) -> None:
+        self._loop = loop
+        self._inner = producer
+        self._sent = SentSoon(loop, producer)
 
     async def send(
         self,
@@ -56,10 +66,8 @@ class AsyncioProducer:
         selector: QueueSelector | None = None,
         timeout_seconds: float | None = None,
     ) -> SendResult:
-        """As Producer.send."""
-        return await asyncio.wrap_future(
-            self._producer.begin_send(message, selector, timeout_seconds)
-        )
+        """As Producer.send. Messages begin in the order of the calls."""
+        return await given_up(self._sent.send(message, selector, timeout_seconds))
 
     async def send_many(
         self,
@@ -68,46 +76,24 @@ class AsyncioProducer:
         selector: QueueSelector | None = None,
         timeout_seconds: float | None = None,
     ) -> list[SendResult]:
-        """As Producer.send_many; `messages` are taken in the producer's thread."""
-        return await asyncio.to_thread(
-            self._producer.send_many, messages, selector=selector, timeout_seconds=timeout_seconds
-        )
+        """As Producer.send_many; `messages` are taken in asyncio's loop, and sent as they come."""
+        if isinstance(messages, list | tuple):
+            call = partial(self._inner.send_many, messages, selector=selector)
+            return await given_up(self._loop.submit(partial(call, timeout_seconds=timeout_seconds)))
+        futures: list[Future[SendResult]] = []
+        for number, message in enumerate(messages):
+            if number >= MAX_SENT_SOON:
+                await asyncio.wait([asyncio.wrap_future(futures[number - MAX_SENT_SOON])])
+            futures.append(self._sent.send(message, selector, timeout_seconds))
+        if futures:
+            await asyncio.wait(list(map(asyncio.wrap_future, futures)))
+        return results_of(futures)
 
-    async def send_batch(
-        self,
-        messages: Sequence[Message],
-        *,
-        selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
-    ) -> SendResult:
-        """As Producer.send_batch."""
-        return await asyncio.to_thread(
-            self._producer.send_batch, messages, selector=selector, timeout_seconds=timeout_seconds
-        )
-
-    async def send_oneway(self, message: Message, *, selector: QueueSelector | None = None) -> None:
-        """As Producer.send_oneway."""
-        await asyncio.to_thread(self._producer.send_oneway, message, selector=selector)
-
-    async def recall(self, result: SendResult) -> bool:
-        """As Producer.recall."""
-        return await asyncio.to_thread(self._producer.recall, result)
-
-    async def ask(
-        self,
-        message: Message,
-        *,
-        selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
-    ) -> ReceivedMessage:
-        """As Producer.ask."""
-        return await asyncio.to_thread(
-            self._producer.ask, message, selector=selector, timeout_seconds=timeout_seconds
-        )
-
-    async def reply(self, asked: ReceivedMessage, body: bytes) -> None:
-        """As Producer.reply."""
-        await asyncio.to_thread(self._producer.reply, asked, body)
+    send_batch = awaits(Producer.send_batch)
+    send_oneway = awaits(Producer.send_oneway)
+    recall = awaits(Producer.recall)
+    ask = awaits(Producer.ask)
+    reply = awaits(Producer.reply)
 
     @asynccontextmanager
     async def transaction(
@@ -139,105 +125,72 @@ class AsyncioProducer:
         timeout_seconds: float | None = None,
     ) -> AsyncioTransaction:
         """As Producer.begin_transaction."""
-        transaction = await asyncio.to_thread(
-            self._producer.begin_transaction,
-            message,
-            selector=selector,
-            timeout_seconds=timeout_seconds,
-        )
-        return AsyncioTransaction(transaction)
+        call = partial(self._inner.begin_transaction, message, selector=selector)
+        made = await given_up(self._loop.submit(partial(call, timeout_seconds=timeout_seconds)))
+        return AsyncioTransaction(self._loop, made)
+
+    async def wait(self) -> None:
+        """Wait until every message sent so far has its outcome."""
+        if futures := self._sent.open:
+            await asyncio.wait(list(map(asyncio.wrap_future, futures)))
 
 
 class AsyncioTransaction:
     """A message that waits for its transaction. Made by `AsyncioProducer.transaction`."""
 
-    def __init__(self, transaction: blocking.BlockingTransaction) -> None:
-        self._transaction = transaction
+    def __init__(self, loop: LoopThread[Any], transaction: Transaction) -> None:
+        self._loop = loop
+        self._inner = transaction
 
     @property
     def id(self) -> str:
         """As Transaction.id."""
-        return self._transaction.id
+        return self._inner.id
 
     @property
     def result(self) -> SendResult:
         """As Transaction.result."""
-        return self._transaction.result
+        return self._inner.result
 
     @property
     def state(self) -> TransactionState:
         """As Transaction.state."""
-        return self._transaction.state
+        return self._inner.state
 
     @property
     def is_undecided(self) -> bool:
         """As Transaction.is_undecided."""
-        return self._transaction.is_undecided
+        return self._inner.is_undecided
 
-    async def commit(self) -> bool:
-        """As Transaction.commit."""
-        return await asyncio.to_thread(self._transaction.commit)
-
-    async def roll_back(self) -> bool:
-        """As Transaction.roll_back."""
-        return await asyncio.to_thread(self._transaction.roll_back)
+    commit = awaits(Transaction.commit)
+    roll_back = awaits(Transaction.roll_back)
 
     def leave_open(self) -> None:
         """As Transaction.leave_open."""
-        self._transaction.leave_open()
+        self._inner.leave_open()
 
 
 class AsyncioPullConsumer:
     """A running pull consumer. Made by `open_pull_consumer`."""
 
-    def __init__(self, consumer: blocking.BlockingPullConsumer) -> None:
-        self._consumer = consumer
+    def __init__(self, loop: LoopThread[Any], consumer: PullConsumer) -> None:
+        self._loop = loop
+        self._inner = consumer
 
-    async def queues(self, topic: str) -> list[MessageQueue]:
-        """As PullConsumer.queues."""
-        return await asyncio.to_thread(self._consumer.queues, topic)
-
-    async def pull(
-        self,
-        queue: MessageQueue,
-        offset: int,
-        *,
-        tags: str | Sql = ALL,
-        most: int = PULL_BATCH,
-        hold_seconds: float = 0.0,
-    ) -> PullResult:
-        """As PullConsumer.pull."""
-        return await asyncio.to_thread(
-            self._consumer.pull, queue, offset, tags=tags, most=most, hold_seconds=hold_seconds
-        )
-
-    async def first_offset(self, queue: MessageQueue) -> int:
-        """As PullConsumer.first_offset."""
-        return await asyncio.to_thread(self._consumer.first_offset, queue)
-
-    async def next_offset(self, queue: MessageQueue) -> int:
-        """As PullConsumer.next_offset."""
-        return await asyncio.to_thread(self._consumer.next_offset, queue)
-
-    async def offset_at(self, queue: MessageQueue, timestamp_milliseconds: int) -> int:
-        """As PullConsumer.offset_at."""
-        return await asyncio.to_thread(self._consumer.offset_at, queue, timestamp_milliseconds)
-
-    async def committed(self, queue: MessageQueue) -> int | None:
-        """As PullConsumer.committed."""
-        return await asyncio.to_thread(self._consumer.committed, queue)
-
-    async def commit(self, queue: MessageQueue, offset: int) -> None:
-        """As PullConsumer.commit."""
-        await asyncio.to_thread(self._consumer.commit, queue, offset)
+    queues = awaits(PullConsumer.queues)
+    pull = awaits(PullConsumer.pull)
+    first_offset = awaits(PullConsumer.first_offset)
+    next_offset = awaits(PullConsumer.next_offset)
+    offset_at = awaits(PullConsumer.offset_at)
+    committed = awaits(PullConsumer.committed)
+    commit = awaits(PullConsumer.commit)
 
 
 class AsyncioIteration:
     """A loop over the messages of a push consumer. Made by `async for message in consumer`."""
 
-    def __init__(self, consumer: blocking.BlockingPushConsumer) -> None:
-        self._consumer = consumer
-        self._iteration: blocking.BlockingIteration | None = None
+    def __init__(self, iteration: BridgedIteration) -> None:
+        self._iteration = iteration
         self._is_waiting = False
 
     def __aiter__(self) -> AsyncioIteration:
@@ -249,8 +202,6 @@ class AsyncioIteration:
             raise NotIterable("another task waits for its next message; use a listener instead")
         self._is_waiting = True
         try:
-            if self._iteration is None:
-                self._iteration = await asyncio.to_thread(iter, self._consumer)
             # A cancellation gives up this wait, but not the future: see `coming`.
             message = await asyncio.shield(asyncio.wrap_future(self._iteration.coming()))
             self._iteration.arrived()
@@ -268,61 +219,114 @@ class AsyncioPushConsumer:
     acknowledged as in trio (see PushConsumer).
     """
 
-    def __init__(self, consumer: blocking.BlockingPushConsumer) -> None:
-        self._consumer = consumer
+    def __init__(self, loop: LoopThread[Any], consumer: PushConsumer) -> None:
+        self._loop = loop
+        self._inner = consumer
+        self._iteration: BridgedIteration | None = None
 
     def __aiter__(self) -> AsyncioIteration:
         """As PushConsumer.__aiter__; the loop begins when its first message is asked for."""
-        return AsyncioIteration(self._consumer)
+        self._iteration = BridgedIteration(self._loop, self._inner)
+        return AsyncioIteration(self._iteration)
 
     async def acknowledge(self) -> None:
         """As PushConsumer.acknowledge."""
-        await asyncio.to_thread(self._consumer.acknowledge)
+        if self._iteration is not None:
+            await given_up(self._loop.submit(self._iteration.acknowledge))
 
     async def give_back(self) -> None:
         """As PushConsumer.give_back."""
-        await asyncio.to_thread(self._consumer.give_back)
+        if self._iteration is not None:
+            await given_up(self._loop.submit(self._iteration.give_back))
 
-    async def ready(self) -> None:
-        """As PushConsumer.ready."""
-        await asyncio.to_thread(self._consumer.ready)
-
-    async def queues(self) -> list[MessageQueue]:
-        """As PushConsumer.queues."""
-        return await asyncio.to_thread(self._consumer.queues)
-
-    async def commit(self) -> None:
-        """As PushConsumer.commit."""
-        await asyncio.to_thread(self._consumer.commit)
+    ready = awaits(PushConsumer.ready)
+    queues = awaits(at_once(PushConsumer.queues))
+    commit = awaits(PushConsumer.commit)
 
 
 class AsyncioPopConsumer:
     """A running consumer that pops. Made by `open_pop_consumer`."""
 
-    def __init__(self, consumer: blocking.BlockingPopConsumer) -> None:
-        self._consumer = consumer
+    def __init__(self, loop: LoopThread[Any], consumer: PopConsumer) -> None:
+        self._loop = loop
+        self._inner = consumer
 
-    async def ready(self) -> None:
-        """As PopConsumer.ready."""
-        await asyncio.to_thread(self._consumer.ready)
+    ready = awaits(PopConsumer.ready)
+    queues = awaits(at_once(PopConsumer.queues))
 
-    async def queues(self) -> list[MessageQueue]:
-        """As PopConsumer.queues."""
-        return await asyncio.to_thread(self._consumer.queues)
+
+class AsyncioConsumerGroup:
+    """Questions and orders about one consumer group. Made by `AsyncioAdmin.group`."""
+
+    def __init__(self, loop: LoopThread[Any], group: ConsumerGroup) -> None:
+        self._loop = loop
+        self._inner = group
+        self.name = group.name
+
+    progress = awaits(ConsumerGroup.progress)
+    connections = awaits(ConsumerGroup.connections)
+    running_info = awaits(ConsumerGroup.running_info)
+    consume_directly = awaits(ConsumerGroup.consume_directly)
+    consume_status = awaits(ConsumerGroup.consume_status)
+    time_spans = awaits(ConsumerGroup.time_spans)
+    reset_to_time = awaits(ConsumerGroup.reset_to_time)
+    reset_to_first = awaits(ConsumerGroup.reset_to_first)
+    skip_all = awaits(ConsumerGroup.skip_all)
+    reset_to_offset = awaits(ConsumerGroup.reset_to_offset)
+    clone_to = awaits(ConsumerGroup.clone_to)
+
+
+class AsyncioAdmin:
+    """Orders and questions of an operator. Made by `open_admin`."""
+
+    def __init__(self, loop: LoopThread[Any], admin: Admin) -> None:
+        self._loop = loop
+        self._inner = admin
+
+    brokers = awaits(Admin.brokers)
+    cluster = awaits(Admin.cluster)
+    create_topic = awaits(Admin.create_topic)
+    delete_topic = awaits(Admin.delete_topic)
+    topics = awaits(Admin.topics)
+    progress = awaits(Admin.progress)
+    find = awaits(Admin.find)
+    redrive = awaits(Admin.redrive)
+    trace = awaits(Admin.trace)
+    statistics = awaits(Admin.statistics)
+    groups_of = awaits(Admin.groups_of)
+    settings = awaits(Admin.settings)
+    change_settings = awaits(Admin.change_settings)
+    set_request_mode = awaits(Admin.set_request_mode)
+    request_modes = awaits(Admin.request_modes)
+
+    def group(self, name: str) -> AsyncioConsumerGroup:
+        """As Admin.group."""
+        return AsyncioConsumerGroup(self._loop, self._inner.group(name))
+
+
+@asynccontextmanager
+async def open_admin(admin: Admin) -> AsyncIterator[AsyncioAdmin]:
+    """Open an administrator for an `async with` block. As dledger_mq.blocking.open_admin."""
+    async with _open(admin, "administrator") as loop:
+        yield AsyncioAdmin(loop, admin)
 
 
 @asynccontextmanager
 async def open_producer(producer: Producer) -> AsyncIterator[AsyncioProducer]:
     """Open a producer for an `async with` block. As dledger_mq.blocking.open_producer."""
-    async with entered_in_thread(blocking.open_producer(producer)) as opened:
-        yield AsyncioProducer(opened)
+    async with _open(producer, "producer") as loop:
+        opened = AsyncioProducer(loop, producer)
+        try:
+            yield opened
+        finally:
+            await opened.wait()
 
 
 @asynccontextmanager
 async def open_pull_consumer(consumer: PullConsumer) -> AsyncIterator[AsyncioPullConsumer]:
     """Open a pull consumer for a block. As dledger_mq.blocking.open_pull_consumer."""
-    async with entered_in_thread(blocking.open_pull_consumer(consumer)) as opened:
-        yield AsyncioPullConsumer(opened)
+    async with _open(consumer, "consumer") as loop:
+        yield AsyncioPullConsumer(loop, consumer)
 
 
 @asynccontextmanager
@@ -331,8 +335,8 @@ async def open_push_consumer(consumer: PushConsumer) -> AsyncIterator[AsyncioPus
 
     A listener must be one for trio: see `listener`.
     """
-    async with entered_in_thread(blocking.open_push_consumer(consumer)) as opened:
-        yield AsyncioPushConsumer(opened)
+    async with _open(consumer, "consumer") as loop:
+        yield AsyncioPushConsumer(loop, consumer)
 
 
 @asynccontextmanager
@@ -341,8 +345,18 @@ async def open_pop_consumer(consumer: PopConsumer) -> AsyncIterator[AsyncioPopCo
 
     Its listener must be one for trio: see `listener`.
     """
-    async with entered_in_thread(blocking.open_pop_consumer(consumer)) as opened:
-        yield AsyncioPopConsumer(opened)
+    async with _open(consumer, "consumer") as loop:
+        yield AsyncioPopConsumer(loop, consumer)
+
+
+@asynccontextmanager
+async def _open(
+    made: AbstractAsyncContextManager[Any], what: str
+) -> AsyncIterator[LoopThread[Any]]:
+    """As `dledger_mq.blocking` opens what was made."""
+    loop: LoopThread[None] = loop_for(nullcontext, what)
+    async with opened_loop(loop), kept_open(loop, lambda: made):
+        yield loop
 
 
 def listener(function: Listener) -> Listener:

@@ -1,5 +1,6 @@
 """The one `async with` block of a producer, consumer or client."""
 
+from dledger.trio_only import require_trio
 from dledger_mq.errors import ClientClosed, OpenedTwice
 
 
@@ -8,10 +9,14 @@ class Lifetime:
 
     Args:
         what: the object, for errors: "producer".
+        name: of its class.
+        form: what opens it in `dledger_mq.blocking` and `for_asyncio`, or what to do instead.
     """
 
-    def __init__(self, what: str) -> None:
+    def __init__(self, what: str, name: str, form: str) -> None:
         self._what = what
+        self._name = name
+        self._form = form
         self._was_opened = False
         self._is_open = False
 
@@ -19,8 +24,10 @@ class Lifetime:
         """The block begins.
 
         Raises:
+            NotInTrio: no trio loop runs here.
             OpenedTwice: there was a block before.
         """
+        require_trio(self._name, "dledger_mq", self._form)
         if self._was_opened:
             raise OpenedTwice(self._what)
         self._was_opened = self._is_open = True

@@ -6,7 +6,7 @@ from functools import partial
 from typing import TypeVar
 
 from dledger.loop_thread import LoopThread
-from dledger_mq.errors import ClientClosed, ClosedDuringCall
+from dledger_mq.errors import CallMisplaced, ClientClosed, ClosedDuringCall
 
 Opened = TypeVar("Opened")
 
@@ -21,5 +21,9 @@ def loop_for(
         what: "producer" or "consumer", for errors and the thread's name.
     """
     return LoopThread(
-        make, f"dledger-mq {what}", closed=partial(ClientClosed, what), cut_off=ClosedDuringCall
+        make,
+        f"dledger-mq {what}",
+        closed=partial(ClientClosed, what),
+        cut_off=ClosedDuringCall,
+        misplaced=CallMisplaced,
     )

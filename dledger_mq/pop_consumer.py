@@ -99,7 +99,7 @@ class PopConsumer:
         self._listener = listener
         self._use = ClientUse(nameservers, client)
         self._client = self._use.client
-        self._lifetime = Lifetime("consumer")
+        self._lifetime = Lifetime("consumer", "PopConsumer", "open_pop_consumer")
         self._is_ordered = ordered
         self._is_assigned = assigned
         self._from_first = from_first

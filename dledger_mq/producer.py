@@ -110,7 +110,7 @@ class Producer:
         self.group = group
         self._use = ClientUse(nameservers, client)
         self._client = self._use.client
-        self._lifetime = Lifetime("producer")
+        self._lifetime = Lifetime("producer", "Producer", "open_producer")
         self._timeout_seconds = timeout_seconds
         self._body_limits = (compress_from_bytes, max_body_bytes)
         self._window = (max_in_flight, max_in_flight_bytes)

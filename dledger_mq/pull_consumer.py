@@ -49,7 +49,7 @@ class PullConsumer:
         self.group = group
         self._metrics = reported(metrics)
         self._use = ClientUse(nameservers, client)
-        self._lifetime = Lifetime("consumer")
+        self._lifetime = Lifetime("consumer", "PullConsumer", "open_pull_consumer")
         self._offsets = BrokerOffsets(self._use.client, group)
         self._stack = AsyncExitStack()
 

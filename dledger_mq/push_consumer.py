@@ -177,7 +177,7 @@ class PushConsumer:
         self._listener = listener
         self._use = ClientUse(nameservers, client)
         self._client = self._use.client
-        self._lifetime = Lifetime("consumer")
+        self._lifetime = Lifetime("consumer", "PushConsumer", "open_push_consumer")
         self._is_ordered = ordered
         self._model = model
         self._consume_from = consume_from

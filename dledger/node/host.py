@@ -207,7 +207,7 @@ async def open_host(config: HostConfig, platform: Platform = SYSTEM) -> AsyncIte
 
     Raises AddressInUse, ConfigInvalid.
     """
-    require_trio("open_host", "run the host with trio.run, in a thread of its own if need be")
+    require_trio("open_host")
     async with AsyncExitStack() as stack:
         watch = stack.enter_context(watched_loop()) if platform.watches_loop else None
         nursery = await stack.enter_async_context(unwrapping_nursery())

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, as_completed
@@ -16,7 +18,14 @@ import dledger
 from dledger import blocking
 from dledger.entry import Entry
 from dledger.free_ports import free_ports
-from dledger.machines import AppendNotAwaitable, Objects, ReplicatedCounter
+from dledger.machines import (
+    AppendNotAwaitable,
+    LockCalls,
+    LockNotAcquired,
+    Objects,
+    ReplicatedCounter,
+    ReplicatedLocks,
+)
 
 # One election of a group of one, with room for a busy machine.
 TIMEOUT_S = 30
@@ -138,7 +147,7 @@ def test_a_wait_that_is_given_up_gives_up_no_append(node: blocking.BlockingNode,
 def test_threads_that_are_faster_than_the_loop_are_told_so(
     node: blocking.BlockingNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(blocking, "MAX_HANDED_OVER", 2)
+    monkeypatch.setattr("dledger.handed_over.MAX_HANDED_OVER", 2)
 
     def hand_over() -> None:
         waiting.extend(node.append_soon(b"1") for _ in range(2))
@@ -268,3 +277,80 @@ def test_what_is_handed_over_while_the_loop_ends_is_answered(tmp_path: Path) -> 
             waiting += [node.read_soon(lambda: None) for _ in range(5)]
         for future in waiting:
             future.exception(TIMEOUT_S)
+
+
+# --- where calls come from ------------------------------------------------------------------------
+
+
+def test_appends_of_a_session_are_made_in_the_order_of_the_calls(
+    node: blocking.BlockingNode, sums: Sum
+) -> None:
+    # Trio runs the tasks of one moment in either order: ten times in the right one are no chance.
+    for _ in range(10):
+        with node.session() as session:
+            futures = [session.append_soon(b"%d" % number) for number in range(20)]
+            indexes = [future.result(TIMEOUT_S).index for future in futures]
+        assert indexes == sorted(indexes)
+
+
+def test_a_callback_may_append_and_may_not_wait(node: blocking.BlockingNode) -> None:
+    told: Future[tuple[BaseException | None, int]] = Future()
+
+    def appended(_future: object) -> None:
+        with pytest.raises(blocking.CallMisplaced, match="append_soon") as refused:
+            node.append(b"1")
+        node.append_soon(b"1").add_done_callback(
+            lambda one: told.set_result((refused.value, int(str(one.result().result))))
+        )
+
+    node.append_soon(b"1").add_done_callback(appended)
+    assert told.result(TIMEOUT_S)[1] == 2
+
+
+def test_a_lock_is_held_by_a_plain_block(tmp_path: Path) -> None:
+    locks = ReplicatedLocks()
+    machine = dledger.WithSessions(Objects(locks=locks))
+    with blocking.open_node(config(tmp_path), machine) as node, node.session() as session:
+        with session.within(lambda session: LockCalls(locks, session).hold("door")) as token:
+            assert token >= 1
+        with pytest.raises(LockNotAcquired):
+            hold_twice(node, locks)
+
+
+def hold_twice(node: blocking.BlockingNode, locks: ReplicatedLocks) -> None:
+    with (
+        node.session() as one,
+        node.session() as two,
+        one.within(lambda session: LockCalls(locks, session).hold("door")),
+        two.within(lambda session: LockCalls(locks, session).hold("door", timeout_s=0.05)),
+    ):
+        pytest.fail("both hold it")
+
+
+PROGRAM = """
+import sys
+from pathlib import Path
+import dledger
+from dledger import blocking
+config = dledger.NodeConfig(
+    group="left",
+    node_id="n0",
+    peers={{"n0": "127.0.0.1:{port}"}},
+    data_dir=Path({folder!r}),
+    new=True,
+)
+opened = blocking.open_node(config, dledger.LogOnly())
+node = opened.__enter__()
+node.read(lambda: None)
+node.append_soon(b"x").add_done_callback(lambda one: print(one.result().index, flush=True))
+"""
+
+
+def test_a_program_that_leaves_a_node_open_ends_and_what_it_appended_is_stored(
+    tmp_path: Path,
+) -> None:
+    program = PROGRAM.format(port=free_ports(1)[0], folder=str(tmp_path))
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "1\n", "")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -124,6 +124,58 @@ def test_the_calls_of_trio_say_that_they_are_not_for_asyncio(tmp_path: Path) -> 
 
     with pytest.raises(dledger.NotInTrio, match=r"dledger\.for_asyncio\.open_node"):
         asyncio.run(open_node())
-    with pytest.raises(dledger.NotInTrio, match=r"trio\.run"):
+    with pytest.raises(dledger.NotInTrio, match=r"dledger\.for_asyncio\.open_host"):
         asyncio.run(open_host())
     assert not list(tmp_path.iterdir()), "nothing was done"
+
+
+def test_appends_of_a_session_are_made_in_the_order_of_the_tasks(tmp_path: Path) -> None:
+    async def use(node: for_asyncio.AsyncioNode, counter: ReplicatedCounter) -> None:
+        for _ in range(10):
+            async with node.session() as session:
+                calls = [counter.through(session).add(1) for _ in range(20)]
+                results = await asyncio.gather(*calls)
+            assert results == sorted(results)
+
+    run(tmp_path, use)
+
+
+def test_iterators_lose_nothing_to_a_wait_that_times_out(tmp_path: Path) -> None:
+    async def use(node: for_asyncio.AsyncioNode, counter: ReplicatedCounter) -> None:
+        first = (await node.append(b"first")).index
+        entries = aiter(node.committed(first))
+        assert (await anext(entries)).body == b"first"
+        for _ in range(3):
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(anext(entries), 0.01)
+        await node.append(b"second")
+        assert (await anext(entries)).body == b"second"
+        role = await anext(aiter(node.role_changes()))
+        assert role == node.role
+        assert node.is_ready_leader
+
+    run(tmp_path, use)
+
+
+def test_a_node_that_stops_by_itself_cancels_the_block_and_gives_the_reason(tmp_path: Path) -> None:
+    class Raises:
+        def apply(self, entries: Sequence[dledger.Entry]) -> Sequence[object]:
+            raise KeyError("customer 17")
+
+    config = dledger.NodeConfig(
+        group="dies",
+        node_id="n0",
+        peers={"n0": f"127.0.0.1:{free_ports(1)[0]}"},
+        data_dir=tmp_path,
+        new=True,
+    )
+
+    async def main() -> None:
+        async with for_asyncio.open_node(config, Raises()) as node:
+            await node.read(lambda: None)
+            with pytest.raises(dledger.OutcomeUnknown):
+                await node.append(b"x")
+            await asyncio.sleep(60)
+
+    with pytest.raises(dledger.MachineFailed, match="customer 17"):
+        asyncio.run(asyncio.wait_for(main(), 30))

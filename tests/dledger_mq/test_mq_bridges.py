@@ -5,12 +5,11 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
 
 import pytest
 import trio
 
-from dledger.asyncio_block import entered_in_thread
+from dledger.asyncio_block import held_open
 from dledger.loop_thread import LoopThread
 from dledger_mq import (
     Client,
@@ -201,7 +200,7 @@ def test_a_plain_loop_gets_messages_and_acknowledges_them(cluster: Cluster) -> N
 def test_an_interrupted_wait_of_a_plain_loop_loses_no_message(cluster: Cluster) -> None:
     with blocking.open_push_consumer(cluster.consumer()) as consumer:
         messages = iter(consumer)
-        coming = messages.coming()  # the wait that Ctrl-C ends is for this future
+        coming = messages._iteration.coming()  # the wait that Ctrl-C ends is for this future
         cluster.put(b"0")
         coming.result(ENOUGH_SECONDS)
         consumer.acknowledge()  # of the message before: there was none
@@ -324,10 +323,10 @@ def test_one_task_of_asyncio_waits_at_a_time(cluster: Cluster) -> None:
         async with for_asyncio.open_push_consumer(cluster.consumer()) as consumer:
             messages = aiter(consumer)
             first = asyncio.ensure_future(anext(messages))
-            while messages._iteration is None:  # the thread begins it  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
             with pytest.raises(NotIterable):
                 await anext(messages)
+            await consumer.queues()  # begins after the wait has begun
         with pytest.raises(StopAsyncIteration):
             await first
 
@@ -373,38 +372,53 @@ def test_asyncio_pulls(cluster: Cluster) -> None:
     asyncio.run(main())
 
 
-# --- what carries a blocking block into asyncio ---------------------------------------------------
-
-
-@contextmanager
-def slow_block(events: list[str], began: threading.Event, go_on: threading.Event) -> Iterator[str]:
-    events.append("entering")
-    began.set()
-    go_on.wait(ENOUGH_SECONDS)
-    events.append("entered")
-    yield "opened"
-    events.append("left")
+# --- what carries a block of another thread into asyncio ------------------------------------------
 
 
 def test_a_task_cancelled_while_a_block_opens_waits_and_closes_it() -> None:
     events: list[str] = []
-    began, go_on = threading.Event(), threading.Event()
+    opening: Future[str] = Future()
+    ended: Future[None] = Future()
+
+    def begin() -> Future[str]:
+        events.append("begun")
+        return opening
+
+    def end() -> None:
+        events.append("ended")
+        ended.set_result(None)
 
     async def use() -> None:
-        async with entered_in_thread(slow_block(events, began, go_on)):
+        async with held_open(begin, end, ended):
             pytest.fail("it began")
 
     async def main() -> None:
         task = asyncio.ensure_future(use())
-        await asyncio.to_thread(began.wait, ENOUGH_SECONDS)
+        await asyncio.sleep(0)
         task.cancel()
         await asyncio.sleep(0)
-        go_on.set()
+        assert not task.done()
+        opening.set_result("opened")
         with pytest.raises(asyncio.CancelledError):
             await task
 
     asyncio.run(main())
-    assert events == ["entering", "entered", "left"]
+    assert events == ["begun", "ended"]
+
+
+def test_what_ends_by_itself_cancels_its_block_and_gives_the_reason() -> None:
+    opening: Future[str] = Future()
+    ended: Future[None] = Future()
+    opening.set_result("opened")
+
+    async def main() -> None:
+        async with held_open(lambda: opening, lambda: None, ended) as opened:
+            assert opened == "opened"
+            asyncio.get_running_loop().call_soon(ended.set_exception, KeyError("why"))
+            await asyncio.sleep(ENOUGH_SECONDS)
+
+    with pytest.raises(KeyError, match="why"):
+        asyncio.run(main())
 
 
 def test_a_name_server_is_needed_here_as_in_trio() -> None:

@@ -1,0 +1,67 @@
+"""Derives the forms of an asynchronous API for programs that run asyncio. See `dledger.forms`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Coroutine
+from concurrent.futures import Future
+from functools import partial, wraps
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from dledger.forms import Coming, Method
+from dledger.loop_thread import LoopThread
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def awaits(method: Method[P, Awaitable[R]]) -> Method[P, Coroutine[Any, Any, R]]:
+    """A coroutine method for asyncio that carries out an asynchronous one of trio.
+
+    To cancel it gives up the wait, not the call.
+    """
+
+    @wraps(method)
+    async def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        loop: LoopThread[Any] = form._loop
+        return await given_up(loop.submit(partial(method, form._inner, *args, **kwargs)))
+
+    return call
+
+
+def iterates_in_asyncio(method: Method[P, AsyncIterator[R]]) -> Method[P, AsyncIterator[R]]:
+    """A method whose iterator of trio's is one of asyncio's. A cancelled wait loses nothing."""
+
+    @wraps(method)
+    def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
+        loop: LoopThread[Any] = form._loop
+        loop.check()
+        return AsyncioIterator(Coming(loop, partial(method, form._inner, *args, **kwargs)))
+
+    return call
+
+
+class AsyncioIterator(Generic[R]):
+    """An iterator of asyncio's over what comes."""
+
+    def __init__(self, coming: Coming[R]) -> None:
+        self._coming = coming
+
+    def __aiter__(self) -> AsyncioIterator[R]:
+        return self
+
+    async def __anext__(self) -> R:
+        future = self._coming.next()
+        try:
+            return await given_up(future)
+        finally:
+            if future.done():
+                self._coming.taken()
+
+
+async def given_up(future: Future[R]) -> R:
+    """Wait for a future in asyncio; a cancellation gives up the wait and not what is waited for.
+
+    If it has not begun, it never will.
+    """
+    return await asyncio.wrap_future(future)

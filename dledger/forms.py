@@ -1,0 +1,117 @@
+"""Derives the forms of an asynchronous API for programs that do not use trio.
+
+The methods of the trio class are the one description. A form is a class with `_loop`, the thread of
+the trio loop, and `_inner`, the trio object, and its methods are made of those of the trio class:
+
+    class BlockingLog:
+        append = waits(RemoteLog.append)
+
+They have the same parameters, the same errors and the same words. `dledger.asyncio_forms` makes
+those of asyncio.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from functools import partial, wraps
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
+
+from dledger.loop_thread import LoopThread
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+Method = Callable[Concatenate[Any, P], R]
+
+
+def waits(method: Method[P, Awaitable[R]]) -> Method[P, R]:
+    """A blocking method that carries out an asynchronous one."""
+
+    @wraps(method)
+    def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        loop: LoopThread[Any] = form._loop
+        return loop.wait(partial(method, form._inner, *args, **kwargs))
+
+    return call
+
+
+def soon(method: Method[P, Awaitable[R]]) -> Method[P, Future[R]]:
+    """A method that begins an asynchronous one, and returns a future of its result."""
+
+    @wraps(method)
+    def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        loop: LoopThread[Any] = form._loop
+        return loop.submit(partial(method, form._inner, *args, **kwargs))
+
+    return call
+
+
+def at_once(method: Method[P, R]) -> Method[P, Awaitable[R]]:
+    """A plain method of trio's as an asynchronous one: it is called in the loop's thread."""
+
+    @wraps(method)
+    async def call(inner: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        return method(inner, *args, **kwargs)
+
+    return call
+
+
+def iterates(method: Method[P, AsyncIterator[R]]) -> Method[P, Iterator[R]]:
+    """A method whose asynchronous iterator is a plain one. An interrupted wait loses nothing."""
+
+    @wraps(method)
+    def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        loop: LoopThread[Any] = form._loop
+        loop.check_waitable()
+        return BlockingIterator(Coming(loop, partial(method, form._inner, *args, **kwargs)))
+
+    return call
+
+
+class Coming(Generic[R]):
+    """The next value of an asynchronous iterator in the loop, which is made with the first.
+
+    A value that has come while its waiter was interrupted is for the next one that waits.
+    """
+
+    def __init__(self, loop: LoopThread[Any], make: Callable[[], AsyncIterator[R]]) -> None:
+        self._loop = loop
+        self._make = make
+        self._values: AsyncIterator[R] | None = None
+        self._next: Future[R] | None = None
+
+    def next(self) -> Future[R]:
+        """A future of the next value; the same one until `taken` is called."""
+        if self._next is None:
+            self._next = self._loop.submit(self._come)
+        return self._next
+
+    def taken(self) -> None:
+        """The value was given to the caller, or its error."""
+        self._next = None
+
+    async def _come(self) -> R:
+        if self._values is None:
+            self._values = aiter(self._make())
+        return await anext(self._values)
+
+
+class BlockingIterator(Generic[R]):
+    """A plain iterator over what comes."""
+
+    def __init__(self, coming: Coming[R]) -> None:
+        self._coming = coming
+
+    def __iter__(self) -> BlockingIterator[R]:
+        return self
+
+    def __next__(self) -> R:
+        future = self._coming.next()
+        try:
+            return future.result()
+        except StopAsyncIteration:
+            raise StopIteration from None
+        finally:
+            if future.done():
+                self._coming.taken()
