@@ -64,6 +64,7 @@ class BrokerMetrics:
         self._producers = producers
         self._is_leading = is_leading
         self._broker = (cluster, broker_name)
+        self._left_out: dict[str, int] = {}  # rows, by metric
 
     def collect(self) -> Iterator[Metric]:
         """The metrics. Lags and connections are those of the leader; other members have none."""
@@ -72,6 +73,7 @@ class BrokerMetrics:
         if self._is_leading:
             yield self._lags()
             yield from self._connections()
+        yield self._rows_left_out()
 
     def _counted(self) -> Iterator[Metric]:
         for name, counted, text in (
@@ -79,7 +81,7 @@ class BrokerMetrics:
             ("rocketmq_throughput_in", Counted.TOPIC_PUT_SIZE, "Bytes stored."),
         ):
             family = CounterMetricFamily(name, text, labels=_BY_TOPIC)
-            for topic, total in self._totals(counted):
+            for topic, total in self._totals(name, counted):
                 family.add_metric((*self._broker, topic, _truth(is_system_topic(topic))), total)
             yield family
         for name, counted, text in (
@@ -87,7 +89,7 @@ class BrokerMetrics:
             ("rocketmq_throughput_out", Counted.GROUP_GET_SIZE, "Bytes given to consumers."),
         ):
             family = CounterMetricFamily(name, text, labels=_BY_GROUP)
-            for key, total in self._totals(counted):
+            for key, total in self._totals(name, counted):
                 topic, _, group = key.partition("@")
                 family.add_metric(self._by_group(topic, group), total)
             yield family
@@ -96,14 +98,26 @@ class BrokerMetrics:
             "Messages given up.",
             labels=(*_LABELS, "consumer_group"),
         )
-        for group, total in self._totals(Counted.DLQ_PUT_NUMS):
+        for group, total in self._totals(family.name, Counted.DLQ_PUT_NUMS):
             family.add_metric((*self._broker, group), total)
         yield family
 
-    def _totals(self, counted: Counted) -> Iterable[tuple[str, int]]:
+    def _totals(self, name: str, counted: Counted) -> Iterable[tuple[str, int]]:
         """What was counted, by key: of those that were in use last."""
-        found = nlargest(MAX_ROWS, self._traffic.counters(counted), lambda row: row[1].last_second)
+        counters = list(self._traffic.counters(counted))
+        found = nlargest(MAX_ROWS, counters, lambda row: row[1].last_second)
+        self._left_out[name] = len(counters) - len(found)
         return [(key, counter.sum) for key, counter in found]
+
+    def _rows_left_out(self) -> Metric:
+        gauge = GaugeMetricFamily(
+            "rocketmq_metric_rows_left_out",
+            "Rows that this scrape leaves out of a metric.",
+            labels=(*_LABELS, "metric"),
+        )
+        for name, rows in self._left_out.items():
+            gauge.add_metric((*self._broker, name), rows)
+        return gauge
 
     def _folded(self) -> Iterator[Metric]:
         """What the log says, which is the same at all members."""
@@ -137,14 +151,17 @@ class BrokerMetrics:
             "Messages that a group has not consumed.",
             labels=_BY_GROUP,
         )
-        left = MAX_QUEUES
-        for (group, topic), offsets in self._state[OFFSETS].tables.items():
+        queues, tables = MAX_QUEUES, self._state[OFFSETS].tables
+        rows = 0
+        for group, topic in tables:
             config = self._state[TOPICS].configs.get(topic)
             if config is None:
                 continue
-            left -= config.read_queue_count
-            if left < 0:
+            queues -= config.read_queue_count
+            if queues < 0 or rows == MAX_ROWS:
                 break
+            rows += 1
+            offsets = tables[group, topic]
             lag = sum(
                 max(
                     0,
@@ -154,6 +171,7 @@ class BrokerMetrics:
                 for queue_id in range(config.read_queue_count)
             )
             gauge.add_metric(self._by_group(topic, group), lag)
+        self._left_out[gauge.name] = len(tables) - rows
         return gauge
 
     def _connections(self) -> Iterator[Metric]:
