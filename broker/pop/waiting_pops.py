@@ -70,7 +70,7 @@ class WaitingPops:
         self._last_number += 1
         heapq.heappush(self._deadlines, (pop.deadline, self._last_number, pop))
         if len(self._deadlines) > 2 * self._count + _STALE_DEADLINES:
-            self._deadlines = [one for one in self._deadlines if self._waits(one[2])]
+            self._deadlines = [one for one in self._deadlines if self.waits(one[2])]
             heapq.heapify(self._deadlines)
 
     def topics(self) -> Iterable[str]:
@@ -94,7 +94,7 @@ class WaitingPops:
         expired: list[WaitingPop] = []
         while self._deadlines and self._deadlines[0][0] <= now and len(expired) < _POPS_A_STEP:
             pop = heapq.heappop(self._deadlines)[2]
-            if self._waits(pop):
+            if self.waits(pop):
                 self.remove(pop)
                 expired.append(pop)
         return expired
@@ -133,5 +133,6 @@ class WaitingPops:
             del self._by_origin[pop.origin]
         self._count -= 1
 
-    def _waits(self, pop: WaitingPop) -> bool:
+    def waits(self, pop: WaitingPop) -> bool:
+        """Whether it was not answered, dropped or removed meanwhile."""
         return pop in self._by_origin.get(pop.origin, ())

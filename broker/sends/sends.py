@@ -208,9 +208,10 @@ class Sends:
         """Entries were applied. The queues of a topic that was deleted begin elsewhere when it is
         made again.
         """
-        for topic in folded.deleted_topics:
+        if folded.deleted_topics:
             self._place_anew()
-            for key in [key for key in self._next if key[0] == topic]:
+            gone = frozenset(folded.deleted_topics)
+            for key in [key for key in self._next if key[0] in gone]:
                 del self._next[key]
 
     def _push(self, send: PendingMessages, at_front: bool = False) -> None:
