@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -66,5 +67,5 @@ async def test_a_message_that_the_key_index_fails_at_ends_no_member(
         client = Client(nursery, str(broker.config.address))
         await client.send("T", b"x", i="KEYS\x01k\x02")
         await failed.wait()
-        fields = {"topic": "T", "key": "k", "maxNum": 1, "beginTimestamp": 0}
+        fields: dict[str, Any] = {"topic": "T", "key": "k", "maxNum": 1, "beginTimestamp": 0}
         assert (await client.ask(12, **fields, endTimestamp=1 << 62)).code == 0
