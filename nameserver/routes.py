@@ -699,10 +699,10 @@ def _check_numbers(topic: str, read: int, write: int, permission: int, system_fl
     if not (
         0 <= read <= limits.MAX_QUEUES
         and 0 <= write <= limits.MAX_QUEUES
-        and 0 <= permission <= limits.MAX_FLAGS
-        and 0 <= system_flag <= limits.MAX_FLAGS
+        and limits.MIN_FLAGS <= permission <= limits.MAX_FLAGS
+        and limits.MIN_FLAGS <= system_flag <= limits.MAX_FLAGS
     ):
         raise RegistrationRefused(
             f"topic {topic:.127}: {read} and {write} queues, permission {permission}, system flag "
-            f"{system_flag}: send 0 to {limits.MAX_QUEUES} queues and flags of one byte"
+            f"{system_flag}: send 0 to {limits.MAX_QUEUES} queues and flags of 32 bits"
         )
