@@ -24,7 +24,7 @@ from remoting.bodies.registration import (
 )
 from remoting.bodies.topic_config import DataVersion, TopicConfig
 
-edges = st.sampled_from([-(1 << 31), -1, 0, 1, 15, 255, 256, 1024, 16_385, (1 << 31) - 1])
+edges = st.sampled_from([-(1 << 31), 1 << 31, -1, 0, 1, 15, 255, 256, 1024, 16_385, (1 << 31) - 1])
 numbers = edges | st.integers(0, 16)
 names = st.text("aZ0%|_-", min_size=1, max_size=255) | st.sampled_from(
     ["T" * 127, "null", "0", "|", "%", "-"]
@@ -77,7 +77,7 @@ def test_each_topic_of_a_group_is_taken(group: str, prefix: str) -> None:
     assert registered(TopicConfig(prefix + group, 1, 1))
 
 
-@given(numbers, numbers)
+@given(st.integers(-(1 << 31), (1 << 31) - 1), st.integers(-(1 << 31), (1 << 31) - 1))
 def test_topics_that_brokers_of_earlier_versions_hold_are_taken(
     permission: int, system_flag: int
 ) -> None:
