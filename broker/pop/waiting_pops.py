@@ -106,12 +106,13 @@ class WaitingPops:
                 self.remove(pop)
                 yield pop
 
-    def take_topic(self, topic: str) -> list[WaitingPop]:
-        """Those that wait for a topic."""
-        taken = [pop for waiting in self._waiting.get(topic, {}).values() for pop in waiting]
-        for pop in taken:
-            self.remove(pop)
-        return taken
+    def take_topic(self, topic: str) -> Iterator[WaitingPop]:
+        """Those that wait for a topic, one by one; what comes or goes meanwhile does no harm."""
+        for waiting in list(self._waiting.get(topic, {}).values()):
+            for pop in list(waiting):
+                if self.waits(pop):
+                    self.remove(pop)
+                    yield pop
 
     def drop(self, origin: Origin) -> None:
         """A client is gone, and its pops with it."""
