@@ -268,7 +268,7 @@ class Popping:
             return
         if pop.deadline <= self._clock():
             self._answer_nothing(pop)
-        elif self._waiting.is_full:
+        elif not self._waiting.has_room(pop.origin):
             self._answer_full(pop)
         else:
             self._waiting.add(pop)
@@ -441,7 +441,7 @@ class Popping:
         )
 
     def _answer_full(self, pop: WaitingPop) -> None:
-        """Too many wait already."""
+        """Too many wait already, of all clients or of this one."""
         if not pop.request.invisible_ms:
             pop.origin.send(pop.command.reply(fields=_notice(False) | {"pollingFull": "true"}))
             return

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from broker.pop.limits import MAX_WAITING_A_CLIENT
 from broker.pop.request import PopRequest
 from broker.serving.origin import Origin
 from remoting.wire.command import Command
@@ -56,13 +57,13 @@ class WaitingPops:
     def __len__(self) -> int:
         return self._count
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no other may wait."""
-        return self._count >= self._limit
+    def has_room(self, origin: Origin) -> bool:
+        """Whether another pop of a client may wait, by the limits of all and of each client."""
+        of_client = len(self._by_origin.get(origin, ()))
+        return self._count < self._limit and of_client < MAX_WAITING_A_CLIENT
 
     def add(self, pop: WaitingPop) -> None:
-        """Let a pop wait. The caller looks at `is_full` first."""
+        """Let a pop wait. The caller looks at `has_room` first."""
         groups = self._waiting.setdefault(pop.request.topic, {})
         groups.setdefault(pop.request.group, {})[pop] = None
         self._by_origin.setdefault(pop.origin, {})[pop] = None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import trio
@@ -44,11 +45,11 @@ async def longest_step(broker: Broker, command: Command) -> int:
 async def costs_with(folder: Path, count: int) -> dict[str, int]:
     async with running_broker(folder) as (broker, nursery):
         client = Client(nursery, str(broker.config.address))
-        made = await client.ask(
-            RequestCode.UPDATE_AND_CREATE_TOPIC,
+        config: dict[str, Any] = {
             **{"topic": "T", "readQueueNums": count, "writeQueueNums": count, "perm": 6},
             **{"topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": "false"},
-        )
+        }
+        made = await client.ask(RequestCode.UPDATE_AND_CREATE_TOPIC, **config)
         assert made.code == 0
         waiting = Asker()
         for queue_id in range(1, count):
