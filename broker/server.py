@@ -20,6 +20,7 @@ from broker.retention.disk_usage import used_percent as disk_used_percent
 from broker.retention.policy import utc_hour
 from broker.serving.confirmed_reads import ConfirmedReads
 from broker.serving.ending import Ending
+from broker.serving.lasting_task import lasting
 from broker.serving.member import MEMBER, Member
 from broker.serving.parts import Parts
 from broker.serving.registrar import Registrar
@@ -194,7 +195,7 @@ class Broker:
                 nursery.start_soon(self._remove_leftovers)
                 for service in self._services:
                     for task in service.tasks:
-                        nursery.start_soon(task)
+                        nursery.start_soon(lasting, task)
                 nursery.start_soon(self._follow_role, name, report, start)
                 task_status.started(self)
         finally:

@@ -35,12 +35,15 @@ def read_offsets(path: Path) -> dict[MessageQueue, int]:
 def write_offsets(path: Path, offsets: Mapping[MessageQueue, int]) -> None:
     """Replace the file by one with these offsets, whole or not at all.
 
+    As RocketMQ's clients do, it makes the folder.
+
     It is not synced: after a power cut messages are consumed again, as after a crash.
 
     Raises:
         OSError: the file cannot be written.
     """
     rows = [[one.topic, one.broker_name, one.queue_id, offsets[one]] for one in sorted(offsets)]
+    path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_name(path.name + ".new")
     beside.write_text(json.dumps({"format": _FORMAT, "offsets": rows}), encoding="utf-8")
     os.replace(beside, path)

@@ -20,6 +20,7 @@ from dledger_mq.this_process import now_milliseconds
 from dledger_mq.topic_route import ClientRoute
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
+from remoting.message.errors import MessageMalformed
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
@@ -195,5 +196,6 @@ class PopReader:
             or not isinstance(error, RequestRefused)
             or error.code not in NOT_NOW_CODES
         ):
-            _log.info("%s not popped from, trying again: %s", self.queue, error)
+            level = logging.WARNING if isinstance(error, MessageMalformed) else logging.INFO
+            _log.log(level, "%s not popped from, trying again: %s", self.queue, error)
         await trio.sleep(pause_seconds(failures))

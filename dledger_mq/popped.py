@@ -71,7 +71,7 @@ class PopResult:
     Attributes:
         messages: those that match the subscription.
         unwanted: those that do not: their tags have the hash of a wanted one.
-        unreadable: how many there are whose bodies cannot be inflated.
+        unreadable: how many there are whose bodies are damaged, or cannot be inflated.
         rest: messages of the queue behind these.
     """
 
@@ -101,7 +101,7 @@ def read_pop_reply(
         now_milliseconds: the wall clock then.
 
     Raises:
-        MessageMalformed: the body is no run of records, or the CRC of a message's body is wrong.
+        MessageMalformed: the body is no run of records.
         FieldMissing: a field is missing.
         BodyMalformed: it does not say where its messages begin.
     """
@@ -115,7 +115,7 @@ def read_pop_reply(
     if queue.queue_id < 0 and len(firsts) == 1:
         _kind, queue_id = next(iter(firsts))
         read_from = MessageQueue(queue.topic, queue.broker_name, queue_id)
-    messages, unreadable = cut_messages(reply.body, read_from)
+    messages, unreadable = cut_messages(reply.body, read_from, come_again=True)
     result = PopResult([], [], len(unreadable), reply.integer("restNum", 0))
     for message in messages:
         kind, first = _place(firsts, message)

@@ -164,7 +164,7 @@ class PushConsumer:
         model: MessageModel = MessageModel.CLUSTERING,
         consume_from: ConsumeFrom = ConsumeFrom.LAST,
         consume_timestamp: int | None = None,
-        offset_file: Path | None = None,
+        offset_file: str | Path | None = None,
         options: PushOptions | None = None,
         metrics: ClientMetrics | None = None,
         trace: bool | str = False,
@@ -182,7 +182,7 @@ class PushConsumer:
         self._model = model
         self._consume_from = consume_from
         self._consume_timestamp = consume_timestamp
-        self._offset_file = offset_file
+        self._offset_file = None if offset_file is None else Path(offset_file)
         self._options = options or PushOptions()
         self._metrics = reported(metrics)
         self._trace_topic = trace_topic(trace)

@@ -34,7 +34,10 @@ HOLD_MILLISECONDS: Final = 15_000
 # RocketMQ gives a held pull 30 s in all.
 PULL_TIMEOUT_SECONDS: Final = 30.0
 
-# A damaged answer is asked for again each second, but an operator need not read of it each time.
+# After a damaged answer, messages are asked for one by one: those before the damage are handed on,
+# and no more than one message is sent in vain, again and again until the broker is repaired. The
+# pause grows so far; an operator need not read of it each time.
+LONGEST_DAMAGE_PAUSE_SECONDS: Final = 30.0
 _DAMAGE_TOLD_EVERY_SECONDS: Final = 60.0
 
 
@@ -106,6 +109,7 @@ class QueueReader:
         self._room = trio.Event()
         self._no_call = trio.Event()
         self._tell_damage_at = -math.inf
+        self._damages = 0  # damaged answers in a row
 
     def stop_reading(self) -> None:
         """Read nothing more; what is in work may still be done and committed."""
@@ -181,7 +185,7 @@ class QueueReader:
                     failures += 1
                     await self._pause(error, failures)
                     continue
-                failures = 0
+                failures = self._damages = 0
 
     async def _find_start(self, consume_from: ConsumeFrom, timestamp_milliseconds: int) -> None:
         failures = 0
@@ -205,7 +209,7 @@ class QueueReader:
             self.queue,
             self.cached.next_offset,
             self._wanted,
-            most=self._most,
+            most=1 if self._damages else self._most,
             hold_milliseconds=HOLD_MILLISECONDS,
         )
         watch = self._client.silence.held_by(self._address, self.queue)
@@ -282,4 +286,8 @@ class QueueReader:
                 self._tell_damage_at = trio.current_time() + _DAMAGE_TOLD_EVERY_SECONDS
                 level = logging.WARNING
             _log.log(level, "%s not read, trying again: %s", self.queue, error)
-        await trio.sleep(pause_seconds(failures))
+        pause = pause_seconds(failures)
+        if isinstance(error, MessageMalformed):
+            self._damages += 1
+            pause = min(pause * 2 ** (self._damages - 1), LONGEST_DAMAGE_PAUSE_SECONDS)
+        await trio.sleep(pause)

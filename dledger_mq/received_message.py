@@ -194,21 +194,23 @@ def received(record: MessageRecord, queue: MessageQueue) -> ReceivedMessage:
 
 
 def cut_messages(
-    body: bytes, queue: MessageQueue
+    body: bytes, queue: MessageQueue, *, come_again: bool = False
 ) -> tuple[list[ReceivedMessage], list[MessageRecord]]:
     """The messages in the answer to a pull.
 
     Args:
         body: records, one behind the other.
         queue: the queue that was asked.
+        come_again: whether the broker gives again what is not acknowledged.
 
     Returns:
-        The messages, and the records whose bodies cannot be inflated.
+        The messages, and the records whose bodies cannot be inflated; if they come again, those
+        that are damaged, too.
 
     Raises:
         MessageMalformed: something in it is not a whole record, or the CRC of a stored body is
-            wrong. No message of such an answer is given out, and none is passed over: another
-            answer, or another leader, may have it whole.
+            wrong, and it does not come again. No message of such an answer is given out, and none
+            is passed over: another answer, or another leader, may have it whole.
         CompressionMissing: a body needs a library that is not installed. It is no dead letter:
             other members, or this one with the library, can read it.
     """
@@ -274,6 +276,9 @@ def cut_messages(
                 continue
         record, at = decode_record(body, at)  # an unusual one, a damaged one, or none
         if body_crc(record.body) != record.body_crc:
+            if come_again:
+                unreadable.append(record)
+                continue
             raise MessageMalformed(
                 f"body at offset {record.queue_offset} is damaged (its CRC is wrong): "
                 "if this goes on, verify the disk of the broker"

@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 import trio
@@ -41,6 +42,21 @@ MAX_TOPICS: Final = 4096
 RouteWatcher: TypeAlias = Callable[[ClientRoute], None]
 
 
+@dataclass(slots=True)
+class _Question:
+    """A question for a route. Ended without a route and an error, it was given up.
+
+    Attributes:
+        done: it has ended.
+        route: the answer.
+        error: what was raised instead.
+    """
+
+    done: trio.Event = field(default_factory=trio.Event)
+    route: ClientRoute | None = None
+    error: RouteNotFound | NameServersUnreachable | RequestRefused | None = None
+
+
 class Routes:
     """Routes by topic.
 
@@ -55,7 +71,7 @@ class Routes:
         self._routes: dict[str, ClientRoute] = {}
         self._found_at: dict[str, float] = {}  # when a name server knew the topic last
         self._creatable: set[str] = set()
-        self._asking: dict[str, trio.Event] = {}
+        self._asking: dict[str, _Question] = {}
         self._watchers: list[RouteWatcher] = []
 
     @property
@@ -107,24 +123,25 @@ class Routes:
         """
         if may_create:
             self._creatable.add(topic)
-        asking = self._asking.get(topic)
-        if asking is not None:
-            await asking.wait()
-            route = self._routes.get(topic)
-            if route is None:
-                raise RouteNotFound(topic, self.nameservers)
-            return route
-        self._asking[topic] = done = trio.Event()
+        while (asking := self._asking.get(topic)) is not None:
+            await asking.done.wait()
+            if asking.error is not None:
+                raise asking.error
+            if asking.route is not None:
+                return asking.route
+        self._asking[topic] = asking = _Question()
         try:
-            route = await self._ask(topic)
-        except RouteNotFound:
-            self._forget_masters(topic)
+            asking.route = await self._ask(topic)
+        except (RouteNotFound, NameServersUnreachable, RequestRefused) as error:
+            asking.error = error
+            if isinstance(error, RouteNotFound):
+                self._forget_masters(topic)
             raise
         finally:
-            done.set()
             del self._asking[topic]
-        self._store(route)
-        return route
+            asking.done.set()
+        self._store(asking.route)
+        return asking.route
 
     async def ask_nameserver(self, command: Command, what: str) -> Command:
         """Send a request to the name servers in turn until one answers.

@@ -39,8 +39,10 @@ MAX_FILTER_SERVERS: Final = 16
 # Clients make a list of as many queues. RocketMQ's benchmark topic has 1024.
 MAX_QUEUES: Final = 16_384
 
-# All bits of permissions and of system flags that RocketMQ has, with room for those to come.
-MAX_FLAGS: Final = 255
+# Permissions and system flags are an int of Java. RocketMQ's brokers take any from their clients:
+# to refuse some would refuse a broker with all of its topics.
+MIN_FLAGS: Final = -(1 << 31)
+MAX_FLAGS: Final = (1 << 31) - 1
 
 # RocketMQ's ids are 0 for the master and small numbers; version 5 gives out 64-bit ones.
 MAX_BROKER_ID: Final = (1 << 63) - 1

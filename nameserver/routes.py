@@ -9,24 +9,23 @@ sends 0.
 Anybody could tell a higher version. So the members of a group of ours register with a proof that
 they alone share. It comes before brokers that have none: it takes its name and its address from
 them, whatever they told. While it holds the name, and a few seconds longer, registrations without
-the proof are refused.
+the proof are refused (see `nameserver.holders`).
 """
 
 from collections import deque
 from collections.abc import Callable, Generator, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
-from hmac import compare_digest
 from itertools import chain, islice, repeat
 from typing import Any, Final
 
 from nameserver import limits
 from nameserver.errors import (
     BrokerAlive,
-    NameHeld,
     RegistrationRefused,
     StaleMaster,
     TableFull,
 )
+from nameserver.holders import Holders
 from remoting.bodies.pieces import ROWS_A_STEP, last_of, pieces
 from remoting.bodies.registration import BrokerRegistration
 from remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, QueueData, TopicRoute
@@ -52,11 +51,6 @@ _MAX_SORTED: Final = 20_000
 
 def _any(_cluster: str, _queues: QueueData) -> bool:
     return True
-
-
-# How long a group's proof is required after its last broker has gone: until the next leader has
-# registered.
-PROOF_KEPT_SECONDS: Final = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +139,7 @@ class RouteTable:
         # Broker names that are gone, with the topics that are not forgotten yet.
         self._leaving: deque[tuple[str, list[str]]] = deque()
         self.on_leaving: Callable[[], None] | None = None
-        self._proofs: dict[str, tuple[str, float]] = {}  # by broker name, with when it expires
+        self._holders = Holders()
 
     @property
     def changes(self) -> int:
@@ -211,13 +205,13 @@ class RouteTable:
             AddressMalformed: its address is not "host:port".
             TableFull: too many brokers or topics.
         """
-        self._check_proof(identity.broker_name, proof, now)
+        self._holders.check(identity.broker_name, proof, now)
         self._check(identity, registration, speaker, ha_address, direct_address, proof)
         yield from self._check_topics(identity.broker_name, registration.topics)
-        self._check_proof(identity.broker_name, proof, now)
+        self._holders.check(identity.broker_name, proof, now)
         self._check(identity, registration, speaker, ha_address, direct_address, proof)
-        if self._is_first_proof(identity.broker_name, proof):
-            self._drop_unproved(identity)
+        if self._holders.is_new(identity.broker_name, proof):
+            self._drop_others(identity)
         self._changes += 1
         name = self._names.get(identity.broker_name)
         if name is None:
@@ -226,7 +220,7 @@ class RouteTable:
         self._take_place(name, identity)
         timeout = min(max(timeout_seconds, MIN_BROKER_TIMEOUT_SECONDS), MAX_BROKER_TIMEOUT_SECONDS)
         if proof:
-            self._proofs[identity.broker_name] = (proof, now + timeout + PROOF_KEPT_SECONDS)
+            self._holders.hold(identity.broker_name, proof, now + timeout, now)
         self._live[identity.address] = LiveBroker(
             identity,
             registration.data_version,
@@ -241,24 +235,8 @@ class RouteTable:
             yield from self._take_topics(identity.broker_name, name, registration.topics, complete)
         return None if identity.broker_id == MASTER_ID else self.master_of(identity.broker_name)
 
-    def _check_proof(self, broker_name: str, proof: str, now: float) -> None:
-        """Refuse a registration that lacks the proof of the name's holders."""
-        if proof:
-            limits.check_text("groupProof", proof, limits.MAX_PROOF_CHARACTERS)
-        held, until = self._proofs.get(broker_name, ("", now))
-        if held and now < until and not compare_digest(held.encode(), proof.encode()):
-            raise NameHeld(broker_name, until - now)
-        if held and now >= until:
-            del self._proofs[broker_name]
-        if proof and not held and len(self._proofs) >= limits.MAX_BROKERS:
-            raise TableFull("proofs of groups", limits.MAX_BROKERS)
-
-    def _is_first_proof(self, broker_name: str, proof: str) -> bool:
-        """Whether nobody holds the name by a proof, and this registration would."""
-        return bool(proof) and broker_name not in self._proofs
-
-    def _drop_unproved(self, identity: BrokerIdentity) -> None:
-        """Drop the brokers of a name that have no proof, before a group takes it."""
+    def _drop_others(self, identity: BrokerIdentity) -> None:
+        """Drop the brokers of a name, before a group takes it from them."""
         for live in list(self._live.values()):
             if live.identity.broker_name == identity.broker_name:
                 self._remove(live, keep_name=identity.broker_name)
@@ -290,10 +268,10 @@ class RouteTable:
         elif self._is_held(live, identity.broker_name) or not (
             _may_speak_for(speaker, live)
             or _follows(registration, direct_address, live)
-            or (proof and live.identity.broker_name not in self._proofs)
+            or self._holders.is_new(live.identity.broker_name, proof)
         ):
             raise BrokerAlive(identity.address)
-        if self._is_first_proof(identity.broker_name, proof):
+        if self._holders.is_new(identity.broker_name, proof):
             _check_state_version(registration.data_version.state_version, limits.MAX_STATE_VERSION)
             return  # whatever others told of the name
         name = self._names.get(identity.broker_name)
@@ -311,7 +289,7 @@ class RouteTable:
     def _is_held(self, live: LiveBroker, broker_name: str) -> bool:
         """Whether an address is that of a group with a proof, and `broker_name` another one."""
         held = live.identity.broker_name
-        return held in self._proofs and held != broker_name
+        return held in self._holders and held != broker_name
 
     def _check_version(self, identity: BrokerIdentity, told: int, direct_address: str) -> None:
         """Refuse the state version of a stale master, and one that no election can reach."""
@@ -423,7 +401,7 @@ class RouteTable:
         live = self._live.get(identity.address)
         if live is None or live.identity.broker_name != identity.broker_name:
             return False
-        held = identity.broker_name in self._proofs and speaker != live.speaker
+        held = identity.broker_name in self._holders and speaker != live.speaker
         if held or not _may_speak_for(speaker, live):
             raise BrokerAlive(identity.address)
         self._remove(live)
@@ -456,8 +434,7 @@ class RouteTable:
         dead = list(islice(silent, _DROPPED_AT_ONCE))
         for live in dead:
             self._remove(live)
-        for name in [name for name, (_, until) in self._proofs.items() if until <= now]:
-            del self._proofs[name]
+        self._holders.expire(now)
         return dead
 
     def next_expiry(self) -> float | None:
@@ -470,9 +447,8 @@ class RouteTable:
         for live in dead:
             self._remove(live)
             name = live.identity.broker_name
-            if name in self._proofs and name not in self._names:
-                proof, until = self._proofs[name]
-                self._proofs[name] = (proof, min(until, now + PROOF_KEPT_SECONDS))
+            if name not in self._names:
+                self._holders.has_gone(name, now)
         return dead
 
     def _remove(self, live: LiveBroker, keep_name: str | None = None) -> None:
@@ -723,10 +699,10 @@ def _check_numbers(topic: str, read: int, write: int, permission: int, system_fl
     if not (
         0 <= read <= limits.MAX_QUEUES
         and 0 <= write <= limits.MAX_QUEUES
-        and 0 <= permission <= limits.MAX_FLAGS
-        and 0 <= system_flag <= limits.MAX_FLAGS
+        and limits.MIN_FLAGS <= permission <= limits.MAX_FLAGS
+        and limits.MIN_FLAGS <= system_flag <= limits.MAX_FLAGS
     ):
         raise RegistrationRefused(
             f"topic {topic:.127}: {read} and {write} queues, permission {permission}, system flag "
-            f"{system_flag}: send 0 to {limits.MAX_QUEUES} queues and flags of one byte"
+            f"{system_flag}: send 0 to {limits.MAX_QUEUES} queues and flags of 32 bits"
         )

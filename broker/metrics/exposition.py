@@ -59,6 +59,7 @@ class BrokerMetrics:
         self._producers = producers
         self._lags_told = lags
         self._broker = (cluster, broker_name)
+        self._left_out: dict[str, int] = {}  # rows, by metric
 
     def collect(self) -> Iterator[Metric]:
         """The metrics. Lags and connections are those of the leader; other members have none."""
@@ -67,6 +68,7 @@ class BrokerMetrics:
         if self._lags_told is not None:
             yield from self._lags(self._lags_told)
             yield from self._connections()
+        yield self._rows_left_out()
 
     def _counted(self) -> Iterator[Metric]:
         for name, counted, text in (
@@ -74,7 +76,7 @@ class BrokerMetrics:
             ("rocketmq_throughput_in", Counted.TOPIC_PUT_SIZE, "Bytes stored."),
         ):
             family = CounterMetricFamily(name, text, labels=_BY_TOPIC)
-            for topic, total in self._totals(counted):
+            for topic, total in self._totals(name, counted):
                 family.add_metric((*self._broker, topic, _truth(is_system_topic(topic))), total)
             yield family
         for name, counted, text in (
@@ -82,7 +84,7 @@ class BrokerMetrics:
             ("rocketmq_throughput_out", Counted.GROUP_GET_SIZE, "Bytes given to consumers."),
         ):
             family = CounterMetricFamily(name, text, labels=_BY_GROUP)
-            for key, total in self._totals(counted):
+            for key, total in self._totals(name, counted):
                 topic, _, group = key.partition("@")
                 family.add_metric(self._by_group(topic, group), total)
             yield family
@@ -91,14 +93,26 @@ class BrokerMetrics:
             "Messages given up.",
             labels=(*_LABELS, "consumer_group"),
         )
-        for group, total in self._totals(Counted.DLQ_PUT_NUMS):
+        for group, total in self._totals(family.name, Counted.DLQ_PUT_NUMS):
             family.add_metric((*self._broker, group), total)
         yield family
 
-    def _totals(self, counted: Counted) -> Iterable[tuple[str, int]]:
+    def _totals(self, name: str, counted: Counted) -> Iterable[tuple[str, int]]:
         """What was counted, by key: of those that were in use last."""
-        found = nlargest(MAX_ROWS, self._traffic.counters(counted), lambda row: row[1].last_second)
+        counters = list(self._traffic.counters(counted))
+        found = nlargest(MAX_ROWS, counters, lambda row: row[1].last_second)
+        self._left_out[name] = len(counters) - len(found)
         return [(key, counter.sum) for key, counter in found]
+
+    def _rows_left_out(self) -> Metric:
+        gauge = GaugeMetricFamily(
+            "rocketmq_metric_rows_left_out",
+            "Rows that this scrape leaves out of a metric.",
+            labels=(*_LABELS, "metric"),
+        )
+        for name, rows in self._left_out.items():
+            gauge.add_metric((*self._broker, name), rows)
+        return gauge
 
     def _folded(self) -> Iterator[Metric]:
         """What the log says, which is the same at all members."""
@@ -134,6 +148,7 @@ class BrokerMetrics:
         )
         for lag in lags.largest:
             gauge.add_metric(self._by_group(lag.topic, lag.group), lag.messages)
+        self._left_out[gauge.name] = lags.left_out
         yield gauge
         gauge = GaugeMetricFamily(
             "rocketmq_consumer_lags_left_out",

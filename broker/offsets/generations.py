@@ -19,20 +19,14 @@ not know is sent back to the offset that the group has committed, and joins by t
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
+from broker.offsets.begun_resets import RESET_MS, QueueKey
 from broker.offsets.state import OFFSETS
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
-
-# RocketMQ's consumeTimeout: after it, a message is another member's. A listener that takes longer
-# can still undo a reset, if its member does not know of it.
-RESET_MS: Final = 15 * 60 * 1000
-
-# A consumer group, a topic, and the id of a queue.
-QueueKey: TypeAlias = tuple[str, str, int]
 
 
 @dataclass(slots=True)
@@ -61,12 +55,9 @@ class Generations:
 
     def is_open(self, key: QueueKey) -> bool:
         """Whether the group was moved in a queue, so lately that older commits may come."""
-        offsets = self._offsets
-        if not (offsets.resets or offsets.began):
-            return False
-        if offsets.reset(*key) is not None:
+        if self._offsets.reset(*key) is not None:
             return True
-        began_ms = offsets.began.get(key)
+        began_ms = self._offsets.began.began_ms(key)
         return began_ms is not None and self._wall_clock_ms() - began_ms < RESET_MS
 
     def has_joined(self, origin: Origin, key: QueueKey) -> bool:

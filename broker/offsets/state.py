@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from broker.log.belongings import Belongings
 from broker.log.state import Deletion, Rows, StatePart
+from broker.offsets.begun_resets import BegunResets
 
 
 @dataclass(slots=True)
@@ -16,14 +17,14 @@ class Offsets:
         tables: by (group, topic): queue id -> offset of the next message.
         resets: the same, of offsets to which an operator has moved a group, and at which it has not
             read yet. What a consumer commits meanwhile is from before, and does not count.
-        began: by group, topic and queue: when the group began to read where it was moved, in
-            milliseconds since 1970; of resets since version 6 that are not long ago.
+        began: when groups began to read where they were moved; of resets since version 6 that are
+            not long ago.
         resets_made: how often groups were moved.
     """
 
     tables: Belongings[tuple[str, str], dict[int, int]] = field(default_factory=Belongings)
     resets: Belongings[tuple[str, str], dict[int, int]] = field(default_factory=Belongings)
-    began: Belongings[tuple[str, str, int], int] = field(default_factory=Belongings)
+    began: BegunResets = field(default_factory=BegunResets)
     resets_made: int = 0
 
     def committed(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -81,7 +82,7 @@ def _captured_began(offsets: Offsets) -> Iterator[object]:
 
 def _take_began(offsets: Offsets, rows: list[Any]) -> None:
     for group, topic, queue_id, began_ms in rows:
-        offsets.began[str(group), str(topic), int(queue_id)] = int(began_ms)
+        offsets.began.put((str(group), str(topic), int(queue_id)), int(began_ms))
 
 
 OFFSETS: Final = StatePart(

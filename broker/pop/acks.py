@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from broker.errors import RequestRefused
-from broker.log.one_by_one import call_each
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
@@ -19,6 +18,7 @@ from broker.pop.limits import MAX_WAITING_ACKS
 from broker.pop.request import read_invisible_ms
 from broker.pop.state import POPS, Flight, QueueKey
 from broker.serving.origin import Origin
+from broker.serving.work_in_steps import WorkInSteps
 from broker.store.message_reader import MessageReader
 from broker.topics.state import TOPICS
 from broker.traffic.traffic import Traffic
@@ -39,6 +39,7 @@ class PopAcks:
         confirm: tells when the applied state is at least as new as it was anywhere.
         traffic: told what is acknowledged.
         wall_clock_ms: milliseconds since 1970.
+        work: answers many in steps.
     """
 
     def __init__(
@@ -51,6 +52,7 @@ class PopAcks:
         confirm: Callable[[Then], None],
         traffic: Traffic,
         wall_clock_ms: Callable[[], int],
+        work: WorkInSteps,
     ) -> None:
         self._pops = state[POPS]
         self._topics = state[TOPICS]
@@ -61,6 +63,7 @@ class PopAcks:
         self._confirm = confirm
         self._traffic = traffic
         self._wall_clock_ms = wall_clock_ms
+        self._work = work
         self._messages: list[PoppedMessage] = []
         self._thens: list[Then] = []
         self._is_on_its_way = False
@@ -209,7 +212,7 @@ class PopAcks:
             if refusal is None:
                 self._count(messages)
             self._freed({message.key for message in messages})
-            call_each("answering an acknowledgement", thens, refusal)
+            self._tell(thens, refusal)
             if refusal is None:
                 self.flush()
 
@@ -218,7 +221,10 @@ class PopAcks:
     def refuse_waiting(self, refusal: RequestRefused) -> None:
         """Answer everything that the log has not been given."""
         thens, self._thens, self._messages = self._thens, [], []
-        call_each("answering an acknowledgement", thens, refusal)
+        self._tell(thens, refusal)
+
+    def _tell(self, thens: Sequence[Then], refusal: RequestRefused | None) -> None:
+        self._work.each("answering an acknowledgement", thens, lambda then: then(refusal))
 
     @property
     def waiting(self) -> int:

@@ -46,7 +46,7 @@ def _service(parts: Parts) -> Service:
     )
     acks = PopAcks(
         *(state, log, reader, chooser, popping.freed, parts.confirm),
-        *(parts[TRAFFIC], parts.wall_clock_ms),
+        *(parts[TRAFFIC], parts.wall_clock_ms, parts.work),
     )
 
     def begin_term() -> None:

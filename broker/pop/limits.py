@@ -23,6 +23,10 @@ MAX_ATTEMPT_CHARACTERS: Final = 64
 # Requests that wait for a message; RocketMQ's value is 100 000.
 MAX_WAITING: Final = 50_000
 
+# Of these, of one connection: it must leave room for others, and its end must not take long.
+# RocketMQ's proxy has one connection to a broker for some thousand consumers.
+MAX_WAITING_A_CLIENT: Final = 10_000
+
 # Requests that wait for their acknowledgements to be applied.
 MAX_WAITING_ACKS: Final = 50_000
 

@@ -158,8 +158,8 @@ class Popping:
                 for group in self._waiting.groups(topic):
                     self._stirred[group, topic] = None
             for topic in folded.deleted_topics:
-                for pop in self._waiting.take_topic(topic):
-                    call(_WHAT, self._try_again, pop)
+                pops = self._waiting.take_topic(topic)
+                self._work.each("pops of a topic that was deleted", pops, self._try_again)
 
     def stir(self, key: QueueKey) -> None:
         """Something of a queue may be given now."""
@@ -173,31 +173,37 @@ class Popping:
         self.flush()
 
     def flush(self) -> None:
-        """Give what is there to those that wait."""
-        if self._is_flushing:
-            return  # the log refused a pop at once, and so told of its queue
-        self._is_flushing = True
-        try:
-            self._give_stirred()
-        finally:
-            self._is_flushing = False
+        """Give what is there to those that wait: now, for as long as a turn, and then in steps."""
+        if self._stirred and not self._is_flushing:
+            self._is_flushing = True
+            self._work.begin("giving messages to pops that wait", self._giving())
         self._lost.take(self._chooser.lost)
 
-    def _give_stirred(self) -> None:
-        while self._stirred:
-            group, topic = self._stirred.popitem()[0]
-            empty: set[tuple[int, bool, bool]] = set()
-            for pop in self._waiting.of(group, topic):
-                request = pop.request
-                kind = request.queue_id, request.is_ordered, not request.invisible_ms
-                if kind in empty:
-                    continue  # another one has just found nothing there
-                if self._is_answered(pop):
-                    self._waiting.remove(pop)
-                elif request.queue_id == ANY_QUEUE and request.invisible_ms:
-                    break  # the others would find nothing either
-                else:
-                    empty.add(kind)
+    def _giving(self) -> Iterator[None]:
+        """What is stirred meanwhile is given, too: by a pop that the log refused at once, say."""
+        try:
+            while self._stirred:
+                yield from self._giving_to(*self._stirred.popitem()[0])
+        finally:
+            self._is_flushing = False
+            self._lost.take(self._chooser.lost)
+
+    def _giving_to(self, group: str, topic: str) -> Iterator[None]:
+        empty: set[tuple[int, bool, bool]] = set()
+        for pop in self._waiting.of(group, topic):
+            request = pop.request
+            kind = request.queue_id, request.is_ordered, not request.invisible_ms
+            if kind in empty:
+                continue  # another one has just found nothing there
+            yield
+            if not self._waiting.waits(pop):
+                continue  # its time was over meanwhile, or its client is gone
+            if self._is_answered(pop):
+                self._waiting.remove(pop)
+            elif request.queue_id == ANY_QUEUE and request.invisible_ms:
+                break  # the others would find nothing either
+            else:
+                empty.add(kind)
 
     def tick(self) -> None:
         """Answer those whose time is over, and look what is due again."""
@@ -262,7 +268,7 @@ class Popping:
             return
         if pop.deadline <= self._clock():
             self._answer_nothing(pop)
-        elif self._waiting.is_full:
+        elif not self._waiting.has_room(pop.origin):
             self._answer_full(pop)
         else:
             self._waiting.add(pop)
@@ -435,7 +441,7 @@ class Popping:
         )
 
     def _answer_full(self, pop: WaitingPop) -> None:
-        """Too many wait already."""
+        """Too many wait already, of all clients or of this one."""
         if not pop.request.invisible_ms:
             pop.origin.send(pop.command.reply(fields=_notice(False) | {"pollingFull": "true"}))
             return

@@ -4,6 +4,7 @@ import heapq
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from broker.pop.limits import MAX_WAITING_A_CLIENT
 from broker.pop.request import PopRequest
 from broker.serving.origin import Origin
 from remoting.wire.command import Command
@@ -56,13 +57,13 @@ class WaitingPops:
     def __len__(self) -> int:
         return self._count
 
-    @property
-    def is_full(self) -> bool:
-        """Whether no other may wait."""
-        return self._count >= self._limit
+    def has_room(self, origin: Origin) -> bool:
+        """Whether another pop of a client may wait, by the limits of all and of each client."""
+        of_client = len(self._by_origin.get(origin, ()))
+        return self._count < self._limit and of_client < MAX_WAITING_A_CLIENT
 
     def add(self, pop: WaitingPop) -> None:
-        """Let a pop wait. The caller looks at `is_full` first."""
+        """Let a pop wait. The caller looks at `has_room` first."""
         groups = self._waiting.setdefault(pop.request.topic, {})
         groups.setdefault(pop.request.group, {})[pop] = None
         self._by_origin.setdefault(pop.origin, {})[pop] = None
@@ -70,7 +71,7 @@ class WaitingPops:
         self._last_number += 1
         heapq.heappush(self._deadlines, (pop.deadline, self._last_number, pop))
         if len(self._deadlines) > 2 * self._count + _STALE_DEADLINES:
-            self._deadlines = [one for one in self._deadlines if self._waits(one[2])]
+            self._deadlines = [one for one in self._deadlines if self.waits(one[2])]
             heapq.heapify(self._deadlines)
 
     def topics(self) -> Iterable[str]:
@@ -94,7 +95,7 @@ class WaitingPops:
         expired: list[WaitingPop] = []
         while self._deadlines and self._deadlines[0][0] <= now and len(expired) < _POPS_A_STEP:
             pop = heapq.heappop(self._deadlines)[2]
-            if self._waits(pop):
+            if self.waits(pop):
                 self.remove(pop)
                 expired.append(pop)
         return expired
@@ -106,12 +107,13 @@ class WaitingPops:
                 self.remove(pop)
                 yield pop
 
-    def take_topic(self, topic: str) -> list[WaitingPop]:
-        """Those that wait for a topic."""
-        taken = [pop for waiting in self._waiting.get(topic, {}).values() for pop in waiting]
-        for pop in taken:
-            self.remove(pop)
-        return taken
+    def take_topic(self, topic: str) -> Iterator[WaitingPop]:
+        """Those that wait for a topic, one by one; what comes or goes meanwhile does no harm."""
+        for waiting in list(self._waiting.get(topic, {}).values()):
+            for pop in list(waiting):
+                if self.waits(pop):
+                    self.remove(pop)
+                    yield pop
 
     def drop(self, origin: Origin) -> None:
         """A client is gone, and its pops with it."""
@@ -133,5 +135,6 @@ class WaitingPops:
             del self._by_origin[pop.origin]
         self._count -= 1
 
-    def _waits(self, pop: WaitingPop) -> bool:
+    def waits(self, pop: WaitingPop) -> bool:
+        """Whether it was not answered, dropped or removed meanwhile."""
         return pop in self._by_origin.get(pop.origin, ())

@@ -2,21 +2,15 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from itertools import islice
 from typing import Any, ClassVar, Final
 
-from broker.log.belongings import Belongings
 from broker.log.entry import ATTACHED_VERSION, INCARNATIONS_VERSION, natural, text
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
-from broker.offsets.generations import RESET_MS
 from broker.offsets.state import OFFSETS
 from broker.topics.state import TOPICS
 from dledger import Entry
-
-# With each reset that begins: more than it adds.
-_FORGOTTEN_AT_ONCE: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +83,7 @@ def _reset(
     offsets.tables.setdefault(key, {}).update(command.offsets)
     offsets.resets.setdefault(key, {}).update(command.offsets)
     for queue_id in command.offsets:
-        offsets.began.pop((*key, queue_id), None)
+        offsets.began.forget((*key, queue_id))
     offsets.resets_made += 1
     return None
 
@@ -101,16 +95,8 @@ def _end_reset(
     if offsets.reset(*key) == command.offset:
         offsets.end_reset(*key)
         if command.at_ms is not None:
-            _forget_old(offsets.began, command.at_ms)
-            offsets.began[key] = command.at_ms
+            offsets.began.begin(key, command.at_ms)
     return None
-
-
-def _forget_old(began: Belongings[tuple[str, str, int], int], now_ms: int) -> None:
-    """Let go of some resets that are long ago; the oldest are the first."""
-    for key in list(islice(began, _FORGOTTEN_AT_ONCE)):
-        if now_ms - began[key] >= RESET_MS:
-            del began[key]
 
 
 def _read_reset(

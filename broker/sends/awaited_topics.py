@@ -5,6 +5,7 @@ know it, so that a client that was told "stored" can find the route.
 """
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Final
 
 from broker.errors import RequestRefused
@@ -110,13 +111,11 @@ class AwaitedTopics:
             self._waiting[topic] = []
             self._changes.create(config, lambda refusal: self._release(topic, refusal))
 
-    def end_term(self, refusal: RequestRefused) -> None:
-        """Answer the waiting messages: this member no longer leads."""
+    def take_waiting(self) -> list[PendingMessages]:
+        """Everything that waits, for the caller to refuse: this member no longer leads."""
         waiting, self._waiting = self._waiting, {}
         self._waiting_messages = self._waiting_bytes = 0
-        for sends in waiting.values():
-            for send in sends:
-                call("refusing a send", send.refuse, refusal)
+        return list(chain.from_iterable(waiting.values()))
 
     def _release(self, topic: str, refusal: RequestRefused | None) -> None:
         """Send what waited for a topic, or refuse it."""

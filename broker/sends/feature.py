@@ -32,8 +32,8 @@ def _service(parts: Parts) -> Service:
     )
 
     def end_term(refusal: RequestRefused) -> None:
-        sends.refuse_waiting(refusal)
-        awaited.end_term(refusal)
+        waiting = [*sends.take_waiting(), *awaited.take_waiting()]
+        parts.work.each("sends that are refused", waiting, lambda send: send.refuse(refusal))
 
     def figures() -> dict[str, str]:
         return {

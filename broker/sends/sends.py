@@ -198,19 +198,21 @@ class Sends:
         self._raising_format = 0
         self._epoch += 1
 
-    def refuse_waiting(self, refusal: RequestRefused) -> None:
-        """Answer everything that the log has not been given."""
+    def take_waiting(self) -> list[PendingMessages]:
+        """Everything that the log has not been given, for the caller to refuse."""
         self._place_anew()
-        while self._waiting:
-            call("refusing a send", self._take().refuse, refusal)
+        waiting, self._waiting = list(self._waiting), deque()
+        self._waiting_messages = self._waiting_bytes = 0
+        return waiting
 
     def applied(self, folded: Folded) -> None:
         """Entries were applied. The queues of a topic that was deleted begin elsewhere when it is
         made again.
         """
-        for topic in folded.deleted_topics:
+        if folded.deleted_topics:
             self._place_anew()
-            for key in [key for key in self._next if key[0] == topic]:
+            gone = frozenset(folded.deleted_topics)
+            for key in [key for key in self._next if key[0] in gone]:
                 del self._next[key]
 
     def _push(self, send: PendingMessages, at_front: bool = False) -> None:

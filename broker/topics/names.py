@@ -86,6 +86,10 @@ _LEGAL: Final = re.compile(r"[%|a-zA-Z0-9_-]+", re.ASCII)
 # RocketMQ's TopicFilterType. It goes into the log, and into each registration with a name server.
 FILTER_TYPES: Final = ("SINGLE_TAG", "MULTI_TAG")
 
+# Earlier name servers refuse a broker, with all of its topics, if one has more bits. RocketMQ has
+# two.
+MAX_SYSTEM_FLAG: Final = 255
+
 # RocketMQ knows a handful. They stand in each registration with a name server.
 MAX_ATTRIBUTES: Final = 16
 MAX_ATTRIBUTE_CHARACTERS: Final = 64
@@ -158,10 +162,11 @@ def check_topic_config(config: TopicConfig) -> None:
             f"topic {config.topic} with filter type {config.topic_filter_type!r:.40}: give "
             + " or ".join(FILTER_TYPES),
         )
-    if not -(1 << 31) <= config.topic_system_flag < 1 << 31:
+    if not 0 <= config.topic_system_flag <= MAX_SYSTEM_FLAG:
         raise RequestRefused(
             ResponseCode.INVALID_PARAMETER,
-            f"topic {config.topic} with system flag {config.topic_system_flag}: give 32 bits",
+            f"topic {config.topic} with system flag {config.topic_system_flag}: give 0 to "
+            f"{MAX_SYSTEM_FLAG}",
         )
     if len(config.attributes) > MAX_ATTRIBUTES or any(
         len(text) > MAX_ATTRIBUTE_CHARACTERS or not text.isprintable()

@@ -16,6 +16,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
+from dledger.commands.tls_options import is_tls, tls_value
 from dledger.errors import ConfigInvalid
 
 PREFIX = "DLEDGER"
@@ -72,7 +73,7 @@ def _options(command: click.Command) -> Options:
     """The options of a command by their long names, without the dashes."""
     found = {}
     for param in command.params:
-        if isinstance(param, click.Option) and param.expose_value:
+        if isinstance(param, click.Option):
             longest = max(param.opts, key=len)
             found[longest.removeprefix("--")] = param
     return found
@@ -199,7 +200,8 @@ def located(ctx: click.Context, error: ConfigInvalid, key: str) -> ConfigInvalid
 def in_force(ctx: click.Context) -> Iterator[tuple[str, object, str]]:
     """Yield every option of a running command: its long name, its value, its origin."""
     for key, option in _options(ctx.command).items():
-        yield key, ctx.params.get(option.name or ""), origin(ctx, key)
+        value = tls_value(ctx, key) if is_tls(key) else ctx.params.get(option.name or "")
+        yield key, value, origin(ctx, key)
 
 
 def as_toml(ctx: click.Context) -> str:

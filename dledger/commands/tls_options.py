@@ -41,6 +41,17 @@ def _keep(context: click.Context, option: click.Parameter, value: Path | None) -
     context.meta[_META + option.opts[0]] = value
 
 
+def is_tls(key: str) -> bool:
+    """Whether a long name of an option, without its dashes, is one of these."""
+    return f"--{key}" in _OPTIONS
+
+
+def tls_value(context: click.Context, key: str) -> Path | None:
+    """What was given for such an option."""
+    value: Path | None = context.meta.get(f"{_META}--{key}")
+    return value
+
+
 def given_tls(context: click.Context | None = None) -> TlsConfig | None:
     """Return the certificates given to this command.
 

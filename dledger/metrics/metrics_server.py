@@ -10,7 +10,7 @@ import trio
 from prometheus_client.core import Metric
 
 from dledger.config import Address, parse_address
-from dledger.metrics.exposition import CONTENT_TYPE, render
+from dledger.metrics.exposition import CONTENT_TYPE, rendered
 from dledger.network.binding import bind
 from dledger.network.network import TCP
 from dledger.node.node import Node
@@ -26,11 +26,16 @@ MAX_HEAD_BYTES = 16 * 1024
 
 
 class MetricsServer:
-    """A small HTTP server. It calls `text` for each request."""
+    """A small HTTP server. It calls `text` for each request, and takes the parts one by one.
 
-    def __init__(self, text: Callable[[], bytes]) -> None:
+    Whoever reaches the port can ask again and again. So one text is made at a time, and what else
+    the process does has at least as long between two parts as the part took.
+    """
+
+    def __init__(self, text: Callable[[], Iterable[bytes]]) -> None:
         self._text = text
         self._connections = 0
+        self._making = trio.Lock()
 
     async def serve(self, listeners: list[trio.SocketListener]) -> None:
         """Serve every connection, until it is cancelled."""
@@ -58,19 +63,30 @@ class MetricsServer:
                 request = await _request(connection, stream)
                 if request is None:
                     return
-                for event in self._answer(request):
+                for event in await self._answer(request):
                     if (data := connection.send(event)) is not None:
                         await stream.send_all(data)
             if connection.our_state is h11.MUST_CLOSE:
                 return
             connection.start_next_cycle()
 
-    def _answer(self, request: h11.Request) -> list[h11.Event]:
+    async def _answer(self, request: h11.Request) -> list[h11.Event]:
         if request.target.partition(b"?")[0] != b"/metrics":
             return _response(404, "text/plain", b"look at /metrics\n", request)
         if request.method not in (b"GET", b"HEAD"):
             return _response(405, "text/plain", b"GET or HEAD\n", request)
-        return _response(200, CONTENT_TYPE, self._text(), request)
+        return _response(200, CONTENT_TYPE, await self.made(), request)
+
+    async def made(self) -> bytes:
+        """Make one text."""
+        parts = []
+        async with self._making:
+            began = trio.current_time()
+            for part in self._text():
+                parts.append(part)
+                await trio.sleep(trio.current_time() - began)
+                began = trio.current_time()
+        return b"".join(parts)
 
 
 async def _request(connection: h11.Connection, stream: trio.SocketStream) -> h11.Request | None:
@@ -104,7 +120,7 @@ async def serve_nodes(
 ) -> None:
     """Serve the metrics of nodes; see `serving_metrics.serve_metrics`."""
     await serve_text(
-        lambda: render(
+        lambda: rendered(
             ((node.status(), node.tally) for node in nodes()), () if more is None else more()
         ),
         parse_address("metrics", address),
@@ -113,7 +129,7 @@ async def serve_nodes(
 
 
 async def serve_text(
-    text: Callable[[], bytes],
+    text: Callable[[], Iterable[bytes]],
     address: Address,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:

@@ -92,7 +92,18 @@ async def test_rows_and_queues_of_a_scrape_are_bounded(
         (said,) = [one for one in caplog.messages if "leave out the lags" in one]
         assert "of 2 groups and topics" in said
         for name, rows in (("messages_in_total", 2), ("consumer_lag_messages", 1)):
-            assert len([one for one in found if one.startswith(f"rocketmq_{name}")]) == rows
+            assert len([one for one in found if one.startswith(f"rocketmq_{name}{{")]) == rows
+        left_out = {
+            name.split("=")[1].rstrip("}"): rows
+            for name, rows in found.items()
+            if name.startswith("rocketmq_metric_rows_left_out")
+        }
+        assert left_out["rocketmq_messages_in"] == left_out["rocketmq_throughput_in"] == 1
+        assert left_out["rocketmq_consumer_lag_messages"] == 2
+        bounded = {one.split("{")[0].removesuffix("_total") for one in found if "{topic=" in one}
+        assert bounded <= set(left_out), (
+            "a metric with rows by topic does not say what it leaves out"
+        )
 
 
 def test_a_port_of_metrics_that_is_in_use_is_one_line(

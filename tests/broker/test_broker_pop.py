@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
@@ -411,6 +412,23 @@ async def test_a_group_has_no_more_out_than_the_limit(
         assert (await pop.ask(pollTime=1000)).code == ResponseCode.POLLING_FULL
         await pop.ack(out[1])
         await until(lambda: _is(got == [b"3"]))
+
+
+async def test_one_client_leaves_room_for_the_pops_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("broker.pop.waiting_pops.MAX_WAITING_A_CLIENT", 2)
+    async with popping(tmp_path) as pop, trio.open_nursery() as nursery:
+        await pop.send(b"first")
+        assert await pop.bodies() == [b"first"]
+        for _ in range(2):
+            nursery.start_soon(partial(pop.ask, pollTime=10_000))
+        await until_waiting(pop, 2)
+        assert (await pop.ask(pollTime=10_000)).code == ResponseCode.POLLING_FULL
+        other = PopClient(Client(nursery, pop.client.address), pop.clock)
+        nursery.start_soon(partial(other.ask, pollTime=10_000))
+        await until_waiting(pop, 3)
+        nursery.cancel_scope.cancel()
 
 
 async def test_a_pop_of_conditions_gives_what_meets_them(tmp_path: Path) -> None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, cast
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, TypeVar, cast
 
 import pytest
 
@@ -20,7 +21,32 @@ from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.test_broker_pop_model import KEY, Member
 
+T = TypeVar("T")
+
 Done = Callable[[list[Appended] | DLedgerError], None]
+
+
+class LaterWork:
+    """Implements WorkInSteps: takes steps when it is told to."""
+
+    def __init__(self) -> None:
+        self._steps: deque[Iterator[object]] = deque()
+
+    def later(self, _what: str, steps: Iterator[object]) -> None:
+        self._steps.append(steps)
+
+    begin = later
+
+    def each(self, what: str, items: Iterable[T], do: Callable[[T], None]) -> None:
+        self.later(what, map(do, items))
+
+    def do(self, most: int) -> None:
+        """Take so many steps."""
+        for _ in range(most):
+            if not self._steps:
+                return
+            if next(self._steps[0], self) is self:
+                self._steps.popleft()
 
 
 class Acknowledging:
@@ -32,6 +58,7 @@ class Acknowledging:
         self.submitted: list[tuple[Sequence[Body], Done]] = []
         self.confirmations: list[Then] = []
         self.codes: list[int] = []
+        self.work = LaterWork()
         self.acks = PopAcks(
             self.member.state,
             cast(Any, self),
@@ -41,6 +68,7 @@ class Acknowledging:
             self.confirmations.append,
             Traffic(lambda: 0.0, "c"),
             lambda: 0,
+            self.work,
         )
 
     def submit(self, bodies: Sequence[Body], done: Done) -> None:
@@ -77,6 +105,28 @@ class Acknowledging:
             self.member.log.append(bytes(cast(bytes, body)))
         self.member.fold_rest()
         done([Appended(0, 1, 0, None) for _ in bodies])
+        self.work.do(10_000)
+
+
+def test_many_acknowledgements_are_answered_one_by_one_also_when_the_term_ends() -> None:
+    one = Acknowledging()
+    one.member.reader.count = 8
+    given = one.member.pop(1000, 4, False, "")
+    assert len(given) >= 3
+    for offset in given[:3]:
+        one.ack(offset, 1000)
+    assert len(one.submitted) == 1  # the others wait for it
+    one.acks.refuse_waiting(not_leader("b"))
+    assert one.codes == []
+    one.work.do(1)
+    assert one.codes == [not_leader("b").code]
+    one.work.do(1)
+    assert len(one.codes) == 2
+    (bodies, done) = one.submitted.pop(0)
+    done([Appended(0, 1, 0, None) for _ in bodies])
+    assert len(one.codes) == 2
+    one.work.do(10)
+    assert len(one.codes) == 3
 
 
 def test_an_acknowledgement_that_comes_behind_another_pop_is_not_said_to_count() -> None:

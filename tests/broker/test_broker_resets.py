@@ -20,8 +20,9 @@ from broker.limits import BrokerLimits
 from broker.log.entry import INCARNATIONS_VERSION, encode_log_command
 from broker.log.fold import fold
 from broker.log.state_snapshot import captured, restored
+from broker.offsets.begun_resets import RESET_MS
 from broker.offsets.commands import CommitOffsets, CommittedOffset
-from broker.offsets.generations import RESET_MS, Generations
+from broker.offsets.generations import Generations
 from broker.offsets.state import OFFSETS
 from broker.resets.commands import EndReset, ResetOffsets
 from broker.topics.commands import DeleteTopic, PutTopic
@@ -421,17 +422,17 @@ def test_what_began_lately_is_kept_in_the_state_and_goes_with_its_time() -> None
     log.append(encode_log_command(EndReset("g", "A", 0, 5, 2000)))  # ended already
     fold(state, log.entries)
     offsets = state[OFFSETS]
-    assert list(offsets.began.values()) == [1000, 1001, 1002]
+    assert [at_ms for _key, at_ms in offsets.began.listed()] == [1000, 1001, 1002]
     assert restored(captured(state), REGISTRY) == state
     moved(1, 7)
     fold(state, log.entries[-1:])
-    assert list(offsets.began) == [("g", "A", 0), ("g", "A", 2)]
+    assert [key for key, _ in offsets.began.listed()] == [("g", "A", 0), ("g", "A", 2)]
     log.append(encode_log_command(EndReset("g", "A", 1, 7, 1000 + RESET_MS)))
     fold(state, log.entries[-1:])
-    assert list(offsets.began) == [("g", "A", 2), ("g", "A", 1)]
+    assert [key for key, _ in offsets.began.listed()] == [("g", "A", 2), ("g", "A", 1)]
     log.append(encode_log_command(DeleteTopic("A", 1, with_locks=True)))
     fold(state, log.entries[-1:])
-    assert not offsets.began
+    assert not offsets.began.listed()
 
 
 class Moves(RuleBasedStateMachine):
@@ -458,7 +459,7 @@ class Moves(RuleBasedStateMachine):
         offsets = self.state[OFFSETS]
         offsets.resets[KEY[:2]] = {0: offset}
         offsets.tables[KEY[:2]] = {0: offset}
-        offsets.began.pop(KEY, None)
+        offsets.began.forget(KEY)
         self.generation += 1
         self.generations.moved()
 
@@ -486,7 +487,7 @@ class Moves(RuleBasedStateMachine):
         self.generations.gives(self.origins[client], KEY, offset + count)
         if offsets.resets:
             del offsets.resets[KEY[:2]]
-            offsets.began[KEY] = self.now_ms
+            offsets.began.put(KEY, self.now_ms)
 
     @rule(client=clients, offset=offsets)
     def commit(self, client: int, offset: int) -> None:

@@ -46,7 +46,7 @@ async def test_members_their_clients_and_scrapers_notice_that_the_other_side_is_
         index = (await session.append(b"x")).index
         async for _entry in log.tail(index):
             break
-        metrics = await nursery.start(serve_text, lambda: b"", Address("127.0.0.1", 0))
+        metrics = await nursery.start(serve_text, lambda: [b""], Address("127.0.0.1", 0))
         async with await dialled("127.0.0.1", metrics) as scraper:
             await scraper.send_all(b"GET /metrics HTTP/1.1\r\nHost: h\r\n\r\n")
             assert await scraper.receive_some()

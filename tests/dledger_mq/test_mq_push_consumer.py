@@ -22,6 +22,7 @@ from dledger_mq import (
     PushOptions,
     ReceivedMessage,
 )
+from dledger_mq.queue_reader import LONGEST_DAMAGE_PAUSE_SECONDS
 from remoting.message.properties import encode_properties
 from remoting.message.record import COMPRESSED_FLAG, COMPRESSION_LZ4
 from remoting.net.connection import Connection
@@ -533,12 +534,21 @@ async def test_a_damaged_body_is_read_again_and_neither_handed_out_nor_passed_ov
 
         cluster.first.answers[RequestCode.PULL_MESSAGE] = answer
         async with cluster.consumer(inbox):
+            await inbox.wait(1)  # it comes before the damage
             await until(lambda: damaged >= 4)
             assert warnings() == 1
             clock.jump(60)
             await until(lambda: warnings() == 2)
-            assert not inbox.messages
+            before = damaged
+            for _ in range(10):
+                clock.jump(LONGEST_DAMAGE_PAUSE_SECONDS)
+                await wait_all_tasks_blocked(0.01)
+            assert before < damaged <= before + 11
+            pulls = cluster.first.asked(RequestCode.PULL_MESSAGE)
+            assert pulls[-1].integer("maxMsgNums") == 1
+            assert inbox.bodies == [b"first"]
             damages = False
+            clock.jump(LONGEST_DAMAGE_PAUSE_SECONDS)
             await inbox.wait(3)
         assert cluster.store.offsets[(GROUP, "T", 0)] == 3
         assert not cluster.first.asked(RequestCode.CONSUMER_SEND_MSG_BACK)
@@ -691,7 +701,7 @@ async def test_a_broadcasting_consumer_gets_all_queues_and_tells_no_broker_its_o
                 nameservers=[cluster.names.address],
                 model=MessageModel.BROADCASTING,
                 consume_from=ConsumeFrom.FIRST,
-                offset_file=tmp_path / "offsets.json",
+                offset_file=str(tmp_path / "new" / "offsets.json"),
             ):
                 await inbox.wait(count)
             return inbox.bodies

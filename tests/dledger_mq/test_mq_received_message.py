@@ -108,6 +108,17 @@ def test_damaged_answers_are_refused_or_read_alike(
     assert cut(bytes(body)) == plainly(bytes(body))
 
 
+def test_a_damaged_body_that_comes_again_keeps_no_other_from_being_read() -> None:
+    some = [
+        MessageRecord("T", body, queue_id=3, queue_offset=at)
+        for at, body in enumerate((b"first", b"second", b"third"))
+    ]
+    body = b"".join(map(encode_record, some)).replace(b"second", b"sEcond")
+    messages, unreadable = cut_messages(body, QUEUE, come_again=True)
+    assert [message.body for message in messages] == [b"first", b"third"]
+    assert [record.queue_offset for record in unreadable] == [1]
+
+
 def test_a_message_shows_what_a_record_has() -> None:
     run = encode_properties({"TAGS": "a", "KEYS": "k l", "UNIQ_KEY": UNIQUE, "own": "1"})
     record = MessageRecord(

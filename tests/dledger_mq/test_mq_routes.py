@@ -1,8 +1,9 @@
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 
 import pytest
 import trio
+import trio.testing
 
 from dledger_mq import (
     Admin,
@@ -127,6 +128,71 @@ async def test_callers_that_ask_at_once_share_one_question() -> None:
             for _ in range(10):
                 nursery.start_soon(client.routes.find, "T")
         assert len(names.requests) == 1
+
+
+@contextmanager
+def held_questions(client: Client) -> Iterator[trio.Event]:
+    """Questions to name servers wait for the event."""
+    routes, go_on = client.routes, trio.Event()
+    ask = routes.ask_nameserver
+
+    async def held(command: Command, what: str) -> Command:
+        await go_on.wait()
+        return await ask(command, what)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(routes, "ask_nameserver", held)
+        yield go_on
+
+
+async def test_callers_that_share_a_question_survive_the_one_that_asked() -> None:
+    async with (
+        running() as (names, _broker),
+        Client([names.address]) as client,
+    ):
+        found = []
+
+        async def find() -> None:
+            found.append(await client.routes.find("T"))
+
+        with held_questions(client) as go_on:
+            async with trio.open_nursery() as nursery:
+                first = trio.CancelScope()
+
+                async def asks() -> None:
+                    with first:
+                        await find()
+
+                nursery.start_soon(asks)
+                await trio.testing.wait_all_tasks_blocked()
+                nursery.start_soon(find)
+                nursery.start_soon(find)
+                await trio.testing.wait_all_tasks_blocked()
+                first.cancel()
+                await trio.testing.wait_all_tasks_blocked()
+                go_on.set()
+        assert len(names.requests) == 1
+        assert [one.topic for one in found] == ["T", "T"]
+
+
+async def test_callers_that_share_a_question_share_its_error() -> None:
+    async with running() as (names, _broker), Client([names.address]) as client:
+        names.set_route("T", None)
+        names.routes.clear()
+        errors = []
+
+        async def find() -> None:
+            with pytest.raises(RouteNotFound) as raised:
+                await client.routes.find("T")
+            errors.append(raised.value)
+
+        with held_questions(client) as go_on:
+            async with trio.open_nursery() as nursery:
+                nursery.start_soon(find)
+                nursery.start_soon(find)
+                await trio.testing.wait_all_tasks_blocked()
+                go_on.set()
+        assert errors[0] is errors[1]
 
 
 async def test_a_topic_that_is_gone_keeps_its_queues_and_loses_its_leaders() -> None:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from nameserver.errors import BrokerAlive, NameHeld
+from nameserver.holders import MAX_FORMER, PROOF_KEPT_SECONDS, Holders
 from nameserver.limits import MAX_STATE_VERSION
 from nameserver.routes import (
     BROKER_TIMEOUT_SECONDS,
-    PROOF_KEPT_SECONDS,
     BrokerIdentity,
     RouteTable,
     Speaker,
@@ -162,3 +162,63 @@ def test_only_the_connection_of_a_group_with_a_proof_says_good_bye() -> None:
     with pytest.raises(BrokerAlive):
         table.unregister(identity, Speaker("stranger", "10.0.0.1"))
     assert table.unregister(identity, Speaker(f"{OURS} secret ", "10.0.0.1"))
+
+
+def hold(table: RouteTable, address: str, proof: str, begin: float, end: float) -> None:
+    """Register again and again, then be gone."""
+    while begin <= end:
+        register(table, address, 1, proof, now=begin)
+        begin += 30.0
+    table.connection_closed(f"{address} {proof} ", end)
+
+
+@pytest.mark.parametrize("theirs", [OURS, THEIRS])
+def test_a_group_that_returns_takes_its_name_from_a_stranger_with_a_proof(theirs: str) -> None:
+    table = RouteTable()
+    hold(table, OURS, "secret", 0.0, 3000.0)
+    for now in (3100.0, 3130.0, 3160.0):  # the stranger stays
+        register(table, theirs, MAX_STATE_VERSION - 1, "mine", now=now)
+    register(table, OURS, 7, "secret", now=3170.0)
+    found = table.broker("b")
+    assert found is not None
+    assert found.addresses == {0: OURS}
+    with pytest.raises(NameHeld):
+        register(table, THEIRS, MAX_STATE_VERSION, "mine", now=3180.0)
+    table.connection_closed(f"{OURS} secret ", 3190.0)
+    register(table, THEIRS, 1, "mine", now=3300.0)
+    register(table, OURS, 8, "secret", now=3310.0)  # and again
+    assert master(table) == OURS
+
+
+def test_a_stranger_that_came_first_does_not_take_the_name_of_a_group_that_lives() -> None:
+    table = RouteTable()
+    hold(table, THEIRS, "mine", 0.0, 300.0)
+    for now in range(400, 1000, 30):
+        register(table, OURS, 2, "secret", now=float(now))
+    with pytest.raises(NameHeld):
+        register(table, THEIRS, 3, "mine", now=1000.0)
+
+
+def test_a_successor_may_have_the_name_while_the_former_group_is_away() -> None:
+    table = RouteTable()
+    hold(table, OURS, "secret", 0.0, 3000.0)
+    register(table, THEIRS, 1, "of the successor", now=3100.0)
+    assert master(table) == THEIRS
+
+
+def test_former_holders_are_bounded_and_short_ones_push_no_long_one_out() -> None:
+    holders = Holders()
+    for now in (0.0, 30.0, 60.0):
+        holders.hold("b", "secret", now, now)
+    holders.expire(200.0)
+    for number in range(MAX_FORMER + 10):
+        now = 300.0 + number
+        holders.check(f"n{number}", "mine", now)
+        holders.hold(f"n{number}", "mine", now - PROOF_KEPT_SECONDS, now)
+        holders.expire(now)
+    holders.check("b", "mine", 9000.0)
+    holders.hold("b", "mine", 9100.0, 9000.0)
+    holders.check("b", "secret", 9001.0)
+    with pytest.raises(NameHeld):
+        holders.check("b", "theirs", 9001.0)
+    assert len(holders._former) == MAX_FORMER

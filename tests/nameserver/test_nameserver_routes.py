@@ -424,7 +424,7 @@ def test_each_text_of_a_registration_is_bounded(
 
 
 @pytest.mark.parametrize(
-    "numbers", [(-1, 1, 6, 0), (1, 1 << 62, 6, 0), (1, 1, -1, 0), (1, 1, 6, 256)]
+    "numbers", [(-1, 1, 6, 0), (1, 1 << 62, 6, 0), (1, 1, 1 << 31, 0), (1, 1, 6, 1 << 31)]
 )
 def test_numbers_that_would_fill_the_memory_of_clients_are_refused(
     numbers: tuple[int, int, int, int],

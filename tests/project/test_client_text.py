@@ -107,8 +107,23 @@ def _is_arithmetic(value: ast.expr) -> bool:
 
 
 def searches_of_runs(path: str, tree: ast.Module) -> Iterator[str]:
-    """Searches in a run of properties, and knowledge of how one is written."""
+    """Searches in a run of properties, and knowledge of how one is written.
+
+    `name in run and has_pair(run, name)` is none: it asks only where there may be something.
+    """
+    guards = {
+        node.values[0]
+        for node in ast.walk(tree)
+        if isinstance(node, ast.BoolOp)
+        and isinstance(node.op, ast.And)
+        and isinstance(looks := node.values[0], ast.Compare)
+        and isinstance(looks.ops[0], ast.In)
+        and ast.unparse(node.values[1])
+        == f"has_pair({ast.unparse(looks.comparators[0])}, {ast.unparse(looks.left)})"
+    }
     for node in ast.walk(tree):
+        if node in guards:
+            continue
         where = f"{path}:{getattr(node, 'lineno', 0)}"
         if isinstance(node, ast.Compare) and isinstance(node.ops[0], ast.In | ast.NotIn):
             text = ast.unparse(node.comparators[0])

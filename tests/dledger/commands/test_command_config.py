@@ -9,13 +9,20 @@ import tomllib
 from dataclasses import fields
 from pathlib import Path
 
+import click
 import pytest
 
+from dledger.commands.group_commands import commands
 from dledger.commands.node_options import NODE_OPTIONS, node_settings, option_of
+from dledger.commands.option_sources import read_file
 from dledger.config import NodeConfig
+from dledger.errors import ConfigInvalid
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
 from tests.dledger.commands.typed_command import typed
+
+# What docs/operations.md says of the table for all commands.
+ALL_KEYS = {"group", "peers", "timeout", "tls-cert", "tls-key", "tls-ca"}
 
 GOOD = """
 [all]
@@ -134,6 +141,37 @@ def test_every_plain_setting_of_a_node_is_an_option() -> None:
         }
         assert {field for kind, field in reached if kind is part} == plain
     assert all(option.help for option in NODE_OPTIONS)
+
+
+def test_every_option_that_can_be_typed_is_a_key_of_the_file(tmp_path: Path) -> None:
+    missing = []
+    for name, command in commands.commands.items():
+        for option in command.params:
+            if not isinstance(option, click.Option):
+                continue
+            key = max(option.opts, key=len).removeprefix("--")
+            tables = (name, "all") if key in ALL_KEYS else (name,)
+            for table in tables:
+                path = Path(written(tmp_path, f"[{table}]\n{key} = 2.5"))
+                try:
+                    read_file(path, commands)
+                except ConfigInvalid as error:  # of a wrong type is right: the key is known
+                    if "no such key" in str(error):
+                        missing.append(f"[{table}] {key}")
+    assert not missing
+
+
+def test_certificates_of_a_file_are_in_force(tmp_path: Path) -> None:
+    given = {"tls-cert": "n0.pem", "tls-key": "n0-key.pem", "tls-ca": "ca.pem"}
+    text = GOOD.replace("[all]", "[all]\n" + "\n".join(f'{k} = "{v}"' for k, v in given.items()))
+    shown = typed("--config", written(tmp_path, text), "serve", "--print-config")
+    assert shown.returncode == 0, shown.stderr
+    printed = tomllib.loads(shown.stdout)["serve"]
+    assert {key: printed[key] for key in given} == given
+    alone = text.replace('tls-key = "n0-key.pem"', "")
+    ended = typed("--config", written(tmp_path, alone), "status")
+    assert "--tls-key is missing" in ended.stderr.replace(":", "")
+    assert len(ended.stderr.splitlines()) == 1
 
 
 def test_options_arrive_where_they_belong() -> None:

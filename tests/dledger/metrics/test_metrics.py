@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import partial
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 import trio
+import trio.testing
 from prometheus_client.parser import text_string_to_metric_families
 
 import dledger
@@ -15,7 +18,12 @@ from dledger.config import Address
 from dledger.errors import AddressInUse, ConfigInvalid
 from dledger.free_ports import free_ports
 from dledger.metrics.exposition import render
-from dledger.metrics.metrics_server import MAX_CONNECTIONS, MAX_HEAD_BYTES, serve_text
+from dledger.metrics.metrics_server import (
+    MAX_CONNECTIONS,
+    MAX_HEAD_BYTES,
+    MetricsServer,
+    serve_text,
+)
 from dledger.node.tally import SYNC_CLASSES_S, Tally
 from dledger.status import GroupStatus, PeerStatus, Status
 
@@ -101,7 +109,7 @@ async def ask(port: int, request: bytes) -> bytes:
 
 
 async def test_a_scraper_gets_the_text_and_others_a_hint(nursery: trio.Nursery) -> None:
-    serve = partial(serve_text, lambda: b"some text\n", Address("127.0.0.1", 0))
+    serve = partial(serve_text, lambda: [b"some text\n"], Address("127.0.0.1", 0))
     port = await nursery.start(serve)
     close = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     answer = await ask(port, b"GET /metrics" + close)
@@ -116,7 +124,7 @@ async def test_a_scraper_gets_the_text_and_others_a_hint(nursery: trio.Nursery) 
 
 
 async def test_one_connection_may_ask_again(nursery: trio.Nursery) -> None:
-    serve = partial(serve_text, lambda: b"again\n", Address("127.0.0.1", 0))
+    serve = partial(serve_text, lambda: [b"again\n"], Address("127.0.0.1", 0))
     port = await nursery.start(serve)
     async with await trio.open_tcp_stream("127.0.0.1", port) as stream:
         for _ in range(3):
@@ -126,11 +134,35 @@ async def test_one_connection_may_ask_again(nursery: trio.Nursery) -> None:
                 answer += await stream.receive_some(65536)
 
 
+async def test_scrapers_leave_the_process_time_however_many_ask(
+    autojump_clock: trio.testing.MockClock,
+) -> None:
+    turns: list[float] = []
+
+    def text() -> Iterator[bytes]:
+        for part in (b"a", b"b", b"c"):
+            autojump_clock.jump(0.02)  # so long it holds the loop
+            turns.append(trio.current_time())
+            yield part
+
+    server, made = MetricsServer(text), []
+
+    async def scrape() -> None:
+        made.append(await server.made())
+
+    async with trio.open_nursery() as scrapers:
+        for _ in range(10):
+            scrapers.start_soon(scrape)
+    assert made == [b"abc"] * 10
+    assert len(turns) == 30
+    assert min(after - before for before, after in pairwise(turns)) > 0.039
+
+
 @pytest.mark.parametrize("garbage", [b"\x00\x01\x02\r\n\r\n", b"x" * (MAX_HEAD_BYTES + 1)])
 async def test_what_is_not_http_closes_its_own_connection_alone(
     nursery: trio.Nursery, garbage: bytes
 ) -> None:
-    serve = partial(serve_text, lambda: b"fine\n", Address("127.0.0.1", 0))
+    serve = partial(serve_text, lambda: [b"fine\n"], Address("127.0.0.1", 0))
     port = await nursery.start(serve)
     await ask(port, garbage)
     answer = await ask(port, b"GET /metrics HTTP/1.0\r\n\r\n")
@@ -141,7 +173,7 @@ async def test_connections_have_a_limit_and_silent_ones_an_end(
     nursery: trio.Nursery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("dledger.metrics.metrics_server.REQUEST_TIMEOUT_S", 1.0)
-    serve = partial(serve_text, lambda: b"fine\n", Address("127.0.0.1", 0))
+    serve = partial(serve_text, lambda: [b"fine\n"], Address("127.0.0.1", 0))
     port = await nursery.start(serve)
     silent = [await trio.open_tcp_stream("127.0.0.1", port) for _ in range(MAX_CONNECTIONS)]
     assert await ask(port, b"") == b""
@@ -154,12 +186,12 @@ async def test_connections_have_a_limit_and_silent_ones_an_end(
 
 
 async def test_an_address_that_cannot_be_had_is_named(nursery: trio.Nursery) -> None:
-    serve = partial(serve_text, lambda: b"", Address("127.0.0.1", 0))
+    serve = partial(serve_text, lambda: [b""], Address("127.0.0.1", 0))
     port = await nursery.start(serve)
     with pytest.raises(AddressInUse, match=str(port)):
-        await serve_text(lambda: b"", Address("127.0.0.1", port))
+        await serve_text(lambda: [b""], Address("127.0.0.1", port))
     with pytest.raises(ConfigInvalid, match=re.escape("192.0.2.1")):
-        await serve_text(lambda: b"", Address("192.0.2.1", 9000))
+        await serve_text(lambda: [b""], Address("192.0.2.1", 9000))
 
 
 async def test_a_running_node_counts_what_it_does(tmp_path: Path, nursery: trio.Nursery) -> None:

@@ -1,0 +1,38 @@
+"""Runs the tasks of features for as long as the member serves."""
+
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import trio
+
+from broker.log.one_by_one import failure
+from dledger import DLedgerError
+from remoting.wire.errors import RemotingError
+
+# A defect may be met again at once: no more than one line a second.
+_AFTER_FAILURE_SECONDS: Final = 1.0
+
+
+async def lasting(task: Callable[[], Awaitable[object]]) -> None:
+    """Run a task until it returns. If it fails by a defect, which one message may bring about, the
+    defect is logged, and the task is run again: it ends no member.
+
+    Raises:
+        DLedgerError, RemotingError, OSError: the member cannot serve without what failed.
+    """
+    while True:
+        try:
+            await task()
+        except Exception as error:
+            if _ends_member(error):
+                raise
+            failure("a task of the broker", error)
+            await trio.sleep(_AFTER_FAILURE_SECONDS)
+        else:
+            return
+
+
+def _ends_member(error: Exception) -> bool:
+    if isinstance(error, ExceptionGroup):
+        return any(isinstance(one, Exception) and _ends_member(one) for one in error.exceptions)
+    return isinstance(error, DLedgerError | RemotingError | OSError)
