@@ -9,11 +9,13 @@ See docs/ for the guide; `dledger --help` for the command.
 from dledger.client.client_errors import (
     AnswerOverdue,
     AnswerUnreadable,
+    ClientRefused,
     ConnectionLost,
     GroupUnreachable,
     RefusedByNode,
     TooManyBodies,
     UnknownToNode,
+    WrongGroup,
 )
 from dledger.client.group_client import GroupClient
 from dledger.client.remote_log import RemoteLog, connect
@@ -153,6 +155,7 @@ __all__ = [
     "ChangePending",
     "ChangeRefused",
     "ClientAppendsOff",
+    "ClientRefused",
     "ConfigInvalid",
     "Configuration",
     "ConfigurationInvalid",
@@ -248,6 +251,7 @@ __all__ = [
     "VoterInDoubt",
     "VotersSilent",
     "WithSessions",
+    "WrongGroup",
     "collect_seldom",
     "connect",
     "open_host",

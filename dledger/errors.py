@@ -20,6 +20,8 @@ class DLedgerError(Exception):
     """Root of the tree."""
 
     retry_safe: bool = False
+    # Whether a retry fails in the same way until somebody changes the call or a setting.
+    retry_useless: bool = False
 
     def again(self) -> Self:
         """A new error of the same class, text and fields, for one more caller.
@@ -120,6 +122,8 @@ class DiskFull(Rejected):
 class EntryTooLarge(Rejected):
     """The body exceeds the size of an entry. A retry with the same body is useless."""
 
+    retry_useless = True
+
     def __init__(self, body_bytes: int, limit_bytes: int) -> None:
         self.body_bytes = body_bytes
         self.limit_bytes = limit_bytes
@@ -131,6 +135,8 @@ class ClientAppendsOff(Rejected):
 
     A retry is useless. `group` is its name, and `machine` that of its state machine.
     """
+
+    retry_useless = True
 
     def __init__(self, group: str, machine: str) -> None:
         self.group = group
@@ -158,6 +164,8 @@ class MachineStopped(Rejected):
 
 class BodyInvalid(Rejected, TypeError):
     """A body is not bytes. A retry with the same body is useless."""
+
+    retry_useless = True
 
     def __init__(self, problem: str) -> None:
         self.problem = problem
