@@ -59,6 +59,7 @@ from dledger.entry import (
 )
 from dledger.errors import (
     AddressInUse,
+    AppendCutShort,
     BirthUnreadable,
     BodyInvalid,
     ClientAppendsOff,
@@ -147,6 +148,7 @@ __all__ = [
     "AlreadyJoint",
     "AnswerOverdue",
     "AnswerUnreadable",
+    "AppendCutShort",
     "Appended",
     "BirthUnreadable",
     "Body",

@@ -251,6 +251,24 @@ class LeadershipLost(OutcomeUnknown):
         )
 
 
+class AppendCutShort(OutcomeUnknown):
+    """The leader took a part of an append that is larger than a slice, and refused the rest.
+
+    The first entries are in the log, from `index` of `term` on, and may be committed; the last ones
+    are not. `reason` is why a later part was refused, as the error says that an append has of which
+    nothing was taken: a full disk, say.
+    """
+
+    def __init__(self, index: int, term: int, reason: str) -> None:
+        self.index = index
+        self.term = term
+        self.reason = reason
+        super().__init__(
+            f"a part of the append is in the log, from entry {index} of term {term} on, and the "
+            f"rest was refused: {reason}; read the log to learn which bodies it holds"
+        )
+
+
 class NodeClosed(OutcomeUnknown):
     """The node stopped before the entry was committed."""
 

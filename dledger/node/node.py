@@ -191,7 +191,8 @@ class Node:
     async def append_many(self, bodies: Sequence[Body]) -> list[Appended]:
         """Append entries next to each other; returns once all are committed and applied here.
 
-        Cancelling gives up the wait, not the append. Raises as `append`.
+        Cancelling gives up the wait, not the append. Raises as `append`; AppendCutShort if the
+        leader took a part of them, and refused the rest.
         """
         escaped = bodies if self.sessions is None else self.sessions.escaped(bodies)
         return await wait_appended(self.submit_envelopes, escaped)
