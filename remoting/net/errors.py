@@ -33,11 +33,20 @@ class ConnectionClosed(RemotingError):
         reason: why it closed.
         outcome_unknown: true when the request had been handed to the connection, so that it may
             have been carried out; false when it certainly was not, and may be repeated.
+        is_another_protocol: whether the first that the peer sent was no frame: a retry is useless.
     """
 
-    def __init__(self, address: str, reason: str, *, outcome_unknown: bool) -> None:
+    def __init__(
+        self,
+        address: str,
+        reason: str,
+        *,
+        outcome_unknown: bool,
+        is_another_protocol: bool = False,
+    ) -> None:
         self.address = address
         self.reason = reason
+        self.is_another_protocol = is_another_protocol
         self.outcome_unknown = outcome_unknown
         advice = "it may have been carried out" if outcome_unknown else "it was not sent, try again"
         super().__init__(f"connection to {address} closed ({reason}): {advice}")
