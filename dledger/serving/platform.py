@@ -26,16 +26,20 @@ def wall_clock_ms() -> int:
 
 
 class DiskSpace(NamedTuple):
-    """The space of a folder's file system, in bytes."""
+    """The space of a folder's file system that a member can use, in bytes."""
 
     free: int
-    total: int
+    total: int  # what is used, and what is free
 
 
 def disk_space(folder: Path) -> DiskSpace:
-    """The space of the file system that `folder` is in. Raises OSError."""
+    """The space of the file system that `folder` is in. Raises OSError.
+
+    As `df` counts, of which blocks that are kept for the superuser are no part.
+    """
     found = os.statvfs(folder)
-    return DiskSpace(found.f_bavail * found.f_frsize, found.f_blocks * found.f_frsize)
+    used = found.f_blocks - found.f_bfree
+    return DiskSpace(found.f_bavail * found.f_frsize, (used + found.f_bavail) * found.f_frsize)
 
 
 def state_folder() -> str | None:
