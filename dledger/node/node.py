@@ -224,7 +224,7 @@ class Node:
         A linearizable read: call this, then look at the state machine (ReadIndex, Raft thesis
         6.4). Works on any member: one that does not lead asks the leader. Returns the index that
         the state includes within four election timeouts, or raises ReadUnavailable or NodeClosing;
-        on a new member they run from the moment at which it may begin its group.
+        on a new member that begins a group alone they run from the moment at which it may.
         A read changes nothing, so trying again is always safe.
         """
         await trio.lowlevel.checkpoint_if_cancelled()

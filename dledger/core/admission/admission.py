@@ -126,11 +126,10 @@ class Admission:
         self._ask_at = now
 
     def begins_at(self, now: float) -> float:
-        """When this member may begin its group, if it only waits for that; else `now`."""
+        """When this member may begin its group alone, if it only waits for that; else `now`."""
         if self._state.proven or not self._beginning.is_new(self._standing):
             return now
-        at = self._beginning.next_look_at(now)
-        return now if at == float("inf") else at
+        return self._beginning.alone_at(now)
 
     def draw_number(self) -> int:
         """Draw the number of a question."""

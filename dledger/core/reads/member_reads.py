@@ -76,7 +76,8 @@ class MemberReads:
     """Confirms reads: on a leader by a round of heartbeats or by lease, on others by asking the
     leader.
 
-    Every read ends within `read_wait_s`: it becomes ready, or it is reported as lost.
+    Every read ends within `read_wait_s`: it becomes ready, or it is reported as lost. The time runs
+    from the moment at which a new member may begin its group alone.
 
     Attributes:
         busy: whether a read is open, or has an outcome that was not taken. If not, a turn can skip

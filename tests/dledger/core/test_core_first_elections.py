@@ -9,6 +9,7 @@ import pytest
 from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
+from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.membership import Membership
 from dledger.core.messages import Inquiry, InquiryAnswer, VoteRequest
 from dledger.core.replica import Replica, ReplicaConfig
@@ -194,8 +195,11 @@ def test_a_read_of_a_member_that_is_about_to_begin_its_group_waits_for_that(
 
 
 def test_a_read_waits_no_longer_once_the_member_may_begin() -> None:
-    alone, proven = Member("n0", THREE, standing=Standing.FRESH), Member("n0", THREE)
+    alone = Member("n0", ["n0"], standing=Standing.FRESH)
     assert alone.replica.admission.begins_at(0.0) > 0.0
     for now in (100.0, 200.0):
         assert alone.replica.admission.begins_at(now) == now
-    assert proven.replica.admission.begins_at(0.0) == 0.0
+    others = Member("n0", THREE, standing=Standing.FRESH)
+    joins = Member("n3", [], began_with=Configuration(), standing=Standing.FRESH)
+    for member in (Member("n0", ["n0"]), others, joins):
+        assert member.replica.admission.begins_at(0.0) == 0.0
