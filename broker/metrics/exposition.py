@@ -70,7 +70,7 @@ class BrokerMetrics:
         yield from self._counted()
         yield from self._folded()
         if self._is_leading:
-            yield self._lags()
+            yield from self._lags()
             yield from self._connections()
 
     def _counted(self) -> Iterator[Metric]:
@@ -131,20 +131,21 @@ class BrokerMetrics:
             counter.add_metric(self._broker, value)
             yield counter
 
-    def _lags(self) -> Metric:
+    def _lags(self) -> Iterator[Metric]:
         gauge = GaugeMetricFamily(
             "rocketmq_consumer_lag_messages",
             "Messages that a group has not consumed.",
             labels=_BY_GROUP,
         )
-        left = MAX_QUEUES
+        left, left_out = MAX_QUEUES, 0
         for (group, topic), offsets in self._state[OFFSETS].tables.items():
             config = self._state[TOPICS].configs.get(topic)
             if config is None:
                 continue
             left -= config.read_queue_count
             if left < 0:
-                break
+                left_out += 1
+                continue
             lag = sum(
                 max(
                     0,
@@ -154,7 +155,14 @@ class BrokerMetrics:
                 for queue_id in range(config.read_queue_count)
             )
             gauge.add_metric(self._by_group(topic, group), lag)
-        return gauge
+        yield gauge
+        more = GaugeMetricFamily(
+            "rocketmq_consumer_lags_left_out",
+            "Groups with a topic whose lag is not told, because there are too many queues.",
+            labels=_LABELS,
+        )
+        more.add_metric(self._broker, left_out)
+        yield more
 
     def _connections(self) -> Iterator[Metric]:
         for name, text, count in (

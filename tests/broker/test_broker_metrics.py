@@ -85,6 +85,8 @@ async def test_rows_and_queues_of_a_scrape_are_bounded(
         found = await scraped(port)
         for name, rows in (("messages_in_total", 2), ("consumer_lag_messages", 1)):
             assert len([one for one in found if one.startswith(f"rocketmq_{name}")]) == rows
+        left_out = [n for row, n in found.items() if row.startswith("rocketmq_consumer_lags_left")]
+        assert left_out == [2]
 
 
 def test_a_port_of_metrics_that_is_in_use_is_one_line(
