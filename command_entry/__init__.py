@@ -1,4 +1,4 @@
-"""Where the commands begin: Ctrl-C ends them without a traceback while they still load.
+"""Where the commands begin: Ctrl-C and a lack of memory end them without a traceback.
 
 Loading trio and what draws tables takes a few tenths of a second. This package imports neither
 until Ctrl-C is dealt with, so no command's own package can do its work.
@@ -7,54 +7,68 @@ until Ctrl-C is dealt with, so no command's own package can do its work.
 from __future__ import annotations
 
 import os
+import re
 import signal
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 # What a shell reports for a program that Ctrl-C ended.
 INTERRUPTED = 130
 
+# As in `dledger.system_refusals`, which cannot be loaded then.
+NO_MEMORY = (
+    "the system gives this process no more memory: raise `ulimit -v` or the memory limit of its "
+    "control group, or free memory, then start again"
+)
+# What the loader of glibc, or that of musl, says of a library for which there is no memory.
+_UNMAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
+
 
 def dledger() -> None:
     """The `dledger` command."""
-    with _quiet_interrupt():
+    with _loading("dledger"):
         from dledger.__main__ import main
     main()
 
 
 def dledger_mq() -> None:
     """The `dledger-mq` command."""
-    with _quiet_interrupt():
+    with _loading("dledger-mq"):
         from dledger_mq.__main__ import main
     main()
 
 
 def dledger_spark() -> None:
     """The `dledger-spark` command."""
-    with _quiet_interrupt():
+    with _loading("dledger-spark"):
         from dledger_spark.commands import main
     main()
 
 
 def jepsen_like() -> None:
     """The `jepsen-like` command."""
-    with _quiet_interrupt():
+    with _loading("jepsen-like"):
         from jepsen_like.__main__ import main
     main()
 
 
 @contextmanager
-def _quiet_interrupt() -> Iterator[None]:
-    """End the process at Ctrl-C during the block; nothing has begun that could be left half done.
+def _loading(command: str) -> Iterator[None]:
+    """End the process with one line if there is too little memory to load the command, and without
+    a word at Ctrl-C; nothing has begun that could be left half done.
 
     What a shell started in the background ignores Ctrl-C, and goes on doing so.
     """
     before = signal.getsignal(signal.SIGINT)
-    if before is not signal.default_int_handler:
-        yield
-        return
-    signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
+    if before is signal.default_int_handler:
+        signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
     try:
         yield
+    except (MemoryError, ImportError) as error:
+        if isinstance(error, ImportError) and not _UNMAPPED.search(str(error)):
+            raise
+        sys.exit(f"{command}: {NO_MEMORY}")
     finally:
-        signal.signal(signal.SIGINT, before)
+        if before is signal.default_int_handler:
+            signal.signal(signal.SIGINT, before)

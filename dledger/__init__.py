@@ -9,11 +9,13 @@ See docs/ for the guide; `dledger --help` for the command.
 from dledger.client.client_errors import (
     AnswerOverdue,
     AnswerUnreadable,
+    ClientRefused,
     ConnectionLost,
     GroupUnreachable,
     RefusedByNode,
     TooManyBodies,
     UnknownToNode,
+    WrongGroup,
 )
 from dledger.client.group_client import GroupClient
 from dledger.client.remote_log import RemoteLog, connect
@@ -57,6 +59,7 @@ from dledger.entry import (
 )
 from dledger.errors import (
     AddressInUse,
+    AppendCutShort,
     BirthUnreadable,
     BodyInvalid,
     ClientAppendsOff,
@@ -146,6 +149,7 @@ __all__ = [
     "AlreadyJoint",
     "AnswerOverdue",
     "AnswerUnreadable",
+    "AppendCutShort",
     "Appended",
     "BirthUnreadable",
     "Body",
@@ -154,6 +158,7 @@ __all__ = [
     "ChangePending",
     "ChangeRefused",
     "ClientAppendsOff",
+    "ClientRefused",
     "ConfigInvalid",
     "Configuration",
     "ConfigurationInvalid",
@@ -250,6 +255,7 @@ __all__ = [
     "VoterInDoubt",
     "VotersSilent",
     "WithSessions",
+    "WrongGroup",
     "collect_seldom",
     "connect",
     "open_host",

@@ -20,6 +20,8 @@ class DLedgerError(DeclaredError):
     """Root of the tree."""
 
     retry_safe: ClassVar[bool] = False
+    # Whether a retry fails in the same way until somebody changes the call or a setting.
+    retry_useless: ClassVar[bool] = False
 
 
 class NotInTrio(DLedgerError):
@@ -110,6 +112,8 @@ class DiskFull(Rejected):
 class EntryTooLarge(Rejected):
     """The body exceeds the size of an entry. A retry with the same body is useless."""
 
+    retry_useless = True
+
     body_bytes: int
     limit_bytes: int
     _template = "a body of {body_bytes} bytes; the limit is {limit_bytes}: split it"
@@ -120,6 +124,8 @@ class ClientAppendsOff(Rejected):
 
     A retry is useless. `group` is its name, and `machine` that of its state machine.
     """
+
+    retry_useless = True
 
     group: str
     machine: str
@@ -147,6 +153,8 @@ class MachineStopped(Rejected):
 
 class BodyInvalid(Rejected, TypeError):
     """A body is not bytes. A retry with the same body is useless."""
+
+    retry_useless = True
 
     problem: str
 
@@ -231,6 +239,23 @@ class LeadershipLost(OutcomeUnknown):
     _template = (
         "leadership of term {term} was lost before entry {index} was committed; read the log to "
         "learn what became of it"
+    )
+
+
+class AppendCutShort(OutcomeUnknown):
+    """The leader took a part of an append that is larger than a slice, and refused the rest.
+
+    The first entries are in the log, from `index` of `term` on, and may be committed; the last ones
+    are not. `reason` is why a later part was refused, as the error says that an append has of which
+    nothing was taken: a full disk, say.
+    """
+
+    index: int
+    term: int
+    reason: str
+    _template = (
+        "a part of the append is in the log, from entry {index} of term {term} on, and the rest "
+        "was refused: {reason}; read the log to learn which bodies it holds"
     )
 
 

@@ -10,6 +10,7 @@ from dledger_mq.errors import (
     MessagingError,
     NameServersUnreachable,
     NoMaster,
+    NoNameServers,
     RequestRefused,
     RouteNotFound,
 )
@@ -108,6 +109,8 @@ async def call_master(
                 raise problem
         except RemotingError as error:
             problem = error
+        except NoNameServers:
+            raise
         except (NoMaster, RouteNotFound, NameServersUnreachable) as error:
             problem = error
             failed_address = ""

@@ -246,6 +246,22 @@ class NameServersUnreachable(MessagingError):
         return f"no name server of {asked} answers ({self.reason}): check that one runs"
 
 
+class NoNameServers(NameServersUnreachable):
+    """What listens at each address given for a name server speaks another protocol.
+
+    Calls raise it, or fail with it as the reason, at once: a retry is useless.
+    """
+
+    def __init__(self, nameservers: tuple[str, ...], reason: str) -> None:
+        self.nameservers = nameservers
+        self.reason = reason
+        MessagingError.__init__(
+            self,
+            f"{', '.join(nameservers)}: no name server there ({reason}): give the addresses of "
+            "RocketMQ's name servers",
+        )
+
+
 class RequestRefused(MessagingError):
     """A broker or name server answered with an error code.
 

@@ -11,12 +11,14 @@ from dledger_mq import requests
 from dledger_mq.errors import (
     NameServersUnreachable,
     NoBrokerLeads,
+    NoNameServers,
     RequestRefused,
     RouteNotFound,
 )
 from dledger_mq.topic_route import AUTO_CREATE_TOPIC, ClientRoute, client_route
 from remoting.bodies.route import TopicRoute, decode_cluster_info, decode_route
 from remoting.net.client import RemotingClient
+from remoting.net.errors import ConnectionClosed
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed, RemotingError
@@ -151,15 +153,16 @@ class Routes:
             what: what is asked for, for errors: "list topics".
 
         Raises:
-            NameServersUnreachable: none answers.
+            NameServersUnreachable: none answers (NoNameServers: nor ever will).
             RequestRefused: one answered with an error code other than "topic does not exist".
         """
-        reason = "none is given"
+        reason, others = "none is given", 0
         for address in list(self._nameservers):
             try:
                 reply = await self._remoting.request(address, command, NAMESERVER_TIMEOUT_SECONDS)
             except RemotingError as error:
                 reason = str(getattr(error, "reason", error))
+                others += isinstance(error, ConnectionClosed) and error.is_another_protocol
                 # The next question begins with the one that answers.
                 self._nameservers.remove(address)
                 self._nameservers.append(address)
@@ -167,6 +170,8 @@ class Routes:
             if reply.code not in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST):
                 raise RequestRefused(address, what, reply.code, reply.remark)
             return reply
+        if others and others == len(self._nameservers):
+            raise NoNameServers(self.nameservers, reason)
         raise NameServersUnreachable(self.nameservers, reason)
 
     async def keep_fresh(self) -> None:

@@ -18,7 +18,7 @@ from dledger_mq import requests
 from dledger_mq.batching import Batching, Joined, joined_body
 from dledger_mq.client import Client
 from dledger_mq.composer import BATCH_PROPERTIES
-from dledger_mq.errors import MessagingError, NoMaster
+from dledger_mq.errors import MessagingError, NoMaster, NoNameServers
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.reported_metrics import ReportedMetrics
 from dledger_mq.selectors import RoundRobin
@@ -462,11 +462,11 @@ class SendPipeline:
 
     async def _send_topic_again(self, topic: str) -> None:
         """One further attempt of all messages of a topic that wait for one."""
-        reason = ""
+        reason, is_useless = "", False
         try:
             await self._client.routes.refresh(topic, may_create=True)
         except MessagingError as error:
-            reason = str(error)
+            reason, is_useless = str(error), isinstance(error, NoNameServers)
         del self._due[topic]
         waiting = self._deferred.pop(topic, [])
         if not waiting:
@@ -474,7 +474,10 @@ class SendPipeline:
         for sending in waiting:
             if reason:
                 sending.reason = reason
-                self._defer(sending)
+                if is_useless:
+                    self._finish(sending, sending.failure())
+                else:
+                    self._defer(sending)
             else:
                 self._attempt(sending)
 

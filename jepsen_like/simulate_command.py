@@ -27,10 +27,12 @@ from jepsen_like.simulation.campaign import (
     run_campaign,
     trace_seed,
 )
+from jepsen_like.simulation.service.machine_error import ServiceRaised
 from jepsen_like.simulation.service.service_campaign import EXPECTED_OF_SERVICES, loaded
 from jepsen_like.simulation.service.service_name import ServiceUnusable
 from jepsen_like.simulation.service.shrinking import Shrunk
 from jepsen_like.simulation.tiers import TIERS
+from jepsen_like.users_modules import find_users_modules
 
 # Lines of the trace printed with a failure: the last second or so, and one screen.
 PRINTED_TRACE_LINES = 40
@@ -143,7 +145,12 @@ def simulate(
     if service is not None:
         _check_service(service, tier, seeded_bug)
     plan = Plan(seed, seeds, nodes, seconds, seeded_bug, tier, aimed, service, time_budget)
-    result = _run(plan, jobs or os.cpu_count() or 1, quiet=as_json)
+    try:
+        result = _run(plan, jobs or os.cpu_count() or 1, quiet=as_json)
+    except ServiceRaised as error:
+        raise click.UsageError(
+            f"{error}: its functions must not raise (`answered` may raise CallFailed)"
+        ) from error
     failed = result.broken
     if trace is not None:
         shown = failed.seed if failed is not None else seed
@@ -163,8 +170,7 @@ def simulate(
 def _check_service(name: str, tier: str, seeded_bug: str | None) -> None:
     if tier != Plan(0, 0).tier or seeded_bug is not None:
         raise click.UsageError("--service goes with neither --tier nor --seeded-bug")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does: the module lies here
+    find_users_modules()
     try:
         loaded(name)
     except ServiceUnusable as error:

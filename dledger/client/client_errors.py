@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import get_origin, get_type_hints
 
@@ -22,8 +22,43 @@ class GroupUnreachable(Rejected):
     _template = "{problem}; check that the nodes run and that the addresses are right"
 
 
+class ClientRefused(GroupUnreachable):
+    """Each member that was asked refuses this client, and will until somebody changes a setting.
+
+    That is another protocol or version, TLS against none, or a certificate that is not believed.
+    Calls raise it at once; a retry is useless.
+    """
+
+    retry_useless = True
+    _template = "{problem}; a retry is useless until that is changed"
+
+
+class WrongGroup(ClientRefused):
+    """Members of other groups listen at the addresses.
+
+    Attributes:
+        group: the group that was asked for.
+        found: the groups whose members listen there, three of each process at most.
+    """
+
+    group: str
+    found: tuple[str, ...]
+
+
+def refused_by_all(refusals: Sequence[ClientRefused]) -> ClientRefused:
+    """One error for those of all members."""
+    problem = "; ".join(dict.fromkeys(refusal.problem for refusal in refusals))
+    wrong = [refusal for refusal in refusals if isinstance(refusal, WrongGroup)]
+    if len(wrong) < len(refusals):
+        return ClientRefused(problem)
+    found = dict.fromkeys(group for refusal in wrong for group in refusal.found)
+    return WrongGroup(problem, wrong[0].group, tuple(found))
+
+
 class TooManyBodies(Rejected):
     """The bodies exceed the limit of one request. Nothing was appended."""
+
+    retry_useless = True
 
     bodies: int
     total_bytes: int

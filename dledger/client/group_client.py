@@ -8,7 +8,12 @@ from typing import NamedTuple
 
 import trio
 
-from dledger.client.client_errors import ConnectionLost, GroupUnreachable
+from dledger.client.client_errors import (
+    ClientRefused,
+    ConnectionLost,
+    GroupUnreachable,
+    refused_by_all,
+)
 from dledger.client.known_members import KnownMember, KnownMembers, Peers
 from dledger.client.node_connection import connect_node
 from dledger.client.remote_log import (
@@ -74,7 +79,7 @@ class GroupClient:
     async def ask_members(self) -> dict[str, str]:
         """Ask the group for the name and address of each member, as `members`.
 
-        Raises GroupUnreachable if no member answers.
+        Raises GroupUnreachable if no member answers; ClientRefused.
         """
         if not await self._ask_all_who_leads():
             names = ", ".join(str(known) for known in self._members.all)
@@ -96,20 +101,31 @@ class GroupClient:
         return max(leaders, key=lambda known: known.term).member if leaders else None
 
     async def _ask_all_who_leads(self) -> list[Leadership]:
-        """Ask all members for the leader; learn the group's members from the answers."""
+        """Ask all members for the leader; learn the group's members from the answers.
+
+        Raises ClientRefused if all of them refuse this client for good.
+        """
         told: list[Leadership] = []
+        refusals: list[ClientRefused] = []
+        members = self._members.all
         async with unwrapping_nursery() as nursery:
-            for member in self._members.all:
-                nursery.start_soon(self._ask_who_leads, member, told)
+            for member in members:
+                nursery.start_soon(self._ask_who_leads, member, told, refusals)
+        if len(refusals) == len(members):
+            raise refused_by_all(refusals)
         for known in told:
             self._members.learn(known.index, known.addresses)
         return told
 
-    async def _ask_who_leads(self, member: KnownMember, told: list[Leadership]) -> None:
+    async def _ask_who_leads(
+        self, member: KnownMember, told: list[Leadership], refusals: list[ClientRefused]
+    ) -> None:
         with trio.move_on_after(ASK_TIMEOUT_S):
             try:
                 async with connect_node(self._members.group, *member, self._tls) as connection:
                     told.append(await connection.who_leads())
+            except ClientRefused as error:
+                refusals.append(error)
             except DLedgerError:
                 return  # it does not serve, for whatever reason
 
@@ -189,14 +205,20 @@ class GroupClient:
 
     async def entries(self, first: int, *, wait_ms: int = 0) -> list[Entry]:
         """Committed entries from `first`, from any node that answers. Raises GroupUnreachable."""
-        problems = []
-        for member in self._members.all:
+        problems: list[str] = []
+        refusals: list[ClientRefused] = []
+        members = self._members.all
+        for member in members:
             try:
                 async with connect_node(self._members.group, *member, self._tls) as connection:
                     numbers = [first, min(wait_ms, MAX_WAIT_MS)]
                     return decode_entries_answer(*await connection.ask(Operation.ENTRIES, numbers))
             except (GroupUnreachable, ConnectionLost) as error:
                 problems.append(str(error))
+                if isinstance(error, ClientRefused):
+                    refusals.append(error)
+        if len(refusals) == len(members):
+            raise refused_by_all(refusals)
         raise GroupUnreachable("no node answers: " + "; ".join(problems))
 
     def _log(self, timeout_s: float) -> AbstractAsyncContextManager[RemoteLog]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import trio
 
-from dledger.client.client_errors import GroupUnreachable
+from dledger.client.client_errors import ClientRefused, GroupUnreachable
 from dledger.client.known_members import KnownMembers
 from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, LeaderSearch, jittered
 from dledger.client.node_connection import LOOK_S, NodeConnection
@@ -49,6 +49,9 @@ class LeaderConnection:
         self._wanted = trio.lowlevel.ParkingLot()
         self._found = trio.lowlevel.ParkingLot()
         self._above_term = -1
+        self._refused: ClientRefused | None = (
+            None  # by the last search, until the next one may begin
+        )
 
     @property
     def problem(self) -> str:
@@ -56,16 +59,24 @@ class LeaderConnection:
         return self._search.problem
 
     async def reach(self) -> NodeConnection:
-        """Return the connection to the leader, at once if there is one. Raises GroupUnreachable."""
+        """Return the connection to the leader, at once if there is one.
+
+        Raises GroupUnreachable; ClientRefused if all members refuse this client for good.
+        """
         connection = self._current
         if connection is not None and not connection.left:
             return connection
+        if self._refused is not None:
+            await trio.lowlevel.checkpoint()
+            raise self._refused.again()
         self._waiting += 1
         self._wanted.unpark()
         try:
             with trio.move_on_after(FIND_LEADER_TIMEOUT_S):
                 while True:
                     await self._found.park()
+                    if self._refused is not None:
+                        raise self._refused.again()
                     connection = self._current
                     if connection is not None and not connection.left:
                         return connection
@@ -105,21 +116,34 @@ class LeaderConnection:
         while True:
             while not self._waiting:
                 await self._wanted.park()
-            connection: NodeConnection | None
-            connection, term = await self._search.run(self._above_term)
-            useful = False
-            while connection is not None:
-                self._current, before = connection, connection.answers
+            try:
+                useful = await self._serve_terms()
+            except ClientRefused as error:
+                self._refused, useful = error, False
                 self._found.unpark_all()
-                left, (connection, term) = connection, await self._keep(connection, term)
-                useful = useful or left.answers > before
-            self._above_term = term
             if useful:
                 pause_s = FIRST_PAUSE_S
             else:
                 # The connection answered nothing: some process accepts and closes, say.
                 await trio.sleep(jittered(pause_s))
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            self._refused = None
+
+    async def _serve_terms(self) -> bool:
+        """Find a leader and keep the connection, and those to its successors, until one is left.
+
+        Returns whether any of them answered. Raises ClientRefused.
+        """
+        useful = False
+        connection: NodeConnection | None
+        connection, term = await self._search.run(self._above_term)
+        while connection is not None:
+            self._current, before = connection, connection.answers
+            self._found.unpark_all()
+            left, (connection, term) = connection, await self._keep(connection, term)
+            useful = useful or left.answers > before
+        self._above_term = term
+        return useful
 
     async def _keep(
         self, connection: NodeConnection, term: int

@@ -6,7 +6,7 @@ import random
 
 import trio
 
-from dledger.client.client_errors import GroupUnreachable
+from dledger.client.client_errors import ClientRefused, GroupUnreachable, refused_by_all
 from dledger.client.known_members import KnownMember, KnownMembers
 from dledger.client.node_connection import NodeConnection, dial
 from dledger.errors import DLedgerError, Rejected
@@ -53,6 +53,7 @@ class LeaderSearch:
         self._tls = tls
         self._nursery = nursery
         self._problems: dict[KnownMember, str] = {}
+        self._refusals: dict[KnownMember, ClientRefused] = {}
         self._asked: set[KnownMember] = set()
         self._newest = -1  # the newest term whose leader is known
         self._found: tuple[NodeConnection, int] | None = None
@@ -63,8 +64,12 @@ class LeaderSearch:
         return "; ".join(self._problems.values()) or "no member answered yet"
 
     async def run(self, above_term: int) -> tuple[NodeConnection, int]:
-        """Find a leader of a term above `above_term`; return the connection to it and its term."""
+        """Find a leader of a term above `above_term`; return the connection to it and its term.
+
+        Raises ClientRefused once every member that is known refuses this client for good.
+        """
         self._problems.clear()
+        self._refusals.clear()
         self._asked.clear()
         self._found, self._newest = None, -1
         try:
@@ -74,7 +79,8 @@ class LeaderSearch:
             if self._found is not None:
                 self._found[0].close()
             raise
-        assert self._found is not None, "the search ends when a leader is found"
+        if self._found is None:
+            raise refused_by_all(list(self._refusals.values()))
         return self._found
 
     def _ask_members(self, asking: trio.Nursery, above_term: int) -> None:
@@ -93,6 +99,7 @@ class LeaderSearch:
             try:
                 connection = await dial(self._members.group, *member, self._tls, self._network)
                 self._nursery.start_soon(connection.run)
+                self._refusals.pop(member, None)
                 try:
                     await self._ask_on(connection, asking, member, above_term)
                 finally:
@@ -100,6 +107,11 @@ class LeaderSearch:
                         connection.close()
             except GroupUnreachable as error:
                 self._problems[member] = error.problem  # GroupUnreachable adds what to do
+                self._refusals.pop(member, None)
+                if isinstance(error, ClientRefused):
+                    self._refusals[member] = error
+                    if self._refusals.keys() >= set(self._members.all):
+                        asking.cancel_scope.cancel()
             except Rejected as error:
                 self._problems[member] = str(error)
             except (DLedgerError, trio.TooSlowError) as error:
@@ -108,6 +120,7 @@ class LeaderSearch:
             pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         self._asked.discard(member)
         self._problems.pop(member, None)
+        self._refusals.pop(member, None)
         self._ask_members(asking, above_term)
 
     async def _ask_on(

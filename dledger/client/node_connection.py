@@ -11,7 +11,13 @@ from typing import NamedTuple
 import outcome
 import trio
 
-from dledger.client.client_errors import ConnectionLost, GroupUnreachable, answered_error
+from dledger.client.client_errors import (
+    ClientRefused,
+    ConnectionLost,
+    GroupUnreachable,
+    WrongGroup,
+    answered_error,
+)
 from dledger.config import Address
 from dledger.core.patience import Patience
 from dledger.entry import MAX_BODY_BYTES
@@ -19,7 +25,7 @@ from dledger.errors import EntryTooLarge, MessageMalformed
 from dledger.network.host_connection import RECEIVE_BYTES
 from dledger.network.network import TCP, Network
 from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_now
-from dledger.network.tls import ENDED_EARLY, GroupTls, Stream
+from dledger.network.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused, handshake_refused
 from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.wire.client_protocol import (
     MAX_OPEN_BYTES,
@@ -31,7 +37,7 @@ from dledger.wire.client_protocol import (
     encode_request,
 )
 from dledger.wire.frame import Frame, FrameDecoder
-from dledger.wire.handshake import Caller, Hello, check_welcome, encode_hello
+from dledger.wire.handshake import Caller, Hello, Refused, check_welcome, encode_hello
 
 CONNECT_TIMEOUT_S = 2.0
 
@@ -319,7 +325,7 @@ async def dial(
     """Connect to a node, which has welcomed the connection; the caller runs `run`.
 
     Without a `node_id` any member of the group may answer; with TLS the member has proven its name.
-    Raises GroupUnreachable.
+    Raises GroupUnreachable; ClientRefused, WrongGroup where a retry is useless.
     """
     where = f"{node_id} at {address}" if node_id else str(address)
     try:
@@ -332,13 +338,21 @@ async def dial(
                 await trio.aclose_forcefully(stream)
                 raise
     except MessageMalformed as error:
-        raise GroupUnreachable(f"{where}: {error.problem}") from error
+        problem = f"{where}: {error.problem}"
+        if isinstance(error, Refused) and error.lasting and error.groups:
+            raise WrongGroup(problem, group, error.groups) from error
+        if isinstance(error, Refused | TlsRefused) and not error.lasting:
+            raise GroupUnreachable(problem) from error
+        raise ClientRefused(problem) from error
     except trio.TooSlowError as error:
         raise GroupUnreachable(f"{where}: silent for {CONNECT_TIMEOUT_S:g} s") from error
     except (OSError, trio.BrokenResourceError) as error:
-        cut = tls is not None and isinstance(error, trio.BrokenResourceError)
-        reason = ENDED_EARLY if cut else _in_words(error)
-        raise GroupUnreachable(f"{where}: {reason}") from error
+        if tls is None or isinstance(error, OSError):
+            raise GroupUnreachable(f"{where}: {_in_words(error)}") from error
+        # A member looks at a certificate when its caller has done with the handshake.
+        refused = handshake_refused(error, ENDED_EARLY)
+        kind = ClientRefused if refused.lasting else GroupUnreachable
+        raise kind(f"{where}: {refused.problem}") from error
     return NodeConnection(name, secure, decoder)
 
 

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 
 import trio
 
-from dledger.client.client_errors import GroupUnreachable
+from dledger.client.client_errors import ClientRefused, GroupUnreachable, refused_by_all
 from dledger.client.known_members import KnownMember, KnownMembers
 from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, jittered
 from dledger.client.node_connection import NodeConnection, dial
@@ -110,7 +110,8 @@ class ReadingConnection:
         """Wait for committed entries from `first` on, and return at least one.
 
         Raises OutsideLog if no reachable member holds the first one any more; GroupUnreachable if
-        no member has ever answered and the time for that is over.
+        no member has ever answered and the time for that is over; ClientRefused as soon as all
+        members refuse this client for good.
         """
         outside: dict[str, OutsideLog] = {}
         limit_s = math.inf if self._heard else self._timeout_s
@@ -169,7 +170,8 @@ class ReadingConnection:
     async def _dial_any(
         self, avoided: Collection[str], last: Collection[str]
     ) -> NodeConnection | None:
-        """Open a connection; members with known problems are tried last."""
+        """Open a connection; members with known problems are tried last. Raises ClientRefused."""
+        refusals: list[ClientRefused] = []
         members = list(self._members.all)
         random.shuffle(members)
         members.sort(key=lambda known: (known.node_id in avoided, known.node_id in last))
@@ -180,9 +182,13 @@ class ReadingConnection:
             except GroupUnreachable as error:
                 # The next one; if none answers, all of them again after a pause.
                 self._problems[known] = error.problem
+                if isinstance(error, ClientRefused):
+                    refusals.append(error)
                 continue
             self._nursery.start_soon(connection.run)
             return connection
+        if len(refusals) == len(members) and not self._heard:
+            raise refused_by_all(refusals)
         return None
 
 

@@ -17,6 +17,7 @@ from dledger.body_check import checked_lengths
 from dledger.client.client_errors import (
     AnswerOverdue,
     AnswerUnreadable,
+    ClientRefused,
     ConnectionLost,
     GroupUnreachable,
     TooManyBodies,
@@ -112,7 +113,7 @@ class RemoteLog:
 
         Raises:
             Rejected: it was not appended and never will be: NotAppendedInTime with the reason, or
-                an error that waiting cannot help (EntryTooLarge, say).
+                an error that waiting cannot help (EntryTooLarge, say; ClientRefused, WrongGroup).
             OutcomeUnknown: it may be in the log, or not: ConnectionLost, LeadershipLost,
                 AnswerOverdue, and others.
         """
@@ -232,6 +233,8 @@ class RemoteLog:
                     connection = await self._leader.reach()
                     on_its_way = True
                     return await self._leader.ask_on(connection, operation, numbers, payload)
+                except ClientRefused:
+                    raise
                 except passing as error:
                     on_its_way = False
                     problem = str(error)
@@ -261,6 +264,8 @@ class RemoteLog:
                 while connection is None:
                     try:
                         connection = await self._leader.reach()
+                    except ClientRefused:
+                        raise
                     except GroupUnreachable:
                         continue  # that was a part of the time; wait for the rest
             if connection is None:

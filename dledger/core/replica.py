@@ -427,7 +427,8 @@ class Replica:
         """Return what leaves now. On a leader this also fills every peer's window."""
         state, reads, now = self.state, self.member_reads, self.patience.at(now)
         if reads.busy:
-            reads.pursue(self.leadership.broadcast_heartbeat, now)
+            begins_at = self.admission.begins_at(now)
+            reads.pursue(self.leadership.broadcast_heartbeat, now, begins_at)
         self.following.answer_snapshots()
         self.leadership.pump(now)
         self._inquire(now)

@@ -15,7 +15,7 @@ from dledger.network.network import TCP, Network
 from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_now
 from dledger.network.refused import no_process_listens
 from dledger.network.retry_pause import RetryPause
-from dledger.network.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused
+from dledger.network.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused, handshake_refused
 from dledger.system_refusals import meaning
 from dledger.wire.channel_protocol import decode_channel_answer
 from dledger.wire.codec import (
@@ -374,12 +374,12 @@ class HostConnection:
 async def _received(stream: Stream) -> bytes:
     try:
         data = await stream.receive_some(RECEIVE_BYTES)
-    except trio.BrokenResourceError:
+    except trio.BrokenResourceError as error:
         if not isinstance(stream, trio.SSLStream):
             raise
-        data = b""
+        raise handshake_refused(error, ENDED_EARLY) from error
     if not data and isinstance(stream, trio.SSLStream):
-        raise TlsRefused(ENDED_EARLY)
+        raise TlsRefused(ENDED_EARLY, lasting=False)
     if not data:
         raise MessageMalformed(
             "the connection ended before an answer: another program, or an older protocol version "

@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+import random
+
 import trio
+
+# A pause is a random part of its length, from this share on. So callers that lost the same peer at
+# the same moment do not dial it in step, and none pauses longer than its limit, on which members
+# rely that wait for calls.
+LEAST_SHARE = 0.5
 
 # The pause after a connection that had been open, or when there is news of the peer. It is short:
 # the next attempt shows whether the peer's process runs. A process that is being killed may close
@@ -11,7 +18,7 @@ LEAST_PAUSE_S = 0.01
 
 
 class RetryPause:
-    """Pauses between attempts: each is twice as long as the last, and news of the peer ends it.
+    """Pauses between attempts: each is about twice as long as the last; news of the peer ends it.
 
     A connection that was open for at least the longest pause is dialled again at once when it ends:
     if that is refused, the peer's process has ended. One that breaks again and again is not.
@@ -36,7 +43,8 @@ class RetryPause:
         if since is not None and now - since >= self._last_s:
             pause_s, self._pause_s = 0.0, LEAST_PAUSE_S
         else:
-            pause_s, self._pause_s = self._pause_s, min(2 * self._pause_s, self._last_s)
+            pause_s = self._pause_s * random.uniform(LEAST_SHARE, 1.0)
+            self._pause_s = min(2 * self._pause_s, self._last_s)
         with trio.CancelScope(deadline=now + pause_s) as self._scope:
             await trio.sleep_forever()
 

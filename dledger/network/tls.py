@@ -12,6 +12,8 @@ from __future__ import annotations
 
 import ssl
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any, cast
 
 import trio
 
@@ -22,14 +24,24 @@ from dledger.network.tls_config import TlsConfig
 SecureStream = trio.SSLStream[trio.abc.Stream]
 Stream = trio.abc.Stream  # of a network, or a SecureStream over one
 
-# A side that rejects a certificate closes the connection without a reason that the other one sees.
+# What a side says by TLS's last message when it rejects a certificate.
+_REJECTS = ("ALERT_UNKNOWN_CA", "CERTIFICATE", "ALERT_ACCESS_DENIED")
+# A side may close the connection without that message, as earlier versions of this library do.
 ENDED_EARLY = (
     "the connection ended early: that side's log says whether our certificate is believed there"
 )
 
 
 class TlsRefused(MessageMalformed):
-    """The peer of a connection does not speak TLS, or did not prove its name."""
+    """The peer of a connection does not speak TLS, or did not prove its name.
+
+    Attributes:
+        lasting: whether a retry is refused as well; False if the connection ended early.
+    """
+
+    def __init__(self, problem: str, lasting: bool = True) -> None:
+        self.lasting = lasting
+        super().__init__(problem)
 
 
 class GroupTls:
@@ -65,7 +77,11 @@ class GroupTls:
         The caller sets the timeout, and closes `stream`.
         """
         secure = trio.SSLStream(stream, self._client, https_compatible=True)
-        await _shake_hands(secure, f"no TLS: {ENDED_EARLY}, or whether TLS is spoken at all")
+        try:
+            await secure.do_handshake()
+        except trio.BrokenResourceError as error:
+            early = f"no TLS: {ENDED_EARLY}, or whether TLS is spoken at all"
+            raise handshake_refused(error, early) from error
         names = names_shown(secure)
         if node_id not in names:
             raise TlsRefused(f"its certificate is that of {_listed(names)}, not of {node_id}")
@@ -75,8 +91,17 @@ class GroupTls:
         """A connection from a caller with a certificate of the group. As `dialled`."""
         # Frames carry their length, so a stream that ends without TLS's last message loses nothing;
         # and closing does not wait for the peer.
-        secure = trio.SSLStream(stream, self._server, server_side=True, https_compatible=True)
-        await _shake_hands(secure, "it ended the connection: does it believe our certificate?")
+        overheard = _Overheard(self._server)
+        context = cast(ssl.SSLContext, overheard)
+        secure = trio.SSLStream(stream, context, server_side=True, https_compatible=True)
+        try:
+            await secure.do_handshake()
+        except trio.BrokenResourceError as error:
+            # Trio leaves the message by which TLS says why it ends the connection unsent.
+            with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                await stream.send_all(overheard.unsent())
+            early = "it ended the connection: does it believe our certificate?"
+            raise handshake_refused(error, early) from error
         return secure
 
 
@@ -100,11 +125,30 @@ def _listed(names: frozenset[str]) -> str:
     return ", ".join(sorted(names)[:3]) or "no member"
 
 
-async def _shake_hands(stream: SecureStream, ended: str) -> None:
-    try:
-        await stream.do_handshake()
-    except trio.BrokenResourceError as error:
-        raise TlsRefused(_problem(error.__cause__, ended)) from error
+class _Overheard:
+    """A context, as `trio.SSLStream` takes it, that keeps what the one connection wants to send."""
+
+    def __init__(self, context: ssl.SSLContext) -> None:
+        self._context = context
+        self._outgoing = ssl.MemoryBIO()
+
+    def wrap_bio(
+        self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, **options: Any
+    ) -> ssl.SSLObject:
+        """As in SSLContext."""
+        self._outgoing = outgoing
+        return self._context.wrap_bio(incoming, outgoing, **options)
+
+    def unsent(self) -> bytes:
+        """What the connection wants to send, and has not sent."""
+        return self._outgoing.read()
+
+
+def handshake_refused(error: trio.BrokenResourceError, ended: str) -> TlsRefused:
+    """The error for a TLS connection that broke; `ended` tells of one that ended early."""
+    cause = error.__cause__
+    lasting = isinstance(cause, ssl.SSLError) and not isinstance(cause, ssl.SSLEOFError)
+    return TlsRefused(_problem(cause, ended), lasting)
 
 
 def _problem(cause: BaseException | None, ended: str) -> str:
@@ -116,6 +160,8 @@ def _problem(cause: BaseException | None, ended: str) -> str:
             return ended
         case ssl.SSLError(reason="PEER_DID_NOT_RETURN_A_CERTIFICATE"):
             return "it showed no certificate"
+        case ssl.SSLError(reason=str(reason)) if any(said in reason for said in _REJECTS):
+            return f"it does not believe our certificate: {reason.lower().replace('_', ' ')}"
         case ssl.SSLError(reason="WRONG_VERSION_NUMBER" | "HTTP_REQUEST"):
             return "it does not speak TLS: give certificates to all of the group, or to none"
         case ssl.SSLError(reason=str(reason)):

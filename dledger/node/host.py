@@ -93,7 +93,7 @@ class Host:
             platform,
             loop_watch,
         )
-        self._listener = Listener(self._parts.ports, connections)
+        self._listener = Listener(self._parts.ports, connections, config.max_groups)
         self._nursery = nursery
         self._nodes: dict[str, Node | None] = {}  # by group; None while one is being opened
 

@@ -193,7 +193,8 @@ class Node:
     async def append_many(self, bodies: Sequence[Body]) -> list[Appended]:
         """Append entries next to each other; returns once all are committed and applied here.
 
-        Cancelling gives up the wait, not the append. Raises as `append`.
+        Cancelling gives up the wait, not the append. Raises as `append`; AppendCutShort if the
+        leader took a part of them, and refused the rest.
         """
         escaped = bodies if self.sessions is None else self.sessions.escaped(bodies)
         return await wait_appended(self.submit_envelopes, escaped)
@@ -229,7 +230,8 @@ class Node:
 
         A linearizable read: call this, then look at the state machine (ReadIndex, Raft thesis
         6.4). Works on any member: one that does not lead asks the leader. Returns the index that
-        the state includes within four election timeouts, or raises ReadUnavailable or NodeClosing.
+        the state includes within four election timeouts, or raises ReadUnavailable or NodeClosing;
+        on a new member that begins a group alone they run from the moment at which it may.
         A read changes nothing, so trying again is always safe.
         """
         await trio.lowlevel.checkpoint_if_cancelled()

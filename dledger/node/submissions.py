@@ -14,7 +14,16 @@ from operator import itemgetter
 from typing import Final, NamedTuple
 
 from dledger.entry import Body, body_bytes
-from dledger.errors import Discarded, DLedgerError, LeadershipLost, NodeClosed, NodeClosing
+from dledger.errors import (
+    AppendCutShort,
+    Discarded,
+    DLedgerError,
+    LeadershipLost,
+    NodeClosed,
+    NodeClosing,
+    NotLeader,
+    Rejected,
+)
 from dledger.waits.pending_appends import Appended, Done, Outcome
 
 # What a turn appends at once. An entry costs about 4 us on the leader and a MiB 3 ms, so a slice
@@ -62,6 +71,8 @@ class _Parts:
         first, term = self.begun
         if isinstance(error, NodeClosing):
             return NodeClosed(first)
+        if isinstance(error, Rejected) and not isinstance(error, NotLeader):
+            return AppendCutShort(first, term, str(error))
         first_part = isinstance(error, Discarded) and error.index == first
         if first_part or isinstance(error, NodeClosed):
             return error

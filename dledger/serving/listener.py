@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import NamedTuple
 
 import trio
@@ -19,7 +21,15 @@ from dledger.network.tls import GroupTls, SecureStream, Stream, TlsRefused, name
 from dledger.serving.group_port import GroupPort
 from dledger.serving.peer_conversation import PeerConversation
 from dledger.wire.frame import Frame
-from dledger.wire.handshake import Caller, Hello, decode_hello, encode_refused, encode_welcome
+from dledger.wire.handshake import (
+    MOST_GROUPS_NAMED,
+    Caller,
+    Hello,
+    Refused,
+    decode_hello,
+    encode_refused,
+    encode_welcome,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +44,11 @@ MAX_CONNECTIONS = 256
 # one millisecond: all of them together take an eighth of the shortest election timeout, and three
 # quarters of the connections stay free for callers that have shown a certificate.
 MAX_HANDSHAKES = 64
+
+# A process opens the members of its groups one after another. Until this time after its start, a
+# caller of a group that has no member here is told to try again. Recovery of a large log takes
+# seconds.
+OPENING_S = 60.0
 
 # The first byte of every connection with TLS. A frame that begins with it would be over any limit.
 _TLS_BEGINS = b"\x16"
@@ -54,10 +69,15 @@ class Listener:
     Args:
         ports: the members in this process, by group.
         connections: those that this process dialled.
+        max_groups: how many groups may have members here.
     """
 
-    def __init__(self, ports: Mapping[str, GroupPort], connections: Connections) -> None:
+    def __init__(
+        self, ports: Mapping[str, GroupPort], connections: Connections, max_groups: int = 1
+    ) -> None:
         self._ports = ports
+        self._max_groups = max_groups
+        self._opened_at = math.inf
         self._dialled = connections
         self._refusals = connections.refusals
         self._connections = 0
@@ -65,6 +85,7 @@ class Listener:
 
     async def open(self, address: Address) -> Listeners:
         """Bind the address. Raises AddressInUse, or ConfigInvalid if it is not ours."""
+        self._opened_at = trio.current_time()
         setting = "peers" if address == self._dialled.home else "listen"
         return await bind(setting, address, self._dialled.network.listen)
 
@@ -118,13 +139,18 @@ class Listener:
                     return None
                 stream, names = secure, names_shown(secure)
             conversation = Conversation(stream)
-            frame = await conversation.first_frame()
-            if frame is None:
-                return None
             try:
+                frame = await conversation.first_frame()
+                if frame is None:
+                    return None
                 hello, port, name = self._admitted(frame)
             except MessageMalformed as error:
-                await conversation.stream.send_all(encode_refused(error.problem))
+                # Another version or protocol lasts. The caller of a TLS connection, which begins
+                # with a frame over any limit, learns by any plain answer that TLS is not spoken.
+                said = error if isinstance(error, Refused) else Refused(error.problem, lasting=True)
+                with suppress(trio.BrokenResourceError, trio.ClosedResourceError):
+                    answer = encode_refused(said.problem, said.lasting, said.groups)
+                    await conversation.stream.send_all(answer)
                 raise
             await conversation.stream.send_all(encode_welcome(name))
             return _Caller(hello, port, conversation, names)
@@ -145,7 +171,7 @@ class Listener:
             if first != _TLS_BEGINS:
                 # Read what arrived: closing a socket with unread bytes could discard the answer.
                 await socket.receive_some(RECEIVE_BYTES)
-                await socket.send_all(encode_refused(_SPEAK_TLS))
+                await socket.send_all(encode_refused(_SPEAK_TLS, lasting=True))
                 raise TlsRefused("it does not speak TLS")
             return await tls.accepted(socket)
         finally:
@@ -161,12 +187,19 @@ class Listener:
             return hello, None, str(self._dialled.home)
         port = self._ports.get(hello.group)
         if port is None:
-            groups = ", ".join(sorted(self._ports)[:3]) or "no group yet"
-            raise MessageMalformed(f"this is a node of {groups}, not of group {hello.group}")
+            named = sorted(self._ports)[:MOST_GROUPS_NAMED]
+            groups = ", ".join(named) or "no group yet"
+            problem = f"this is a node of {groups}, not of group {hello.group}"
+            raise Refused(problem, self._all_are_open(), named)
         node_id = port.identity.node_id
         if hello.receiver not in ("", node_id):
-            raise MessageMalformed(f"this is node {node_id}, not {hello.receiver}")
+            raise Refused(f"this is node {node_id}, not {hello.receiver}", lasting=True)
         return hello, port, node_id
+
+    def _all_are_open(self) -> bool:
+        """Whether no further group is about to be opened here."""
+        opened = bool(self._ports) and trio.current_time() >= self._opened_at + OPENING_S
+        return opened or len(self._ports) >= self._max_groups
 
     async def _serve_peer(
         self, address: Address, conversation: Conversation, names: frozenset[str] | None

@@ -20,7 +20,6 @@ from dledger.body_check import checked_lengths
 from dledger.entry import MAX_BODY_BYTES, Entry
 from dledger.errors import (
     Discarded,
-    EntryTooLarge,
     InvariantBroken,
     NodeClosing,
     OutcomeUnknown,
@@ -67,8 +66,8 @@ MOST_BYTES_AT_ONCE = MAX_BODY_BYTES
 MOST_UNSETTLED = 1_024
 MOST_UNSETTLED_BYTES = 16 * 1024 * 1024
 
-# A retry cannot succeed after these.
-_USELESS = (EntryTooLarge, SessionsOff, SessionFull, NodeClosing)
+# The next attempt of a session cannot succeed after these, nor where the error says so.
+_USELESS = (SessionsOff, SessionFull, NodeClosing)
 
 
 class SessionAppended(NamedTuple):
@@ -239,7 +238,7 @@ class Session:
             except (Rejected, Discarded, OutcomeUnknown) as error:
                 if not isinstance(error, OutcomeUnknown):
                     self._in_log = before  # this attempt certainly failed
-                if isinstance(error, _USELESS):
+                if error.retry_useless or isinstance(error, _USELESS):
                     raise
                 self._problem = str(error)
                 await trio.sleep(pause_s)
@@ -352,7 +351,7 @@ async def _open(way: SessionWay, ttl_ms: int, timeout_s: float) -> int:
                 # A session whose opening was not answered has no owner, and ends by its ttl.
                 (answer,) = await way.carry_out(OpenSession(ttl_ms))
             except (Rejected, Discarded, OutcomeUnknown) as error:
-                if isinstance(error, _USELESS):
+                if error.retry_useless or isinstance(error, _USELESS):
                     raise
                 problem = str(error)
             else:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import NamedTuple
 
@@ -19,6 +20,10 @@ _MAX_REASON_CHARACTERS = 500
 MAX_INTRODUCTION_BYTES = 16 * 1024
 
 _HELLO, _WELCOME, _REFUSED = "hello", "welcome", "refused"
+
+
+# A refusal names so many groups of the process at most: enough to see which group was meant.
+MOST_GROUPS_NAMED = 3
 
 
 class Caller(StrEnum):
@@ -86,20 +91,39 @@ def encode_welcome(name: str) -> bytes:
     return encode_frame([_WELCOME, name])
 
 
-def encode_refused(reason: str) -> bytes:
-    """Encode the answer that refuses a caller."""
-    return encode_frame([_REFUSED, reason])
+class Refused(MessageMalformed):
+    """A caller is refused. Raised on both sides.
+
+    Attributes:
+        lasting: whether the same caller is refused until somebody changes a setting.
+        groups: the groups of the called process, where the caller asked for another one.
+    """
+
+    def __init__(self, problem: str, lasting: bool = False, groups: Sequence[str] = ()) -> None:
+        self.lasting = lasting
+        self.groups = tuple(groups)
+        super().__init__(problem)
+
+
+def encode_refused(reason: str, lasting: bool = False, groups: Sequence[str] = ()) -> bytes:
+    """Encode the answer that refuses a caller: see `Refused`."""
+    return encode_frame([_REFUSED, reason, lasting, list(groups)])
 
 
 def check_welcome(frame: Frame) -> None:
     """Check that the other side accepted this caller.
 
-    Raises MessageMalformed with the other side's reason if it did not.
+    Raises Refused with the other side's reason if it did not; MessageMalformed.
     """
-    if frame.header[0] == _WELCOME:
-        return
-    reason = frame.header[1] if len(frame.header) > 1 else "no reason given"
-    if not isinstance(reason, str):
-        raise MessageMalformed("the first answer is not of this protocol")
-    reason = reason[:_MAX_REASON_CHARACTERS]
-    raise MessageMalformed(f"refused: {reason}")
+    match frame.header:
+        case ["welcome", *_]:
+            return
+        case [_]:
+            raise Refused("refused: no reason given")
+        case [_, str(reason), bool(lasting), list(groups), *_]:
+            named = [str(group)[:MAX_ID_CHARACTERS] for group in groups[:MOST_GROUPS_NAMED]]
+            raise Refused(f"refused: {reason[:_MAX_REASON_CHARACTERS]}", lasting, named)
+        case [_, str(reason), *_]:  # of an earlier version
+            raise Refused(f"refused: {reason[:_MAX_REASON_CHARACTERS]}")
+        case _:
+            raise MessageMalformed("the first answer is not of this protocol")

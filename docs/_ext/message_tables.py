@@ -230,7 +230,11 @@ def first_frames() -> str:
             "called",
             "accepted; names the member to a client, and the address to a peer",
         ),
-        (encode_refused("this is node n2, not n1"), "called", "refused, with the reason"),
+        (
+            encode_refused("this is a node of bills, not of group orders", True, ["bills"]),
+            "called",
+            "refused: the reason, whether it lasts, and the groups that are here",
+        ),
         (
             encode_opening(Opening(1, "orders", "n0", "n1", _SOME_GROUP)),
             "peer that called",

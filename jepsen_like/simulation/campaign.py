@@ -12,6 +12,7 @@ from typing import NamedTuple
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.seeded_bug import planted
+from jepsen_like.simulation.service.machine_error import ServiceRaised, is_a_users, raised_in
 from jepsen_like.simulation.service.service_campaign import ServiceRun
 from jepsen_like.simulation.tiers import TIERS
 from jepsen_like.simulation.trace import LineSink, Trace
@@ -75,19 +76,23 @@ class CampaignResult(NamedTuple):
 
 
 def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
-    """Run one seed of a plan, in this process."""
+    """Run one seed of a plan, in this process. Raises ServiceRaised."""
     tier = TIERS[plan.tier]
     make = tier.aimed.get(plan.seeded_bug or "", tier.make) if plan.aimed else tier.make
     if plan.service is not None:
         make = partial(ServiceRun, plan.service)
-    simulation = make(seed, plan.nodes, plan.fault_seconds, trace)
     broken = None
     bug = plan.seeded_bug if plan.is_planted else None
     with planted(tier.bugs[bug]) if bug is not None else nullcontext():
         try:
+            simulation = make(seed, plan.nodes, plan.fault_seconds, trace)
             simulation.run()
         except Failure as failure:
             broken = Broken(seed, failure.at_s, failure.promise, failure.how)
+        except Exception as error:
+            if plan.service is None or not is_a_users(error):
+                raise
+            raise ServiceRaised(seed, raised_in(error)) from error
     return SeedResult(seed, simulation.virtual_seconds, simulation.coverage.counts(), broken)
 
 

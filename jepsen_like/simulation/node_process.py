@@ -218,8 +218,11 @@ class NodeProcess:
             turn.submit(asked, 0, call.done)
         turn.turn(now)
         self._look_at_growth()
-        waited = self.replica.patience.at(now)
-        check_reads_end(self.name, self._reads.values(), waited, self.replica.config.read_wait_s)
+        waited, config = self.replica.patience.at(now), self.replica.config
+        # The time of a read runs from the moment at which an only first voter may begin its group.
+        alone = config.began_with.voting_members == {self.name}
+        wait_s = config.read_wait_s + (config.calls_wait_s if alone else 0.0)
+        check_reads_end(self.name, self._reads.values(), waited, wait_s)
 
     def go_on_applying(self) -> None:
         """Do what the applier's task does when it is woken."""

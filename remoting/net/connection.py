@@ -126,6 +126,7 @@ class Connection:
         self._is_readable = False
         self._is_paused = False  # until the peer has taken something
         self._wanted = _RECEIVE_BYTES
+        self._has_decoded = False  # whether the peer has sent a frame
         self._decoder = FrameDecoder(limits.max_frame_bytes, limits.max_commands_a_turn)
         self._receive: Receive | None = None
         self._commands: list[Command] = []  # not handed over yet
@@ -582,6 +583,7 @@ class Connection:
         after = decoder.buffered_bytes
         if decoded or after != self._partial_bytes:
             self._note_partial(after, bool(decoded))
+            self._has_decoded = self._has_decoded or bool(decoded)
         self._commands = self._requests_among(decoded)
         if self._commands and self._held is not None:
             self._keep(self._commands, before - after)
@@ -719,7 +721,12 @@ class Connection:
         if isinstance(error, ConnectFailed):
             return ConnectFailed(error.address, error.reason)
         reason = error.reason if isinstance(error, ConnectionClosed) else str(error)
-        return ConnectionClosed(str(self.peer), reason, outcome_unknown=outcome_unknown)
+        return ConnectionClosed(
+            str(self.peer),
+            reason,
+            outcome_unknown=outcome_unknown,
+            is_another_protocol=isinstance(error, FrameError) and not self._has_decoded,
+        )
 
     def _tell(self, settle: Settle, result: Command | RemotingError) -> None:
         """Call `settle`; an error in it must not end the connection of others."""

@@ -32,11 +32,13 @@ class ConnectionClosed(RemotingError):
         reason: why it closed.
         outcome_unknown: true when the request had been handed to the connection, so that it may
             have been carried out; false when it certainly was not, and may be repeated.
+        is_another_protocol: whether the first that the peer sent was no frame: a retry is useless.
     """
 
     address: str
     reason: str
     outcome_unknown: bool
+    is_another_protocol: bool = False
 
     def _text(self) -> str:
         advice = (

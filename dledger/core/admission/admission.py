@@ -125,6 +125,12 @@ class Admission:
         self._awaits_until = now
         self._ask_at = now
 
+    def begins_at(self, now: float) -> float:
+        """When this member may begin its group alone, if it only waits for that; else `now`."""
+        if self._state.proven or not self._beginning.is_new(self._standing):
+            return now
+        return self._beginning.alone_at(now)
+
     def draw_number(self) -> int:
         """Draw the number of a question."""
         return int(self._random() * _NUMBERS)

@@ -98,6 +98,10 @@ class Beginning:
         )
         return at if now < at else float("inf")
 
+    def alone_at(self, now: float) -> float:
+        """When this member has waited long enough for calls; `now` if it does not wait for any."""
+        return max(now, self._alone_at) if self._first_voters == {self._state.self_id} else now
+
     def is_new(self, standing: Standing) -> bool:
         """Whether this member has never promised anything, as far as it can tell."""
         state = self._state

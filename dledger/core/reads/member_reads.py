@@ -44,10 +44,10 @@ class OpenReads:
         self._new.append(ticket)
         self._open.add(ticket)
 
-    def stamp(self, now: float) -> None:
-        """Start the time of the reads that began since the last call."""
+    def stamp(self, since: float) -> None:
+        """Let the time of the reads that began since the last call run from `since`."""
         if self._new:
-            self._deadlines.extend((now + self._wait_s, ticket) for ticket in self._new)
+            self._deadlines.extend((since + self._wait_s, ticket) for ticket in self._new)
             self._new.clear()
 
     def finish(self, ticket: int) -> None:
@@ -76,7 +76,8 @@ class MemberReads:
     """Confirms reads: on a leader by a round of heartbeats or by lease, on others by asking the
     leader.
 
-    Every read ends within `read_wait_s`: it becomes ready, or it is reported as lost.
+    Every read ends within `read_wait_s`: it becomes ready, or it is reported as lost. The time runs
+    from the moment at which a new member may begin its group alone.
 
     Attributes:
         busy: whether a read is open, or has an outcome that was not taken. If not, a turn can skip
@@ -220,13 +221,14 @@ class MemberReads:
             self.lease.sent(number, self._patience.true(now))
         return number
 
-    def pursue(self, broadcast: Callable[[float], int], now: float) -> None:
+    def pursue(self, broadcast: Callable[[float], int], now: float, begins_at: float = 0.0) -> None:
         """Confirm open reads as far as possible, and answer those of followers.
 
-        `broadcast` sends a round of heartbeats.
+        `broadcast` sends a round of heartbeats. The time of new reads runs from `begins_at` at the
+        earliest: no leader can answer before.
         """
         state = self._state
-        self._open.stamp(now)
+        self._open.stamp(max(now, begins_at))
         if self.index is None:
             question = self._forwarded.question(state.leader, state.term, now)
             if state.leader is not None and question is not None:

@@ -28,6 +28,7 @@ from jepsen_like.chaos.services import find_service
 from jepsen_like.history.operation import EventType
 from jepsen_like.history.writer import HistoryWriter
 from jepsen_like.simulation.chance import Chance
+from jepsen_like.users_modules import find_users_modules
 
 TELL_EVERY_S = 0.5
 # Attempts at one of the last reads. The group is whole again by then.
@@ -168,7 +169,7 @@ async def run_clients(settings: ClientSettings) -> None:
 
 def main() -> None:
     """Run the clients of a run."""
-    sys.path.insert(0, os.getcwd())  # the module of a user's service lies there
+    find_users_modules()
     settings = ClientSettings.from_text(Path(sys.argv[1]).read_text(encoding="utf-8"))
     trio.run(run_clients, settings)
 

@@ -27,6 +27,7 @@ from jepsen_like.chaos.members.control import Control, lines_of
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.members.settings import MemberSettings
 from jepsen_like.chaos.services import find_service
+from jepsen_like.users_modules import find_users_modules
 
 # Small, so that in a minute snapshots are written, the log is dropped, and snapshots are sent.
 STORE = dledger.StoreConfig(
@@ -81,7 +82,7 @@ def _tell(line: str) -> None:
 def main() -> None:
     """Run one member; what ends it is the last line of its log."""
     settings = MemberSettings.from_text(Path(sys.argv[1]).read_text(encoding="utf-8"))
-    sys.path.insert(0, os.getcwd())  # the module of a user's service lies there
+    find_users_modules()
     set_up_logging(settings.group, settings.node_id, TEXT, "info")
     progress = logging.getLogger(PROGRESS)
     progress.handlers = logging.getLogger().handlers  # standard output is for the run

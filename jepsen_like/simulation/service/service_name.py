@@ -28,9 +28,10 @@ def service_named(name: str) -> Service:
         found: object = importlib.import_module(module_name)
     except Exception as error:
         raise ServiceUnusable(f"{name}: cannot import {module_name}: {raised_in(error)}") from error
+    origin = getattr(found, "__file__", None) or "Python itself"
     for part in path.split("."):
         if not hasattr(found, part):
-            raise ServiceUnusable(f"{name}: {module_name} has no {path}")
+            raise ServiceUnusable(f"{name}: {module_name} of {origin} has no {path}")
         found = getattr(found, part)
     if not isinstance(found, Service) and not callable(found):
         raise ServiceUnusable(

@@ -95,10 +95,12 @@ class FakeMember:
         if hello is None:
             return
         if decode_hello(hello).group != GROUP:
-            await stream.send_all(encode_refused(f"there is no group {decode_hello(hello).group}"))
+            await stream.send_all(
+                encode_refused(f"there is no group {decode_hello(hello).group}", True, [GROUP])
+            )
             return
         if decode_hello(hello).receiver not in ("", self.node_id):
-            await stream.send_all(encode_refused(f"this is node {self.node_id}"))
+            await stream.send_all(encode_refused(f"this is node {self.node_id}", lasting=True))
             return
         await stream.send_all(encode_welcome(self.node_id))
         while frames := await conversation.frames():

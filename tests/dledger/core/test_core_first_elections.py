@@ -7,10 +7,15 @@ from collections.abc import Sequence
 import pytest
 
 from dledger.core.admission.standing import Standing
+from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
+from dledger.core.membership.configuration import Configuration
+from dledger.core.membership.membership import Membership
 from dledger.core.messages import Inquiry, InquiryAnswer, VoteRequest
+from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.told import Told
-from tests.dledger.core.core_group import TIMEOUT_S, Member
+from tests.dledger.core.configurations import configuration
+from tests.dledger.core.core_group import TIMEOUT_S, EntriesAtOnce, Member, view_of
 from tests.dledger.core.timed_group import TimedGroup
 
 THREE = ["n0", "n1", "n2"]
@@ -152,3 +157,49 @@ def test_members_that_come_back_to_their_folders_wait_for_their_timers() -> None
         group = TimedGroup(names, lambda _a, _b: 0.001, lambda _name: 0.004, seed=seed)
         group.run_for(0.99 * TIMEOUT_S)
         assert group.leader is None
+
+
+@pytest.mark.parametrize("told", [Told.NOTHING, Told.NEW])
+@pytest.mark.parametrize("calls_wait_s", [0.4, 3.0])
+def test_a_read_of_a_member_that_is_about_to_begin_its_group_waits_for_that(
+    calls_wait_s: float, told: Told
+) -> None:
+    timeout_s = 0.1  # four of them are no longer than it waits for calls
+    member = Member("n0", ["n0"], standing=Standing.FRESH)
+    config = ReplicaConfig(
+        "n0", configuration(["n0"]), timeout_s, told=told, calls_wait_s=calls_wait_s
+    )
+    replica = Replica(
+        config,
+        view_of([]),
+        HardState(0),
+        EntriesAtOnce(100),
+        lambda: 0.5,
+        0.0,
+        Membership(configuration(["n0"])),
+        standing=Standing.FRESH,
+    )
+    member.begin(replica, {}, Standing.FRESH)
+    now, limit = 0.0, calls_wait_s + 6 * timeout_s
+    replica.request_read(7)
+    while now < limit:
+        replica.tick(now)
+        member.take_writes()
+        outcome = member.turn.send_messages(now)
+        assert not outcome.reads_lost, now
+        if outcome.reads_ready:
+            break
+        member.sync(now)
+        now = max(now + 0.001, min(replica.next_deadline(), now + 0.01))
+    assert now < limit
+
+
+def test_a_read_waits_no_longer_once_the_member_may_begin() -> None:
+    alone = Member("n0", ["n0"], standing=Standing.FRESH)
+    assert alone.replica.admission.begins_at(0.0) > 0.0
+    for now in (100.0, 200.0):
+        assert alone.replica.admission.begins_at(now) == now
+    others = Member("n0", THREE, standing=Standing.FRESH)
+    joins = Member("n3", [], began_with=Configuration(), standing=Standing.FRESH)
+    for member in (Member("n0", ["n0"]), others, joins):
+        assert member.replica.admission.begins_at(0.0) == 0.0

@@ -151,7 +151,7 @@ def test_a_member_with_the_name_of_another_or_without_a_certificate_is_no_member
     members.until_logged("n2", "TLS is spoken here: give a certificate")
     for name in ("n0", "n1"):
         members.until_logged(name, "refused a caller .* it does not speak TLS")
-        members.until_logged(name, "peers at .*: no TLS: .* whether TLS is spoken at all")
+        members.until_logged(name, "peers at .*: it does not speak TLS: give certificates to all")
     members.stop("n2")
     members.start("n2", members.certificates["n2"])
     members.until_applied("n2", 1)

@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 
 import dledger
 from dledger.errors import (
+    AppendCutShort,
     Discarded,
+    DiskFull,
     DLedgerError,
     LeadershipLost,
     LeadershipMoving,
+    LogFull,
+    MachineStopped,
     NodeClosed,
     NodeClosing,
     NotLeader,
@@ -116,6 +120,15 @@ def test_every_body_is_taken_once_in_order_in_small_slices(lengths: list[list[in
     assert [name for name, _ in log.outcomes] == [str(number) for number in range(len(lengths))]
 
 
+# Why a leader that still leads may refuse a part of an append.
+REFUSALS = (
+    LeadershipMoving("n1", 3),
+    DiskFull("append to data: No space left on device"),
+    LogFull(10_000, 1),
+    MachineStopped(7, "an entry of version 9"),
+)
+
+
 def in_parts() -> Log:
     """A log with the first of three parts of an append in it, at entry 0."""
     log = Log()
@@ -128,8 +141,8 @@ def in_parts() -> Log:
     ("error", "wanted"),
     [
         (NotLeader("n1", 4), LeadershipLost(0, 3, "n1")),
-        (LeadershipMoving("n1", 3), LeadershipLost(0, 3, None)),
         (NodeClosing(), NodeClosed(0)),
+        *((error, AppendCutShort(0, 3, str(error))) for error in REFUSALS),
     ],
 )
 def test_the_rest_of_an_append_that_is_refused_makes_its_outcome_unknown(
@@ -218,3 +231,23 @@ def test_messages_that_take_turns_in_one_pass_of_the_loop_append_no_further_slic
     assert member.store.last_index - before == SLICE_ENTRIES
     turn.turn(50.0)
     assert member.store.last_index - before == 2 * SLICE_ENTRIES
+
+
+def test_a_disk_that_is_full_in_the_middle_of_an_append_is_told_as_the_reason(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    member = leading()
+    turn, begin = member.member.turn, member.store.last_index + 1
+    turn.submit([b"x"] * (2 * SLICE_ENTRIES), 2 * SLICE_ENTRIES, member.outcomes.append)
+    turn.turn(50.0)
+
+    def full(*_: object) -> None:
+        raise DiskFull("no space")
+
+    monkeypatch.setattr(member.store, "append", full)
+    turn.turn(50.0)
+    (outcome,) = member.outcomes
+    assert isinstance(outcome, AppendCutShort)
+    assert (outcome.index, outcome.retry_safe) == (begin, False)
+    assert "no space" in outcome.reason
+    assert not turn.submissions

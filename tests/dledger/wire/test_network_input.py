@@ -384,7 +384,13 @@ async def test_a_caller_that_has_not_introduced_itself_cannot_have_much_kept(
     async with a_node(tmp_path) as (_, address), await trio.open_tcp_stream(*address) as stream:
         await stream.send_all((MAX_INTRODUCTION_BYTES + 1).to_bytes(4, "big"))
         with trio.fail_after(3):
-            assert await stream.receive_some(1) == b""
+            (refusal,) = FrameDecoder().feed(await read_all(stream))
+    assert refusal.header[0] == "refused"
+    assert "the limit is" in str(refusal.header[1])
+
+
+async def read_all(stream: trio.SocketStream) -> bytes:
+    return b"".join([bytes(data) async for data in stream])
 
 
 class Anything:

@@ -1,0 +1,60 @@
+"""Too little memory while a command still loads what it needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+from command_entry import NO_MEMORY
+from dledger.system_refusals import told
+from tests.command_entry.test_early_interrupt import COMMANDS
+
+# Raises this when the module named first begins to load.
+_SHORT = """
+import sys
+
+
+class Short:
+    def find_spec(self, name, path=None, target=None):
+        if name == {loaded!r}:
+            raise {error}
+
+
+sys.meta_path.insert(0, Short())
+import command_entry
+
+sys.argv = [{command!r}, "--help"]
+command_entry.{command}()
+"""
+SHORT_OF_MEMORY = (
+    "MemoryError",
+    "ImportError('libssl.so.3: failed to map segment from shared object')",
+    "ImportError('libpython3.so: cannot map zero-fill pages: Cannot allocate memory')",
+)
+
+
+def loaded_with(command: str, loaded: str, error: str) -> subprocess.CompletedProcess[str]:
+    code = _SHORT.format(command=command, loaded=loaded, error=error)
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_too_little_memory_to_load_a_command_ends_it_with_one_line(command: str) -> None:
+    for error in SHORT_OF_MEMORY:
+        ended = loaded_with(command, "click", error)
+        line = f"{command.replace('_', '-')}: {NO_MEMORY}\n"
+        assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", line)
+
+
+def test_the_line_is_that_of_the_table() -> None:
+    assert told(MemoryError()) == NO_MEMORY
+
+
+def test_what_is_not_installed_is_told_as_before() -> None:
+    ended = loaded_with("dledger", "click", "ImportError('No module named click')")
+    assert "No module named click" in ended.stderr
+    assert "memory" not in ended.stderr
