@@ -17,6 +17,7 @@ class BreakingStream:
     Attributes:
         handed: all bytes that a call was given, whether it sent them or broke.
         broken: set when it breaks.
+        is_closed: whether this side closed it.
     """
 
     def __init__(self, stream: Any, calls_left: int) -> None:
@@ -24,14 +25,16 @@ class BreakingStream:
         self.calls_left = calls_left
         self.handed = b""
         self.broken = trio.Event()
+        self.is_closed = False
 
     async def __aenter__(self) -> BreakingStream:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._stream.aclose()
+        await self.aclose()
 
     async def aclose(self) -> None:
+        self.is_closed = True
         await self._stream.aclose()
 
     def breaks(self) -> bool:
