@@ -75,7 +75,8 @@ async def followed() -> AsyncIterator[tuple[Hosts, LeaderConnection]]:
         peers = {member.node_id: member.address for member in hosts.members}
         leader = LeaderConnection(KnownMembers(GROUP, peers), None, nursery, hosts)
         nursery.start_soon(leader.run)
-        yield hosts, leader
+        with trio.fail_after(1_000):
+            yield hosts, leader
         fresh = LeaderConnection(KnownMembers(GROUP, peers), None, nursery, hosts)
         assert state(leader) == state(fresh)
         nursery.cancel_scope.cancel()
@@ -206,4 +207,71 @@ async def test_a_silent_leader_is_left_and_closed_when_another_one_leads(
         assert trio.current_time() - began < 1.0
         await trio.sleep(0.1)
         assert hosts.open == 1, "it is closed, not only left"
+        await append_until_answered(leader)
+
+
+@pytest.mark.parametrize("idle_s", [0.0, 3.0, 60.0])
+async def test_silence_counts_from_the_first_open_question_and_from_each_answer(
+    idle_s: float, autojump_clock: MockClock
+) -> None:
+    held: list[Request] = []
+
+    def script(request: Request) -> Answer:
+        if request.payload != b"held":
+            return appended(request)
+        held.append(request)
+        return None
+
+    async with followed() as (hosts, leader):
+        hosts.members[0].script = script
+        await append_until_answered(leader)
+        await trio.sleep(idle_s)
+        async with trio.open_nursery() as callers:
+            callers.start_soon(append_until_answered, leader, b"held")
+            await trio.sleep(SILENCE_S * 0.9)
+            for _ in range(30):
+                await append_until_answered(leader)
+                await trio.sleep(SILENCE_S * 0.9)
+            assert len(hosts.dialled) == 1, "nobody is asked while the leader answers"
+            await trio.sleep(SILENCE_S)
+            assert len(hosts.dialled) > 1, "the others are asked when it is silent"
+            await hosts.members[0].send(appended(held[0]))
+        await trio.sleep(SILENCE_S)
+        assert hosts.open == 1
+
+
+async def test_a_member_that_was_told_gone_and_comes_back_is_asked_again(
+    autojump_clock: MockClock,
+) -> None:
+    async with followed() as (hosts, leader):
+        hosts.members[0].hear(None, 1)
+        there, other = (member.address for member in hosts.members)
+        async with trio.open_nursery() as callers:
+            callers.start_soon(append_until_answered, leader)
+            for index, name in enumerate(("n2", "n1", "n2", "n1")):
+                hosts.members[0].configuration = (index, {"n0": there, name: other})
+                await trio.sleep(3)
+                assert hosts.members[0].asked == []
+            hosts.down.clear()
+            hosts.members[1].lead(2)
+            began = trio.current_time()
+        assert trio.current_time() - began < 2
+
+
+async def test_a_connection_that_answered_something_ends_the_long_pauses_before_it(
+    autojump_clock: MockClock,
+) -> None:
+    async with followed() as (hosts, leader):
+        hosts.breaks_at = lambda _dialled: 5  # told who leads, and no more
+        with trio.move_on_after(10):
+            await append_until_answered(leader)
+        useless = len(hosts.dialled)
+        hosts.breaks_at = lambda dialled: 12 if dialled == useless else 5
+        await append_until_answered(leader)
+        hosts.dialled[-1].calls_left = 0
+        before = len(hosts.dialled)
+        with trio.move_on_after(1):
+            await append_until_answered(leader)
+        hosts.breaks_at = lambda _dialled: NEVER
+        assert len(hosts.dialled) - before >= 4, "it begins with short pauses again"
         await append_until_answered(leader)

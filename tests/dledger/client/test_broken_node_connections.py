@@ -72,7 +72,8 @@ class Node:
         if self.stream.breaks():
             self.stream.calls_left = 0  # its error is met by the next call
             return frame
-        self._far.receive_stream.put_data(frame[:size])
+        if size:
+            self._far.receive_stream.put_data(frame[:size])
         return frame[size:]
 
     async def run(self) -> None:
