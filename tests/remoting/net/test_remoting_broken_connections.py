@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from itertools import count
+from itertools import count, repeat
 from typing import Any, Final, cast
 
 import pytest
@@ -28,6 +28,8 @@ PEER: Final = Address("192.0.2.1", 1)
 MOST_CALLS: Final = 30
 ROUNDS: Final = 8
 STEP_S: Final = 0.01
+# Of an answer; in turns they take longer than a call that breaks.
+STEPS: Final = 60
 # What the peer asks for: an answer now, in steps, once it has taken enough, never, or no answer.
 NOW, IN_STEPS, WHEN_TAKEN, NEVER, ONEWAY = range(5)
 OURS: Final = 77
@@ -197,7 +199,7 @@ class Link:
     def receive(self, there: Connection, commands: Sequence[Command]) -> int:
         for command in commands:
             if command.code == NOW:
-                there.send(command.reply(body=bytes(500)))
+                there.send(command.reply(body=bytes(2_500)))
             elif command.code == IN_STEPS:
                 there.go_on(self._steps(there, command))
             elif command.code == WHEN_TAKEN:
@@ -205,10 +207,10 @@ class Link:
         return len(commands)
 
     def _steps(self, there: Connection, command: Command) -> Iterator[None]:
-        for _ in range(3):
+        for _ in range(STEPS):
             self._note(there, "a step")
             yield
-        there.send(command.reply(body=bytes(700)))
+        there.send(command.reply(body=bytes(1_500)))
 
     def _late(self, there: Connection, command: Command) -> None:
         self._note(there, "a late answer")
@@ -263,6 +265,37 @@ class Link:
             isinstance(told[0], ConnectionClosed) and not told[0].outcome_unknown
             for told in self.settled.values()
         )
+
+
+@pytest.mark.parametrize("way", ["stream", "direct", "turns"])
+async def test_reading_goes_on_when_what_is_kept_is_answered_though_nothing_waits(
+    way: str, monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    link = Link(way, 1 << 30, monkeypatch)
+    link._takes = repeat(0)  # a socket that takes all at once
+    kept: list[Command] = []
+
+    def keep(_there: Connection, commands: Sequence[Command]) -> int:
+        kept.extend(commands)
+        return len(commands)
+
+    requests = 40
+    async with trio.open_nursery() as nursery:
+        for number in range(requests):
+            link._unsaid += encode_command(Command(NEVER, {}, bytes(600), number))
+            link._say(0)
+        nursery.start_soon(link.work.run)
+        nursery.start_soon(link.read)
+        nursery.start_soon(link.connection.run, cast(trio.abc.Stream, link.stream), keep)
+        most = 0
+        for _ in range(requests):
+            await trio.sleep(STEP_S * 3)
+            most = max(most, len(kept))
+            link.connection.send(kept.pop(0).reply())
+        assert most < requests / 2, "it paused"
+        await trio.sleep(1)
+        assert link.answered == requests
+        nursery.cancel_scope.cancel()
 
 
 def state(one: Connection) -> dict[str, Any]:
