@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -39,7 +39,7 @@ class Searches:
     def __init__(self) -> None:
         self.waiting: deque[Any] = deque()
         self.answered_at: list[float] = []
-        self.on_added = lambda: None
+        self.on_added: Callable[[], None] = lambda: None
 
     def add(self, position: int) -> None:
         deadline = trio.current_time() + 5
