@@ -53,8 +53,8 @@ class Hosts:
         self._nursery.start_soon(self.members[number].serve, far)
         return cast(trio.abc.Stream, stream)
 
-    async def listen(self, address: Address) -> Listeners:
-        raise NotImplementedError
+    async def listen(self, _address: Address) -> Listeners:
+        return []
 
     def new_leader(self) -> None:
         """The first member is gone, and the second one leads."""
