@@ -9,6 +9,7 @@ from typing import Any, Final, cast
 
 import pytest
 import trio
+import trio.testing
 from trio.testing import MockClock, memory_stream_pair
 
 from remoting.net import client_work, connection
@@ -166,7 +167,7 @@ class Link:
         """The peer asks, in pieces that end in the middle of a frame."""
         numbers = count(1000)
         for number in range(ROUNDS):
-            for kind in (NOW, ONEWAY, IN_STEPS, WHEN_TAKEN, NEVER)[: 5 if number == 0 else 4]:
+            for kind in (ONEWAY, NOW, WHEN_TAKEN, IN_STEPS, NEVER)[: 5 if number == 0 else 4]:
                 request = Command(kind, {}, bytes(300), next(numbers))
                 request.flag = ONEWAY_FLAG if kind == ONEWAY else 0
                 self._unsaid += encode_command(request)
@@ -199,7 +200,7 @@ class Link:
     def receive(self, there: Connection, commands: Sequence[Command]) -> int:
         for command in commands:
             if command.code == NOW:
-                there.send(command.reply(body=bytes(2_500)))
+                there.send(command.reply(body=bytes(3_500)))
             elif command.code == IN_STEPS:
                 there.go_on(self._steps(there, command))
             elif command.code == WHEN_TAKEN:
@@ -282,7 +283,7 @@ async def test_reading_goes_on_when_what_is_kept_is_answered_though_nothing_wait
     requests = 40
     async with trio.open_nursery() as nursery:
         for number in range(requests):
-            link._unsaid += encode_command(Command(NEVER, {}, bytes(600), number))
+            link._unsaid += encode_command(Command(NEVER, {}, bytes(4_000), number))
             link._say(0)
         nursery.start_soon(link.work.run)
         nursery.start_soon(link.read)
@@ -291,6 +292,8 @@ async def test_reading_goes_on_when_what_is_kept_is_answered_though_nothing_wait
         for _ in range(requests):
             await trio.sleep(STEP_S * 3)
             most = max(most, len(kept))
+            if link.connection._is_paused:
+                assert link.work.ready == {}, "what is not read does not wake the process"
             link.connection.send(kept.pop(0).reply())
         assert most < requests / 2, "it paused"
         await trio.sleep(1)
@@ -347,3 +350,77 @@ async def test_a_connection_that_does_not_break_answers_all(
         ]
         link.connection.close("the test ends")
     link.check_nothing_is_left()
+
+
+async def test_a_peer_that_completes_frames_gets_on_though_it_is_always_in_one(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    link = Link("stream", 1 << 30, monkeypatch)
+    async with trio.open_nursery() as nursery:
+        stream = cast(trio.abc.Stream, link.stream)
+        nursery.start_soon(link.connection.run, stream, link.receive)
+        for _ in range(30):
+            link._unsaid += encode_command(Command(ONEWAY, {}, bytes(300), flag=ONEWAY_FLAG))
+            link._say(100)
+            await trio.sleep(1)
+            assert trio.current_time() - link.connection.stalled_since() <= 1
+        await trio.sleep(60)
+        assert trio.current_time() - link.connection.stalled_since() >= 60
+        nursery.cancel_scope.cancel()
+
+
+async def test_requests_of_one_number_are_all_let_go_with_their_answer(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    link = Link("stream", 1 << 30, monkeypatch)
+    async with trio.open_nursery() as nursery:
+        stream = cast(trio.abc.Stream, link.stream)
+        nursery.start_soon(link.read)
+        nursery.start_soon(link.connection.run, stream, lambda _there, commands: len(commands))
+        for _ in range(3):
+            link._unsaid += encode_command(Command(NEVER, {}, bytes(300), 5))
+        link._say(0)
+        await trio.sleep(1)
+        assert link.held.total_bytes > 900
+        link.connection.send(Command(NEVER, opaque=5).reply())
+        await trio.sleep(1)
+        assert link.held.total_bytes == 0
+        nursery.cancel_scope.cancel()
+
+
+async def test_what_is_being_sent_arrives_before_a_connection_closes(
+    monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
+) -> None:
+    ours, theirs = trio.testing.lockstep_stream_pair()
+    one = Link("stream", 0, monkeypatch).another()
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(one.run, cast(trio.abc.Stream, ours), lambda _there, some: len(some))
+        frame = encode_command(Command(NOW, {}, bytes(2_000)))
+        one.send_frame(frame)
+        await trio.testing.wait_all_tasks_blocked()
+        one.close_when_sent("it says so")
+        heard = b""
+        while data := await theirs.receive_some(700):
+            heard += data
+        assert heard == frame
+    assert one.is_closed
+
+
+async def test_a_task_that_gives_up_its_turn_is_passed_over() -> None:
+    work, went_on = ClientWork(), list[int]()
+
+    async def wait(number: int) -> None:
+        await work.turn()
+        went_on.append(number)
+
+    async with trio.open_nursery() as nursery:
+        async with trio.open_nursery() as waiting:
+            waiting.start_soon(wait, 0)
+            await trio.testing.wait_all_tasks_blocked()
+            waiting.cancel_scope.cancel()
+        nursery.start_soon(wait, 1)
+        await trio.testing.wait_all_tasks_blocked()
+        nursery.start_soon(work.run)
+        await trio.testing.wait_all_tasks_blocked()
+        assert went_on == [1]
+        nursery.cancel_scope.cancel()
