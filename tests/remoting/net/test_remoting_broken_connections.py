@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from itertools import count, repeat
+from types import SimpleNamespace
 from typing import Any, Final, cast
 
 import pytest
@@ -391,10 +392,18 @@ async def test_requests_of_one_number_are_all_let_go_with_their_answer(
 async def test_what_is_being_sent_arrives_before_a_connection_closes(
     monkeypatch: pytest.MonkeyPatch, autojump_clock: MockClock
 ) -> None:
-    ours, theirs = trio.testing.lockstep_stream_pair()
+    ours, theirs = memory_stream_pair()
+
+    async def send_slowly(data: bytes) -> None:
+        await trio.sleep(1)
+        await ours.send_all(data)
+
+    slow: Any = SimpleNamespace(
+        send_all=send_slowly, receive_some=ours.receive_some, aclose=ours.aclose
+    )
     one = Link("stream", 0, monkeypatch).another()
     async with trio.open_nursery() as nursery:
-        nursery.start_soon(one.run, cast(trio.abc.Stream, ours), lambda _there, some: len(some))
+        nursery.start_soon(one.run, slow, lambda _there, some: len(some))
         frame = encode_command(Command(NOW, {}, bytes(2_000)))
         one.send_frame(frame)
         await trio.testing.wait_all_tasks_blocked()
