@@ -20,7 +20,10 @@ def test_a_snapshot_that_is_refused_in_its_middle_is_received_no_more() -> None:
         return outcome
 
     transfer = SnapshotTransfer(
-        *cast(Any, (None, SimpleNamespace(take=take), None, None)),
+        cast(Any, None),
+        cast(Any, SimpleNamespace(take=take)),
+        cast(Any, None),
+        cast(Any, None),
         lambda: None,
         lambda _snapshot: None,
         lambda work: work()(),
@@ -30,7 +33,7 @@ def test_a_snapshot_that_is_refused_in_its_middle_is_received_no_more() -> None:
     seen: list[bool] = []
     for piece in pieces:
         receiver = SimpleNamespace(
-            take_pieces=lambda piece=piece: [piece],  # type: ignore[misc]
+            take_pieces=lambda piece=piece: [piece],
             refused=lambda _message: None,
             received=lambda _message, _stored: None,
         )
