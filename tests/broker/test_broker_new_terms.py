@@ -99,7 +99,8 @@ def memory(requests: Requests, shared: set[int]) -> dict[str, list[str]]:
 def ask_for_all(there: BrokerInMemory, script: Script) -> None:
     """Clients ask for what waits for messages, for topics and for the log."""
     queue: dict[str, Any] = {"consumerGroup": "g", "topic": "P", "queueId": 0}
-    offset: dict[str, Any] = {**queue, "commitOffset": 0}
+    offset: dict[str, Any] = {**queue, "consumerGroup": "h", "commitOffset": 0}
+    pull = pull_fields("T", there.parts[MESSAGE_READER].end("T", 0))
     reset: dict[str, Any] = {"group": "g", "topic": "T", "timestamp": 0, "isForce": "true"}
     handle = "0 0 1000 0 0 broker-a 0 0"
     send = {
@@ -111,7 +112,7 @@ def ask_for_all(there: BrokerInMemory, script: Script) -> None:
         (RequestCode.POP_MESSAGE, b"", pop_fields("P", 15_000)),
         (RequestCode.POP_MESSAGE, b"", pop_fields("P", 15_000, order="true")),
         (RequestCode.POP_MESSAGE, b"", pop_fields("T", 15_000)),
-        (RequestCode.PULL_MESSAGE, b"", pull_fields("T", there.parts[MESSAGE_READER].end("T", 0))),
+        (RequestCode.PULL_MESSAGE, b"", {**pull, "consumerGroup": "h"}),
         (RequestCode.UPDATE_CONSUMER_OFFSET, b"", offset),
         (RequestCode.UPDATE_CONSUMER_OFFSET, b"", offset),
         (RequestCode.ACK_MESSAGE, b"", {**queue, "offset": 0, "extraInfo": handle}),

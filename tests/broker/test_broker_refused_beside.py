@@ -79,6 +79,9 @@ def test_as_many_as_are_due_are_delivered_at_once_though_few_are_on_their_way_to
             script.send("T", b"%d" % number, TIMER_DELIVER_MS=str(START_MS + 5_000))
         there.now_ms += 6_000
         script.leap(6)
+        while there.parts[DELIVERIES].deliver() == 0:
+            pass  # the log is slow: the window is full
+        script._woken, script._deliver_at = False, script.now_s + 1
         script.settle()
         assert len(there.machine.state[DELAYS].waiting) == 0
         assert len(there.messages("T")) == count
@@ -113,3 +116,20 @@ def test_what_gathered_behind_a_refused_entry_is_stored_without_a_tick(way: str,
         codes = [None if reply is None else reply.code for reply in map(script.answer_to, asked)]
         assert codes[1:] == [0, 0, 0]
         assert codes[0] not in (0, None)
+
+
+@pytest.mark.parametrize("way", ["after a while", "by the fold"])
+def test_a_delivery_that_is_refused_is_tried_again_after_the_pause_for_that(way: str) -> None:
+    with broker_in_memory() as there:
+        refusing = Refusing(there.log, -1, WAYS[way])
+        script = Script(there, refusing)
+        script.topic("T")
+        script.send("T", b"soon", TIMER_DELIVER_MS=str(START_MS + 5_000))
+        there.now_ms += 6_000
+        script.leap(6)
+        refusing.refuse_next()
+        there.parts[DELIVERIES].deliver()
+        assert there.parts[DELIVERIES].deliver() > deliveries._RETRY_SECONDS
+        script._woken, script._deliver_at = False, script.now_s + 1
+        script.settle()
+        assert script._deliver_at <= script.now_s + deliveries._RETRY_SECONDS
