@@ -68,7 +68,7 @@ class HeldMessages:
         self._promised = 0
         self._agenda: Agenda[Popped] = Agenda()
         self._sooner = trio.Event()
-        self._room = trio.Event()
+        self._room = trio.lowlevel.ParkingLot()  # the readers of several queues wait for it
 
     def __len__(self) -> int:
         return len(self._held)
@@ -76,8 +76,7 @@ class HeldMessages:
     async def promise_room(self, most: int) -> int:
         """Wait for room; return for how many messages there is, up to `most` (`keep_promise`)."""
         while (room := self._most - len(self._held) - self._promised) <= 0:
-            self._room = trio.Event()
-            await self._room.wait()
+            await self._room.park()
         promised = min(room, most)
         self._promised += promised
         return promised
@@ -85,7 +84,7 @@ class HeldMessages:
     def keep_promise(self, promised: int) -> None:
         """What room was promised for has come, or does not come."""
         self._promised -= promised
-        self._room.set()
+        self._room.unpark_all()
 
     def add(self, popped: Popped) -> None:
         """A message has come."""
@@ -97,7 +96,7 @@ class HeldMessages:
         if not popped.is_settled:
             popped.is_settled = True
             self._held.discard(popped)
-            self._room.set()
+            self._room.unpark_all()
             self._on_settled(popped)
 
     async def hide(self, popped: Popped, seconds: float) -> bool:

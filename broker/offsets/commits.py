@@ -120,8 +120,7 @@ class OffsetCommits:
         def then(refusal: RequestRefused | None) -> None:
             self._is_on_its_way = False
             self._tell(waiting.thens, refusal)
-            if refusal is None:
-                self.flush()
+            self.flush()
 
         if commands:
             submit_commands(self._log, commands, then)

@@ -213,8 +213,7 @@ class PopAcks:
                 self._count(messages)
             self._freed({message.key for message in messages})
             self._tell(thens, refusal)
-            if refusal is None:
-                self.flush()
+            self.flush()
 
         submit_commands(self._log, commands, then)
 

@@ -180,7 +180,8 @@ class IndexTasks:
         """Answer searches, for ever."""
         while True:
             if not self._searches.waiting:
-                self._wanted = trio.Event()
+                if self._wanted.is_set():  # else the index may rest until it is
+                    self._wanted = trio.Event()
                 await self._wanted.wait()
             await trio.lowlevel.checkpoint()
             if self._searches.waiting:

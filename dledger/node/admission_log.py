@@ -39,6 +39,8 @@ class AdmissionLog:
         admission = self._replica.admission
         if not self._replica.state.proven:
             self._look_at_hold(self._replica.hold(self._clock()))
+        elif self._held is not None:
+            self._held = None  # another doubt is news, though it may be held by the same
         told = not admission.is_fresh or admission.told_last_index >= 0
         if admission.lost:
             self._in_doubt = True

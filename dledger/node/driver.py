@@ -15,6 +15,7 @@ import trio
 
 from dledger.core.messages import Message
 from dledger.core.replica import Messages
+from dledger.core.transfer.leader_transfer import LeaderTransfer
 from dledger.entry import Body
 from dledger.errors import DLedgerError, PeerFault
 from dledger.network.ways import Ways
@@ -135,6 +136,15 @@ class Driver:
             self._timer.move(self, self._turn.next_deadline)
         except Exception as error:
             self.fail(error)
+
+    def transfer_leadership(self, target: str | None) -> LeaderTransfer | None:
+        """Begin to hand leadership over, from any task. Raises NotLeader or TransferFailed."""
+        replica = self.member.replica
+        # This may come before the turn of a member that is late, which is no time of the transfer.
+        replica.patience.look(now := trio.current_time())
+        transfer = replica.transfer_leadership(target, now)
+        self.wake()
+        return transfer
 
     def wake(self) -> None:
         """Have the driver's task take a turn soon."""

@@ -132,7 +132,7 @@ class Node:
         opened.room.on_short = self._room_is_short
         self._orphans: Orphans | None = None  # as told
         self._stepping_aside = SteppingAside(
-            self._replica, self._identity.has_able_machine, self._driver.wake
+            self._replica, self._identity.has_able_machine, self._driver.transfer_leadership
         )
         self._group_links = GroupLinks(self._replica, self._links)
         self._group_links.follow()
@@ -367,9 +367,7 @@ class Node:
         await trio.lowlevel.checkpoint_if_cancelled()
         self._check_open()
         self._check_loop()
-        self._replica.patience.look(now := trio.current_time())
-        transfer = self._replica.transfer_leadership(target, now)
-        self._driver.wake()
+        transfer = self._driver.transfer_leadership(target)
         if transfer is None:
             return self.config.node_id
         return await wait_transferred(self._replica, transfer, self._turned)
@@ -584,8 +582,7 @@ class Node:
             return
         self._left_for_room = True
         with contextlib.suppress(Rejected):  # there is no other, or it is behind
-            self._replica.transfer_leadership(None, trio.current_time())
-            self._driver.wake()
+            self._driver.transfer_leadership(None)
 
     def _orphans_changed(self, orphans: Orphans | None) -> None:
         """Tell operators and the other members which committed entries the group lost."""

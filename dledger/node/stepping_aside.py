@@ -24,15 +24,15 @@ class SteppingAside:
     Args:
         replica: of the member.
         is_able: whether the machine of another member goes on, as far as is known.
-        wake: has a turn taken soon.
+        hand_over: begins to hand leadership to a member. May raise Rejected.
     """
 
     def __init__(
-        self, replica: Replica, is_able: Callable[[str], bool], wake: Callable[[], None]
+        self, replica: Replica, is_able: Callable[[str], bool], hand_over: Callable[[str], object]
     ) -> None:
         self._replica = replica
         self._is_able = is_able
-        self._wake = wake
+        self._hand_over_to = hand_over
         self._stopped = trio.Event()
 
     def begin(self) -> None:
@@ -63,8 +63,6 @@ class SteppingAside:
         if not able:
             return
         try:
-            replica.patience.look(now := trio.current_time())
-            replica.transfer_leadership(max(able)[1], now)
+            self._hand_over_to(max(able)[1])
         except Rejected:
             return  # the member does not answer now: the next look tries again
-        self._wake()

@@ -114,18 +114,32 @@ class BrokerInMemory:
 
     def __init__(self, folder: Path, max_body_bytes: int, format_version: int) -> None:
         self.now_ms = START_MS
+        self._folder = folder
         self.machine = BrokerMachine(ConsumeQueues(folder / "consumequeue"), REGISTRY)
         self.log = MemoryLog(self.machine, max_body_bytes)
-        guarded = GuardedLog(self.log)
-        self.parts = Parts(
+        self._format_version = format_version
+        self.parts = self._new_parts()
+        self._answers: dict[int, Command] = {}
+        self._opaque = 0
+        self.questions: list[Command] = []
+        self.client = Client(self._answered, self.questions.append)
+        self.requests = self._new_requests(self.parts)
+        self.machine.on_applied = self.requests.applied
+        self.requests.follow_role()
+        if format_version:
+            self.fold(RaiseFormat(format_version))
+        self.log.settle()
+
+    def _new_parts(self) -> Parts:
+        return Parts(
             config=BrokerConfig(
                 group="broker-a",
                 node_id="n0",
                 peers={},
                 listen=Address("127.0.0.1", 10911),
-                directory=folder,
+                directory=self._folder,
             ),
-            log=guarded,
+            log=GuardedLog(self.log),
             state=self.machine.state,
             queues=self.machine.queues,
             announce=lambda then: None if then is None else then(),
@@ -136,26 +150,24 @@ class BrokerInMemory:
             process_id=1,
             figures=dict,
             work=AtOnce(),
-            made={READ_BY_ALL: lambda: format_version},
+            made={READ_BY_ALL: lambda: self._format_version},
         )
-        self._answers: dict[int, Command] = {}
-        self._opaque = 0
-        self.questions: list[Command] = []
-        self.client = Client(self._answered, self.questions.append)
-        services = [feature.service(self.parts) for feature in SERVED]
-        self.requests = Requests(
+
+    def _new_requests(self, parts: Parts) -> Requests:
+        return Requests(
             "broker-a",
-            guarded,
-            services,
+            parts.log,
+            [feature.service(parts) for feature in SERVED],
             lambda then: then(None),
             lambda: None,
             lambda: True,
         )
-        self.machine.on_applied = self.requests.applied
-        self.requests.follow_role()
-        if format_version:
-            self.fold(RaiseFormat(format_version))
-        self.log.settle()
+
+    def new_leader(self) -> Requests:
+        """What another member has that leads from now on, over the same state and log."""
+        requests = self._new_requests(self._new_parts())
+        requests.follow_role()
+        return requests
 
     def _answered(self, reply: Command) -> None:
         self._answers[reply.opaque] = reply

@@ -58,6 +58,10 @@ class Refusing:
         else:
             self._submit(bodies, done)
 
+    def refuse_next(self) -> None:
+        """Refuse the append that comes next."""
+        self._number = self.appends
+
     def settle(self) -> None:
         later, self.later = self.later, []
         for tell in later:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from random import Random
 
 import pytest
 import trio
@@ -257,3 +258,46 @@ async def test_a_callback_that_fails_is_logged_and_harms_no_other_message(
         producer.send_nowait(Message("T", b"c"), outcomes.append)
     assert [type(outcome) for outcome in outcomes] == [SendResult]
     assert caplog.text.count("callback broke") >= 2
+
+
+async def test_when_one_that_has_no_room_is_cancelled_those_behind_it_that_have_are_sent() -> None:
+    async with sending(max_in_flight=100) as (broker, producer), trio.open_nursery() as nursery:
+        assert producer._pipeline is not None
+        producer._pipeline._max_bytes = 200_000
+        bodies = [Random(0).randbytes(size) for size in (100_000, 180_000, 10_000)]
+        nursery.start_soon(producer.send, Message("T", bodies[0]))
+        await until(lambda: len(broker.unanswered) == 1)
+        async with trio.open_nursery() as waiting:
+            waiting.start_soon(producer.send, Message("T", bodies[1]))
+            await wait_all_tasks_blocked()
+            nursery.start_soon(producer.send, Message("T", bodies[2]))
+            await wait_all_tasks_blocked()
+            waiting.cancel_scope.cancel()
+        await until(lambda: len(broker.unanswered) == 2)
+        assert len(broker.bodies()) == 2
+        broker.answer()
+        broker.answer()
+
+
+async def test_nothing_is_counted_of_messages_that_have_their_outcomes() -> None:
+    def counted() -> dict[str, int]:
+        kept = {"_turns"}  # with which queue the next one begins
+        return {
+            name: len(value) if isinstance(value, dict | set | list) else value
+            for name, value in vars(producer._pipeline).items()
+            if isinstance(value, dict | set | list | int) and name not in kept
+        }
+
+    async with sending(max_in_flight=3) as (broker, producer):
+        before = counted()
+        for _ in range(3):
+            async with trio.open_nursery() as nursery:
+                for message in messages(5):
+                    nursery.start_soon(producer.send, message)
+                await until(lambda: len(broker.unanswered) == 3)
+                with trio.move_on_after(0.05):
+                    await producer.send(Message("T", b"given up"))
+                for _ in range(5):
+                    await until(lambda: bool(broker.unanswered))
+                    broker.answer()
+            assert counted() == before

@@ -69,7 +69,7 @@ class FakeMember:
         for stream in list(self.open):
             await trio.aclose_forcefully(stream)
 
-    async def serve(self, plain: trio.SocketStream, tls: GroupTls | None = None) -> None:
+    async def serve(self, plain: trio.abc.Stream, tls: GroupTls | None = None) -> None:
         self.opened += 1
         async with plain:
             try:

@@ -16,6 +16,7 @@ from dledger.network.host_connection import HostConnection
 from dledger.wire.channel_protocol import encode_channel_refused, encode_opened
 from dledger.wire.frame import FrameDecoder, encode_frame
 from dledger.wire.handshake import encode_welcome
+from tests.breaking_stream import BreakingStream
 
 HOME, THERE = Address("127.0.0.1", 15400), Address("127.0.0.1", 15401)
 BEAT = Heartbeat(1, -1, 1)
@@ -52,56 +53,13 @@ class Channel:
         self.told.append("nobody listens")
 
 
-class Breaking:
-    """A stream that breaks in one of its calls. A call that sends first waits, and then breaks.
-
-    Args:
-        stream: carries the bytes.
-        calls_left: until the call that breaks.
-    """
-
-    def __init__(self, stream: Any, calls_left: int) -> None:
-        self._stream = stream
-        self.calls_left = calls_left
-        self.broken = trio.Event()
-
-    async def __aenter__(self) -> Breaking:
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._stream.aclose()
-
-    async def aclose(self) -> None:
-        await self._stream.aclose()
-
-    def _breaks(self) -> bool:
-        self.calls_left -= 1
-        return self.calls_left < 0
-
-    async def send_all(self, data: bytes) -> None:
-        if self._breaks():
-            await self._stream.send_all(data[: len(data) // 2])
-            await trio.sleep(0.1)
-            self.broken.set()
-            raise trio.BrokenResourceError
-        await self._stream.send_all(data)
-
-    async def receive_some(self, max_bytes: int) -> bytes:
-        if self._breaks():
-            await trio.sleep(0.1)
-            self.broken.set()
-            raise trio.BrokenResourceError
-        read: bytes = await self._stream.receive_some(max_bytes)
-        return read
-
-
 class Peer:
     """Dials are answered by this: it opens the first channel, and refuses the second."""
 
     def __init__(self, nursery: trio.Nursery, breaks_at: int) -> None:
         self._nursery = nursery
         self._breaks_at = breaks_at
-        self.streams: list[Breaking] = []
+        self.streams: list[BreakingStream] = []
         self.received: list[list[Any]] = []
         self.refuses_dials = False
 
@@ -111,7 +69,7 @@ class Peer:
             raise ConnectionRefusedError
         near, far = memory_stream_pair()
         calls = self._breaks_at if not self.streams else 1 << 30
-        stream = Breaking(near, calls)
+        stream = BreakingStream(near, calls)
         self.streams.append(stream)
         self.received.append([])
         self._nursery.start_soon(self._serve, far, self.received[-1])

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from dledger.core.replica import Replica
+from dledger.node import admission_log
 from dledger.node.admission_log import YOUNG_LOG_ENTRIES, AdmissionLog
 
 IN_DOUBT = {"lost": True, "proven": False}
@@ -22,11 +23,13 @@ def lines_of(caplog: pytest.LogCaptureFixture, *turns: dict[str, Any]) -> list[s
     state = SimpleNamespace(proven=False)
     view = SimpleNamespace(last_index=-1)
     replica = SimpleNamespace(
-        admission=admission, state=state, view=view, dispatchers={}, hold=lambda _: None
+        admission=admission, state=state, view=view, dispatchers={}, hold=lambda _: held
     )
+    held: object = None
     log = AdmissionLog("g", "n1", cast(Replica, replica), lambda: 0.0)
     for turn in turns:
         admission.lost, state.proven = turn["lost"], turn["proven"]
+        held = turn.get("hold")
         admission.told_last_index = turn.get("told", -1)
         log.after_turn()
     return [record.getMessage() for record in caplog.records]
@@ -55,3 +58,11 @@ def test_a_loss_in_a_group_that_is_not_new_is_a_warning_even_if_it_is_over(
 
 def test_a_member_of_a_new_group_says_nothing(caplog: pytest.LogCaptureFixture) -> None:
     assert lines_of(caplog, IN_DOUBT, PROVEN) == []
+
+
+def test_a_hold_is_said_once_and_again_after_a_proof(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(admission_log, "hold_text", lambda _group, _node, hold: hold)
+    held = {"lost": False, "proven": False, "hold": "nobody says that it is new"}
+    assert lines_of(caplog, held, held, PROVEN, PROVEN, held, held) == [held["hold"]] * 2
