@@ -117,8 +117,8 @@ def check(
     """Say whether recorded histories keep a promise.
 
     A FILE is a history: what clients called, when, and what they were told; docs/histories.md has
-    the format, and Jepsen's histories and logs are read too. Of a folder all histories are
-    checked: files that end in .jsonl, .json, .edn, .log or .txt.
+    the format, and histories and logs of Jepsen, Knossos and Elle are read too. Of a folder all
+    histories are checked: files that end in .jsonl, .json, .edn, .log or .txt.
     """
     format_ = HistoryFormat(format_name) if format_name is not None else None
     plan = Plan(model, format_, keyed, time_limit_seconds, allow)
