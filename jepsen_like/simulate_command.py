@@ -150,7 +150,7 @@ def simulate(
         with trace.open("w", encoding="utf-8") as sink:
             trace_seed(plan, shown, sink)
     short = shrunk_failure(plan, result, shrink_seconds)
-    if diagram is not None:
+    if diagram is not None and not (failed is not None and failed.before_run):
         write_diagram(plan, short, failed.seed if failed is not None else seed, diagram)
     if as_json:
         click.echo(json.dumps(_as_dict(plan, result, short)))

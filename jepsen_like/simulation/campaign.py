@@ -47,12 +47,13 @@ class Plan(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """One run that broke a promise."""
+    """One run that broke a promise; `before_run` if it could not even begin."""
 
     seed: int
     at_s: float
     promise: str
     how: str
+    before_run: bool = False
 
 
 class SeedResult(NamedTuple):
@@ -80,9 +81,12 @@ def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
     make = tier.aimed.get(plan.seeded_bug or "", tier.make) if plan.aimed else tier.make
     if plan.service is not None:
         make = partial(ServiceRun, plan.service)
-    simulation = make(seed, plan.nodes, plan.fault_seconds, trace)
     broken = None
     bug = plan.seeded_bug if plan.is_planted else None
+    try:
+        simulation = make(seed, plan.nodes, plan.fault_seconds, trace)
+    except Failure as failure:  # before anything happened
+        return SeedResult(seed, 0.0, {}, Broken(seed, 0.0, failure.promise, failure.how, True))
     with planted(tier.bugs[bug]) if bug is not None else nullcontext():
         try:
             simulation.run()

@@ -1,8 +1,16 @@
-"""An error of a user's code in one line."""
+"""Errors of a user's code: each in one line, and as a broken promise of the run."""
 
 from __future__ import annotations
 
 import traceback
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from jepsen_like.simulation.failure import Failure
+from jepsen_like.simulation.witness import InvariantViolated
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # The folder of the library's own code: a user's error is told by the last line outside of it.
 _OURS = __file__.rsplit("/", 4)[0]
@@ -19,4 +27,20 @@ def raised_in(error: BaseException) -> str:
         return said
     frame = shown[-1]
     line = f" `{frame.line}`" if frame.line else ""
-    return f"{said} ({frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}{line})"
+    outermost = shown[0].name
+    called = f", called by {outermost}" if theirs and outermost != frame.name else ""
+    place = f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}{called}"
+    return f"{said} ({place}{line})"
+
+
+def called(name: str, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a method that the user gave; one that raises breaks a promise.
+
+    Raises InvariantViolated, and Failure if the method does.
+    """
+    try:
+        return method(*args, **kwargs)
+    except (InvariantViolated, Failure):
+        raise
+    except Exception as error:
+        raise InvariantViolated(f"{name}() never raises", raised_in(error)) from error

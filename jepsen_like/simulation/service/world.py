@@ -126,6 +126,7 @@ class World:
             self.finish()
 
     def _start(self) -> None:
+        self._runs.book.begin()
         for node in self._nodes.values():
             node.start()
         self._after_step()
