@@ -1,11 +1,11 @@
 """Services that are right but for one method, which raises after a while."""
 
 import json
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Generator, Hashable, Iterator, Sequence
 from random import Random
 
 from dledger import Entry
-from jepsen_like import Call, Service, World
+from jepsen_like import Answer, Call, Service, World
 from jepsen_like.chaos.service import Caller
 from jepsen_like.history.operation import Operation
 
@@ -119,6 +119,12 @@ class DescribedGenerate(Described):
         return super().generate(caller)
 
 
+class DescribedClient(Described):
+    def client(self, caller: Caller) -> Generator[Call, Answer, None]:
+        yield Call("look", is_read=True)
+        raise Broken("as planned")
+
+
 class DescribedQuery(Described):
     def query(self, machine: Words, call: Call) -> object:
         raise Broken("as planned")
@@ -169,6 +175,7 @@ class OfDescribed:
     """The same of a class as `jepsen-like run --service` takes it."""
 
     generate = DescribedGenerate
+    client = DescribedClient
     query = DescribedQuery
     answered = DescribedAnswered
     state = DescribedState

@@ -53,7 +53,7 @@ def clients_history(service: Service, requests: Sequence[Request], lines: Lines)
 
 def _operation(service: Service, request: Request, lines: tuple[int, int | None]) -> Operation:
     invoked, ended = lines
-    outcome, result, error = _outcome(service, request)
+    outcome, result, error = outcome_of(service, request)
     function, key, value = request.what, None, _value(request)
     if request.call is not None:
         function, key = request.call.function, frozen(request.call.key)
@@ -82,8 +82,11 @@ def _value(request: Request) -> Value:
     return None
 
 
-def _outcome(service: Service, request: Request) -> tuple[EventType, Value, Value]:
-    """How a request ended, its result, and why it failed."""
+def outcome_of(service: Service, request: Request) -> tuple[EventType, Value, Value]:
+    """How a request ended, its result, and why it failed.
+
+    Raises InvariantViolated if the user's code that tells raises.
+    """
     if request.told in (Told.NOTHING, Told.UNKNOWN):
         return EventType.INFO, None, None
     if request.told is Told.NEVER:

@@ -12,6 +12,7 @@ from dledger.state_machine import SnapshottingMachine
 from jepsen_like.chaos.service import Caller, Described
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.failure import Failure
+from jepsen_like.simulation.service.adaptive_clients import ADAPTIVE_CLIENTS
 from jepsen_like.simulation.service.machine_error import called
 from jepsen_like.simulation.service.schedule import LEADER, Do, Schedule, Step
 from jepsen_like.simulation.service.service import Service
@@ -124,7 +125,7 @@ def faults_of(seed: int, nodes: int, seconds: float) -> list[Step]:
 
 def _faults(seed: int, names: list[str], length_s: float, timeout_s: float) -> list[Step]:
     weights = Chance(seed, "weights of faults")
-    kinds = [do for do in Do if do not in (Do.APPEND, Do.READ)]
+    kinds = [do for do in Do if do not in (Do.APPEND, Do.READ, Do.TURN)]
     if len(names) == 1:
         kinds = [do for do in kinds if do not in (Do.CUT_OFF, Do.MUTE)]
     steps: list[Step] = []
@@ -155,6 +156,8 @@ def _operations(service: Service, seed: int, names: list[str], length_s: float) 
     every_s = style.choice((0.02, 0.05, 0.2))
     elsewhere = style.choice((0.0, 0.1))
     times = Chance(seed, "times of appends")
+    if service.described is not None and service.described.adapts:
+        return _turns(seed, names, times, every_s, length_s)
     if service.described is not None:
         return _calls(service, service.described, seed, names, times, every_s, length_s)
     steps: list[Step] = []
@@ -173,6 +176,21 @@ def _operations(service: Service, seed: int, names: list[str], length_s: float) 
         member = reads.choice(names) if reads.happens(READS_ANYWHERE) else LEADER
         steps.append(Step(at_s, Do.READ.value, member))
         at_s += reads.wait_s(read_every_s)
+    return steps
+
+
+def _turns(
+    seed: int, names: list[str], times: Chance, every_s: float, length_s: float
+) -> list[Step]:
+    """When clients make their next calls: one that has no turn for long is as one that is slow."""
+    places = Chance(seed, "turns")
+    steps: list[Step] = []
+    at_s = times.wait_s(every_s)
+    while at_s < length_s:
+        member = places.choice(names) if places.happens(READS_ANYWHERE) else LEADER
+        place = places.randrange(ADAPTIVE_CLIENTS)
+        steps.append(Step(at_s, Do.TURN.value, member, client=place))
+        at_s += times.wait_s(every_s)
     return steps
 
 

@@ -117,20 +117,21 @@ class Service:
 
 
 # What may be simulated: a service, just what makes its machine, or a class with `machine` and
-# `generate`, as `jepsen-like run --service` takes it.
-Simulated = Service | Callable[[], StateMachine] | ProcessService
+# `generate`, as `jepsen-like run --service` takes it, or `client`.
+Simulated = Service | Callable[[], StateMachine] | ProcessService | type
 
 
-def service_of(simulated: Simulated | type) -> Service:
+def service_of(simulated: Simulated) -> Service:
     """The service of what a user named.
 
     A class (or an object of one) that is written for `jepsen-like run --service` has its calls,
-    queries, invariant and model used here as well.
+    queries, invariant and model used here as well. One with `client` may do without `generate`.
     """
     if isinstance(simulated, Service):
         return simulated
-    if hasattr(simulated, "generate") and hasattr(simulated, "machine"):
-        made = simulated() if isinstance(simulated, type) else simulated
+    makes_calls = hasattr(simulated, "generate") or hasattr(simulated, "client")
+    if makes_calls and hasattr(simulated, "machine"):
+        made: Any = simulated() if isinstance(simulated, type) else simulated
         name = type(made).__name__
         described = Described(made, name)
         return Service(
@@ -139,7 +140,8 @@ def service_of(simulated: Simulated | type) -> Service:
             state=getattr(described.service, "state", None),
             described=described,
         )
-    return Service(simulated)
+    machine: Any = simulated
+    return Service(machine)
 
 
 class _Invariant:
