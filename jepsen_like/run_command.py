@@ -42,6 +42,7 @@ from jepsen_like.chaos.verdict import (
 from jepsen_like.chaos.workloads.catalogue import WORKLOADS
 from jepsen_like.check_command import tell_details
 from jepsen_like.report.page import page
+from jepsen_like.users_folder import import_from_here
 
 # Without a terminal: a line after so many seconds.
 SECONDS_A_PLAIN_LINE = 10.0
@@ -163,8 +164,7 @@ def run(
     name = workload or service or ""
     if seed is None:
         seed = time.time_ns() % 1_000_000
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does: the user's modules lie there
+    import_from_here()
     try:
         find_nemeses(nemeses)
         if name not in EXPLANATIONS:

@@ -31,6 +31,7 @@ from jepsen_like.simulation.service.service_campaign import EXPECTED_OF_SERVICES
 from jepsen_like.simulation.service.service_name import ServiceUnusable
 from jepsen_like.simulation.service.shrinking import Shrunk
 from jepsen_like.simulation.tiers import TIERS
+from jepsen_like.users_folder import import_from_here
 
 # Lines of the trace printed with a failure: the last second or so, and one screen.
 PRINTED_TRACE_LINES = 40
@@ -163,8 +164,7 @@ def simulate(
 def _check_service(name: str, tier: str, seeded_bug: str | None) -> None:
     if tier != Plan(0, 0).tier or seeded_bug is not None:
         raise click.UsageError("--service goes with neither --tier nor --seeded-bug")
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())  # as `python -m` does: the module lies here
+    import_from_here()
     try:
         loaded(name)
     except ServiceUnusable as error:
