@@ -14,11 +14,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from jepsen_like.check_files import Checked, Plan, check_files, files_of
+from jepsen_like.check_files import USERS_MODEL_MARK, Checked, Plan, check_files, files_of
 from jepsen_like.checkers.catalogue import CATALOGUE
 from jepsen_like.checkers.report import Report
 from jepsen_like.history.reading import HistoryFormat
 from jepsen_like.progress_bar import counting_bar
+from jepsen_like.users_folder import import_from_here
 
 # Without a terminal: a line after so many seconds.
 SECONDS_A_PLAIN_LINE = 10.0
@@ -122,6 +123,8 @@ def check(
     """
     format_ = HistoryFormat(format_name) if format_name is not None else None
     plan = Plan(model, format_, keyed, time_limit_seconds, allow)
+    if model is not None and USERS_MODEL_MARK in model:
+        import_from_here()  # models lie beside the histories
     paths = list(files_of(files))
     if not paths:
         click.echo(f"{files[0]}: no history is in this folder", err=True)

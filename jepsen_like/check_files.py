@@ -20,7 +20,6 @@ from jepsen_like.checkers.users_model import ModelUnusable, users_model
 from jepsen_like.history.errors import HistoryUnreadable
 from jepsen_like.history.history import History
 from jepsen_like.history.reading import HistoryFormat, read_history
-from jepsen_like.users_folder import import_from_here
 
 # What a folder's files are taken as histories by; others beside them, such as notes, are not.
 SUFFIXES = frozenset({".edn", ".json", ".jsonl", ".log", ".txt"})
@@ -116,8 +115,6 @@ def check_files(paths: Sequence[Path], plan: Plan, jobs: int | None = None) -> I
         plan: how each is checked.
         jobs: processes; one a core unless given.
     """
-    if plan.model is not None and USERS_MODEL_MARK in plan.model:
-        import_from_here()  # models lie beside the histories
     tasks = [_Task(path, plan) for path in paths]
     workers_number = min(jobs or os.cpu_count() or 1, len(tasks))
     if workers_number <= 1:

@@ -140,6 +140,11 @@ class Described:
             raise ServiceUnusable(f"{self.name} makes calls with is_read, and has no query()")
         return query(machine, call)
 
+    @property
+    def reads_results(self) -> bool:
+        """Whether the service looks at what `apply` returned."""
+        return hasattr(self.service, "answered")
+
     def answered(self, call: Call, result: object) -> object:
         """What the history has for a result of `apply`. Raises CallFailed."""
         answered = getattr(self.service, "answered", None)

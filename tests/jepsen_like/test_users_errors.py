@@ -54,4 +54,6 @@ def test_no_method_that_users_give_is_left_out() -> None:
     fields = {field.name for field in dataclasses.fields(Service)}
     assert fields - {"machine", "reads_locally", "described"} == names_in(OfService)
     described = methods_of(Described) - {"model", "model_name", "settings", "explanation"}
-    assert described - {"has_invariant", "adapts"} == names_in(OfDescribed) - {"generate"}
+    assert described - {"has_invariant", "adapts", "reads_results"} == names_in(OfDescribed) - {
+        "generate"
+    }

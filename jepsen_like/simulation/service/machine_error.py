@@ -27,8 +27,8 @@ def raised_in(error: BaseException) -> str:
         return said
     frame = shown[-1]
     line = f" `{frame.line}`" if frame.line else ""
-    outermost = shown[0].name
-    called = f", called by {outermost}" if theirs and outermost != frame.name else ""
+    outermost = next(each.name for each in shown if each.filename == frame.filename)
+    called = f", called by {outermost}" if outermost != frame.name else ""
     place = f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}{called}"
     return f"{said} ({place}{line})"
 
