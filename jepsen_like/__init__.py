@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jepsen_like.chaos.service import Call
     from jepsen_like.simulation.failure import Failure
+    from jepsen_like.simulation.service.adaptive_clients import Answer
     from jepsen_like.simulation.service.clients import MemberDown
     from jepsen_like.simulation.service.request import Request, Told, Unanswered
     from jepsen_like.simulation.service.schedule import Do, Schedule, Step
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from jepsen_like.simulation.service.world import World, simulate
 
 __all__ = [
+    "Answer",
     "Call",
     "Do",
     "Failure",

@@ -14,11 +14,12 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from jepsen_like.check_files import Checked, Plan, check_files, files_of
+from jepsen_like.check_files import USERS_MODEL_MARK, Checked, Plan, check_files, files_of
 from jepsen_like.checkers.catalogue import CATALOGUE
 from jepsen_like.checkers.report import Report
 from jepsen_like.history.reading import HistoryFormat
 from jepsen_like.progress_bar import counting_bar
+from jepsen_like.users_modules import find_users_modules
 
 # Without a terminal: a line after so many seconds.
 SECONDS_A_PLAIN_LINE = 10.0
@@ -117,11 +118,13 @@ def check(
     """Say whether recorded histories keep a promise.
 
     A FILE is a history: what clients called, when, and what they were told; docs/histories.md has
-    the format, and Jepsen's histories and logs are read too. Of a folder all histories are
-    checked: files that end in .jsonl, .json, .edn, .log or .txt.
+    the format, and histories and logs of Jepsen, Knossos and Elle are read too. Of a folder all
+    histories are checked: files that end in .jsonl, .json, .edn, .log or .txt.
     """
     format_ = HistoryFormat(format_name) if format_name is not None else None
     plan = Plan(model, format_, keyed, time_limit_seconds, allow)
+    if model is not None and USERS_MODEL_MARK in model:
+        find_users_modules()  # models lie beside the histories
     paths = list(files_of(files))
     if not paths:
         click.echo(f"{files[0]}: no history is in this folder", err=True)

@@ -22,12 +22,12 @@ from jepsen_like.chaos.brokers.cpp.installed import CppClientMissing, find_cpp_c
 from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
 from jepsen_like.chaos.gaps import GapRow
 from jepsen_like.chaos.harness_failed import HarnessFailed
-from jepsen_like.chaos.members.seeded_bugs import BUGS
+from jepsen_like.chaos.members.seeded_bugs import BUGS, EARLY_ACK
 from jepsen_like.chaos.nemeses.users_nemesis import NemesisUnusable, find_nemeses
 from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, CLIENT_DEFAULT, CPP_CLIENT, RunPlan
 from jepsen_like.chaos.run import Progress, Run
-from jepsen_like.chaos.service import ServiceUnusable
-from jepsen_like.chaos.services import find_service
+from jepsen_like.chaos.service import Described, ServiceUnusable
+from jepsen_like.chaos.services import USERS_SERVICE_MARK, find_service
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS
 from jepsen_like.chaos.told import told_run
 from jepsen_like.chaos.verdict import (
@@ -168,7 +168,7 @@ def run(
     try:
         find_nemeses(nemeses)
         if name not in EXPLANATIONS:
-            find_service(name)
+            _check_dirty(find_service(name), dirty)
     except (NemesisUnusable, ServiceUnusable) as error:
         raise click.UsageError(str(error)) from error
     if dirty is not None and (dirty in KNOWN_BUGS) != (name in EXPLANATIONS):
@@ -211,6 +211,15 @@ def run(
     (folder / "report.html").write_text(page(told), encoding="utf-8")
     _report(one, verdict, folder, command)
     sys.exit(verdict.exit)
+
+
+def _check_dirty(service: Described, dirty: str | None) -> None:
+    """Refuse a mistake that a user's service cannot be made to make."""
+    if dirty == EARLY_ACK and USERS_SERVICE_MARK in service.name and service.reads_results:
+        raise click.UsageError(
+            f"--dirty {EARLY_ACK} acknowledges before there is a result, and answered() of "
+            f"{service.name} needs one: try --dirty stale-read"
+        )
 
 
 def _is_there(module: str) -> bool:

@@ -19,8 +19,11 @@ STEPS_SHOWN_MAX = 12
 
 
 def shrunk_failure(plan: Plan, result: CampaignResult, budget_s: float) -> Shrunk | None:
-    """The short schedule of the seed that failed; None if none did, or it does not fail again."""
-    if plan.service is None or result.broken is None:
+    """The short schedule of the seed that failed; None if none did, or it does not fail again.
+
+    None as well if the seed has no schedule, since the code that says what clients do raised.
+    """
+    if plan.service is None or result.broken is None or result.broken.before_run:
         return None
     return shrunk(plan.service, result.broken.seed, plan.nodes, plan.fault_seconds, budget_s)
 
@@ -40,6 +43,9 @@ def report_failure(plan: Plan, result: CampaignResult, short: Shrunk | None) -> 
     assert plan.service is not None
     click.echo("")
     click.echo(f"seed {broken.seed}, after {broken.at_s:.3f} s: {broken.promise}: {broken.how}")
+    if broken.before_run:
+        click.echo("clients' calls are drawn before a run: there is no run to shorten")
+        return
     if short is None:
         click.echo("the seed did not fail again: the state machine depends on more than its log")
         return

@@ -27,7 +27,6 @@ from jepsen_like.simulation.campaign import (
     run_campaign,
     trace_seed,
 )
-from jepsen_like.simulation.service.machine_error import ServiceRaised
 from jepsen_like.simulation.service.service_campaign import EXPECTED_OF_SERVICES, loaded
 from jepsen_like.simulation.service.service_name import ServiceUnusable
 from jepsen_like.simulation.service.shrinking import Shrunk
@@ -145,19 +144,14 @@ def simulate(
     if service is not None:
         _check_service(service, tier, seeded_bug)
     plan = Plan(seed, seeds, nodes, seconds, seeded_bug, tier, aimed, service, time_budget)
-    try:
-        result = _run(plan, jobs or os.cpu_count() or 1, quiet=as_json)
-    except ServiceRaised as error:
-        raise click.UsageError(
-            f"{error}: its functions must not raise (`answered` may raise CallFailed)"
-        ) from error
+    result = _run(plan, jobs or os.cpu_count() or 1, quiet=as_json)
     failed = result.broken
     if trace is not None:
         shown = failed.seed if failed is not None else seed
         with trace.open("w", encoding="utf-8") as sink:
             trace_seed(plan, shown, sink)
     short = shrunk_failure(plan, result, shrink_seconds)
-    if diagram is not None:
+    if diagram is not None and not (failed is not None and failed.before_run):
         write_diagram(plan, short, failed.seed if failed is not None else seed, diagram)
     if as_json:
         click.echo(json.dumps(_as_dict(plan, result, short)))

@@ -2,6 +2,7 @@
 
 from jepsen_like.chaos.service import Call
 from jepsen_like.simulation.failure import Failure
+from jepsen_like.simulation.service.adaptive_clients import Answer
 from jepsen_like.simulation.service.clients import MemberDown
 from jepsen_like.simulation.service.request import Request, Told, Unanswered
 from jepsen_like.simulation.service.schedule import Do, Schedule, Step
@@ -11,6 +12,7 @@ from jepsen_like.simulation.service.simulated_member import SimulatedMember
 from jepsen_like.simulation.service.world import World, simulate
 
 __all__ = [
+    "Answer",
     "Call",
     "Do",
     "Failure",

@@ -57,6 +57,7 @@ from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
 from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
 from jepsen_like.chaos.stages.stage import Stage
+from jepsen_like.chaos.states_compared import state_differences
 from jepsen_like.chaos.watcher.watched import watched
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 from jepsen_like.simulation.chance import Chance
@@ -422,10 +423,8 @@ class Run:
             states[member.name] = seen["state"]
             if seen["broken"] is not None:
                 self._finding(f"{member.name} in the end: {seen['broken']}")
-        first = next(iter(states), None)
-        for name, state in states.items():
-            if first is not None and state != states[first]:
-                self._finding(f"the states of {first} and {name} differ in the end")
+        for told in state_differences(states):
+            self._finding(told)
 
     async def _tell_progress(self, clients: ClientProcess) -> None:
         while True:

@@ -75,6 +75,8 @@ class Service(Protocol):
     - `invariant(machine)`: what is wrong with the state of a member, in a sentence, or None. Asked
       once a second on each member, and at the end;
     - `state(machine)`: a plain value that must be equal on all members at the end;
+    - `client(caller)`: in simulations, in the place of `generate`: a generator of the calls of one
+      client, which is sent the Answer to each;
     - `final()`: calls that are made at the end, of each member: reads of all that there is.
 
     An explanation of one line, for `jepsen-like list`, is the first line of its docstring.
@@ -126,12 +128,27 @@ class Described:
         """What it is, in a line."""
         return (type(self.service).__doc__ or self.name).strip().splitlines()[0]
 
+    @property
+    def adapts(self) -> bool:
+        """Whether the service has clients whose calls depend on answers: see `client`."""
+        return hasattr(self.service, "client")
+
+    def client(self, caller: Caller) -> object:
+        """The generator of one client's calls; only for a service that `adapts`."""
+        client: Callable[[Caller], object] = self.service.client  # type: ignore[attr-defined]
+        return client(caller)
+
     def query(self, machine: Any, call: Call) -> object:
         """Answer a read. Raises ServiceUnusable if the service has no `query`."""
         query = getattr(self.service, "query", None)
         if query is None:
             raise ServiceUnusable(f"{self.name} makes calls with is_read, and has no query()")
         return query(machine, call)
+
+    @property
+    def reads_results(self) -> bool:
+        """Whether the service looks at what `apply` returned."""
+        return hasattr(self.service, "answered")
 
     def answered(self, call: Call, result: object) -> object:
         """What the history has for a result of `apply`. Raises CallFailed."""

@@ -13,7 +13,7 @@ _TOKEN = re.compile(
     |(?P<close>[\])}])
     |(?P<string>"(?:[^"\\]|\\.)*+")
     |(?P<discard>\#_)
-    |(?P<tag>\#[A-Za-z][^\s,"\[\](){};]*)
+    |(?P<tag>\#(?:[A-Za-z]|:)[^\s,"\[\](){};]*)
     |(?P<atom>[^\s,"\[\](){};]+)
     )""",
     re.VERBOSE,
@@ -39,14 +39,15 @@ def read_forms(text: str) -> list[Value]:
     """Every form of a text, one after another.
 
     Keywords and symbols become strings, without the colon; vectors and lists tuples; sets frozen
-    sets; maps `Map`s. Tags are dropped, and what they stand before is kept.
+    sets; maps `Map`s. Tags, and the namespaces of maps, are dropped, and what they stand before is
+    kept.
 
     Raises NotEdn.
     """
     reader = _Reader(text)
     forms: list[Value] = []
     while not reader.at_end():
-        reader.read_into(forms, NESTED_MAX)
+        reader.read_one(forms, NESTED_MAX)
     return forms
 
 
@@ -74,16 +75,17 @@ class _Reader:
         if kind == "open":
             forms.append(self._collection(token, depth - 1))
         elif kind == "discard":
-            self._one([], depth - 1)
+            self.read_one([], depth - 1)
         elif kind == "tag":
-            self._one(forms, depth - 1)
+            self.read_one(forms, depth - 1)
         elif kind == "string":
             forms.append(_ESCAPED.sub(_unescaped, token[1:-1]))
         else:
             forms.append(_atom(token))
         return None
 
-    def _one(self, forms: list[Value], depth: int) -> None:
+    def read_one(self, forms: list[Value], depth: int) -> None:
+        """Read one form, and refuse a bracket that closes."""
         bracket = self.read_into(forms, depth)
         if bracket is not None:
             raise NotEdn(self._told(f"{bracket} where a value must stand"))

@@ -8,7 +8,7 @@ from jepsen_like.history.edn import NotEdn, read_forms
 from jepsen_like.history.errors import BadLine
 from jepsen_like.history.json_lines import checked_function, checked_process, checked_type
 from jepsen_like.history.operation import Event, EventType
-from jepsen_like.history.value import Value, shown
+from jepsen_like.history.value import Map, Value, shown
 
 # `INFO  jepsen.util - 3 :invoke :cas [1 2]`; later releases put a date before and a thread between.
 LOGGED_EVENT = re.compile(
@@ -18,14 +18,20 @@ LOGGED_EVENT = re.compile(
 # Other lines of a log, such as of the set-up of a test.
 _OTHER_LOGGED = re.compile(r"\b(TRACE|DEBUG|INFO|WARN|ERROR)\b")
 KEYED_PAIR = 2
+# An operation as a vector, as Knossos wrote it at first; the last two may be missing.
+ROW = ("process", "type", "f", "value", "error")
+ROW_LEAST = 3
 
 
 def parse_edn_event(line: int, text: str, *, keyed: bool = False) -> Event | None:
-    """Read an operation of Jepsen's, one map a line. None: nothing stands in the line.
+    """Read an operation of Jepsen's: a map, or a vector of process, type, function and value.
+
+    Keys may have a namespace. Elle's histories may leave out what they all have: one process, and
+    the function `txn`. None: nothing stands in the text.
 
     Args:
-        line: its number.
-        text: its text, without the line's end.
+        line: the number of the line at which it begins.
+        text: its text.
         keyed: values are pairs of a key and a value, as Jepsen's independent workloads have them.
 
     Raises BadLine.
@@ -33,15 +39,22 @@ def parse_edn_event(line: int, text: str, *, keyed: bool = False) -> Event | Non
     forms = _forms(text)
     if not forms:
         return None
-    (fields,) = forms if len(forms) == 1 else (None,)
-    if not isinstance(fields, dict):
-        raise BadLine("a line must be one map of EDN, as {:process 0, :type :invoke, :f :read}")
+    (form,) = forms if len(forms) == 1 else (None,)
+    if isinstance(form, tuple) and ROW_LEAST <= len(form) <= len(ROW):
+        form = Map(zip(ROW, form, strict=False))
+    if not isinstance(form, dict):
+        raise BadLine("an operation is one map of EDN, as {:process 0, :type :invoke, :f :read}")
+    fields = {str(name).rpartition("/")[2]: value for name, value in form.items()}
     time = fields.get("time", 0)
     # Jepsen's workers read the clock before they take their turn, so its times may go back a
     # little; the order of the lines is the order of events.
     if type(time) is not int or time < 0:
         raise BadLine(f":time is {shown(time, 40)}, not nanoseconds from 0")
-    for name in ("process", "type", "f"):
+    if fields.get("process") is None:
+        fields["process"] = 0
+    if "f" not in fields and _is_transaction(fields.get("value")):
+        fields["f"] = "txn"
+    for name in ("type", "f"):
         if name not in fields:
             raise BadLine(f":{name} is missing")
     member = fields.get("node")
@@ -93,6 +106,10 @@ def _forms(text: str) -> list[Value]:
         return read_forms(text)
     except NotEdn as error:
         raise BadLine(f"not EDN: {error}") from None
+
+
+def _is_transaction(value: Value) -> bool:
+    return isinstance(value, tuple) and all(isinstance(step, tuple) for step in value)
 
 
 def _pair(process: Value, value: Value) -> tuple[Value, Value]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from enum import StrEnum
 from pathlib import Path
 
+from jepsen_like.history.edn_wrapping import unwrapped
 from jepsen_like.history.errors import BadLine, HistoryUnreadable
 from jepsen_like.history.header import Header
 from jepsen_like.history.history import History
@@ -62,6 +63,8 @@ def read_history(
             header, events = parse_header(text), lines
         else:
             header, events = Header(), _put_back(first, lines)
+        if format is HistoryFormat.EDN:
+            events = unwrapped(events, line_bytes_max)
         pairing = Pairing(timed=format is HistoryFormat.JSON_LINES, operations_max=operations_max)
         parse = _parser(format, keyed=keyed)
         timed = False
@@ -90,7 +93,7 @@ def recognized(text: str) -> HistoryFormat:
     start = text.lstrip("\ufeff, \t")
     if re.match(r'\{\s*("|\})', start):
         return HistoryFormat.JSON_LINES
-    if re.match(r"\{\s*:|#[a-z]|;", start):
+    if re.match(r"[\[(\s,]*(\{\s*:|#[a-z:_]|;|$)|[\[(][\[(\s]*[:\d]", start):
         return HistoryFormat.EDN
     if LOGGED_EVENT.search(text) or re.match(r"(INFO|WARN|\d{4}-\d\d-\d\d)\b", start):
         return HistoryFormat.JEPSEN_LOG

@@ -12,7 +12,6 @@ from typing import NamedTuple
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.seeded_bug import planted
-from jepsen_like.simulation.service.machine_error import ServiceRaised, is_a_users, raised_in
 from jepsen_like.simulation.service.service_campaign import ServiceRun
 from jepsen_like.simulation.tiers import TIERS
 from jepsen_like.simulation.trace import LineSink, Trace
@@ -48,12 +47,13 @@ class Plan(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """One run that broke a promise."""
+    """One run that broke a promise; `before_run` if it could not even begin."""
 
     seed: int
     at_s: float
     promise: str
     how: str
+    before_run: bool = False
 
 
 class SeedResult(NamedTuple):
@@ -76,23 +76,22 @@ class CampaignResult(NamedTuple):
 
 
 def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
-    """Run one seed of a plan, in this process. Raises ServiceRaised."""
+    """Run one seed of a plan, in this process."""
     tier = TIERS[plan.tier]
     make = tier.aimed.get(plan.seeded_bug or "", tier.make) if plan.aimed else tier.make
     if plan.service is not None:
         make = partial(ServiceRun, plan.service)
     broken = None
     bug = plan.seeded_bug if plan.is_planted else None
+    try:
+        simulation = make(seed, plan.nodes, plan.fault_seconds, trace)
+    except Failure as failure:  # before anything happened
+        return SeedResult(seed, 0.0, {}, Broken(seed, 0.0, failure.promise, failure.how, True))
     with planted(tier.bugs[bug]) if bug is not None else nullcontext():
         try:
-            simulation = make(seed, plan.nodes, plan.fault_seconds, trace)
             simulation.run()
         except Failure as failure:
             broken = Broken(seed, failure.at_s, failure.promise, failure.how)
-        except Exception as error:
-            if plan.service is None or not is_a_users(error):
-                raise
-            raise ServiceRaised(seed, raised_in(error)) from error
     return SeedResult(seed, simulation.virtual_seconds, simulation.coverage.counts(), broken)
 
 

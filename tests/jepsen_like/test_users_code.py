@@ -1,12 +1,10 @@
-"""A user's own code beside the command: what it raises is told, and its names hide nothing."""
+"""A user's own code beside the command: its names hide nothing."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 from pathlib import Path
-
-import pytest
 
 SERVICE = """
 from jepsen_like.chaos.service import Call
@@ -36,15 +34,6 @@ class Base:
     def query(self, machine, call):
         return [int(value) for value in machine.values.values()]
 """
-# Every function of a service that the library calls, and how a mistake in it is told.
-MISTAKES = {
-    "generate": ("self, caller", "the code of the service raised"),
-    "query": ("self, machine, call", "the code of the service raised"),
-    "answered": ("self, call, result", "the code of the service raised"),
-    "state": ("self, machine", "the code of the service raised"),
-    "final": ("self", "the code of the service raised"),
-    "invariant": ("self, machine", "the invariant"),
-}
 
 
 def simulate(folder: Path, name: str, jobs: int) -> subprocess.CompletedProcess[str]:
@@ -57,22 +46,6 @@ def simulate(folder: Path, name: str, jobs: int) -> subprocess.CompletedProcess[
         check=False,
         cwd=folder,
     )
-
-
-@pytest.mark.parametrize("function", MISTAKES)
-def test_a_mistake_in_a_function_of_a_service_is_told_with_its_line(
-    function: str, tmp_path: Path
-) -> None:
-    parameters, told = MISTAKES[function]
-    mistake = f"    def {function}({parameters}):\n        return {{}}['mistake in {function}']\n"
-    (tmp_path / "mine.py").write_text(f"{SERVICE}\n\nclass Mine(Base):\n{mistake}")
-    for jobs in (1, 2):
-        ended = simulate(tmp_path, "mine:Mine", jobs)
-        said = ended.stdout + ended.stderr
-        assert ended.returncode != 0, said
-        assert told in said
-        assert f"in {function} " in said
-        assert "Traceback" not in said
 
 
 def test_modules_beside_the_service_hide_nothing_of_this_project(tmp_path: Path) -> None:

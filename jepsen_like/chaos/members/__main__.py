@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import traceback
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -27,6 +28,7 @@ from jepsen_like.chaos.members.control import Control, lines_of
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.members.settings import MemberSettings
 from jepsen_like.chaos.services import find_service
+from jepsen_like.simulation.service.machine_error import raised_in
 from jepsen_like.users_modules import find_users_modules
 
 # Small, so that in a minute snapshots are written, the log is dropped, and snapshots are sent.
@@ -88,13 +90,23 @@ def main() -> None:
     progress.handlers = logging.getLogger().handlers  # standard output is for the run
     try:
         trio.run(serve, settings)
-    except (dledger.DLedgerError, BaseExceptionGroup) as error:
+    except Exception as error:
         errors = list(single_errors(error))
         if not all(isinstance(each, dledger.DLedgerError) for each in errors):
-            raise
+            traceback.print_exc()
         for each in errors:
-            logger.critical("stopped: %s: %s", type(each).__name__, each)
+            logger.critical("stopped: %s", _told(each))
         sys.exit(1)
+
+
+def _told(error: BaseException) -> str:
+    """An error in a line; one of the user's code with its place."""
+    if not isinstance(error, dledger.DLedgerError):
+        return raised_in(error)
+    cause = error.__cause__
+    from_user = cause is not None and not isinstance(cause, dledger.DLedgerError | OSError)
+    place = f" ({raised_in(cause)})" if cause is not None and from_user else ""
+    return f"{type(error).__name__}: {error}{place}"
 
 
 if __name__ == "__main__":

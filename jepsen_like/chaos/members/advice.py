@@ -46,8 +46,11 @@ _STOPPED = "stopped: "
 
 
 def last_words(log: str) -> str:
-    """What ended a member, from the end of its log: the last line that says something."""
-    lines = [line for line in log.splitlines() if line.strip()]
+    """What ended a member, from the end of its log: the last line that says something.
+
+    The frames that Python draws around several errors say nothing.
+    """
+    lines = [line.strip(" |") for line in log.splitlines() if line.strip(" |+-")]
     if not lines:
         return ""
     _, found, words = lines[-1].partition(_STOPPED)

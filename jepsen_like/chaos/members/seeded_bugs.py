@@ -134,9 +134,10 @@ class ServiceBug(NamedTuple):
     shown_by: str | None = None
 
 
+EARLY_ACK = "early-ack"
 BUGS: dict[str, ServiceBug] = {
     "stale-read": ServiceBug("reads answer from the own state, without the log", StaleRead),
-    "early-ack": ServiceBug("a write is acknowledged before append returns", EarlyAcknowledgement),
+    EARLY_ACK: ServiceBug("a write is acknowledged before append returns", EarlyAcknowledgement),
     "leader-cache": ServiceBug("a cache of the leader outlives its leadership", LeaderCache),
     "no-sync": ServiceBug("files are not synced (needs --nemesis power)", UnsyncedDisk, "power"),
     "sync-again": ServiceBug(

@@ -29,7 +29,7 @@ CONSISTENCIES = {
     "session-serializable": Consistency(sessions=True),
     "serializable": Consistency(),
     "snapshot-isolation": Consistency(allowed=("G2",)),
-    "read-committed": Consistency(allowed=("G2", "G-single")),
+    "read-committed": Consistency(allowed=("G2", "G-nonadjacent", "G-single")),
 }
 
 

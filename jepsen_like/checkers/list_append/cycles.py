@@ -1,8 +1,11 @@
 """Cycles of dependencies: transactions that have no order, the worst class first.
 
 The classes are those of Adya ("Weak consistency", 1999), as Elle names them: G0 of appends alone,
-G1c with reads of what was appended, G-single with one read of an old state, G2 with several. A
-suffix says that the order of a process, or of real time, is needed as well.
+G1c with reads of what was appended, G-single with one read of an old state, G-nonadjacent with
+several, no two of them in a row, G2 with two in a row. Snapshot isolation allows G2 alone: a
+history has it if and only if each cycle has two reads of an old state in a row (Cerone and Gotsman,
+"Analysing snapshot isolation", 2018, without the order of sessions). A suffix says that the order
+of a process, or of real time, is needed as well.
 """
 
 from __future__ import annotations
@@ -16,7 +19,8 @@ from jepsen_like.checkers.list_append.dependencies import Dependencies, Kind
 # From so many transactions of a tangle the shortest cycle is looked for; more are seldom shorter.
 STARTS_MAX = 200
 
-Kinds = Kind
+# From a number to the next ones.
+Follow = Callable[[int], list[int]]
 _SUFFIXES = (
     ("", Kind(0)),
     ("-process", Kind.PROCESS),
@@ -46,7 +50,7 @@ def find_cycles(
             continue
         everything = Kind.WW | Kind.WR | Kind.RW | extra
         whole = range(len(dependencies.transactions))
-        for tangle in tangles(dependencies, whole, everything):
+        for tangle in tangles(whole, _steps(dependencies, everything)):
             if out_of_time():
                 return found, True
             if explained & tangle:
@@ -59,50 +63,81 @@ def find_cycles(
 
 
 def _worst(dependencies: Dependencies, tangle: set[int], suffix: str, extra: Kind) -> Cycle | None:
-    for name, kinds in (("G0", Kind.WW | extra), ("G1c", Kind.WW | Kind.WR | extra)):
-        path = _shortest(dependencies, tangle, kinds)
+    forward = Kind.WW | Kind.WR | extra
+    for name, kinds in (("G0", Kind.WW | extra), ("G1c", forward)):
+        path = _shortest(tangle, _steps(dependencies, kinds))
         if path is not None:
-            return _cycle(dependencies, name + suffix, path, kinds)
-    kinds = Kind.WW | Kind.WR | extra
+            return _cycle(dependencies, name + suffix, path, [kinds] * len(path))
     best: list[int] | None = None
-    starts = sorted(tangle)[:STARTS_MAX]
-    for first in starts:
+    for first in sorted(tangle)[:STARTS_MAX]:
         for second, why in dependencies.edges[first].items():
             if why & Kind.RW and second in tangle:
-                path = _path(dependencies, tangle, kinds, second, first)
+                path = _path(tangle, _steps(dependencies, forward), second, first)
                 if path is not None and (best is None or len(path) < len(best)):
                     best = path
     if best is not None:
         # From the read of an old state to the append it missed, and back.
-        return _cycle(dependencies, "G-single" + suffix, best, kinds, closing=Kind.RW)
-    path = _shortest(dependencies, tangle, kinds | Kind.RW)
-    return None if path is None else _cycle(dependencies, "G2" + suffix, path, kinds | Kind.RW)
+        steps = [*[forward] * (len(best) - 1), Kind.RW]
+        return _cycle(dependencies, "G-single" + suffix, best, steps)
+    path = _shortest(
+        {place for number in tangle for place in _places(number)}, _spaced(dependencies, forward)
+    )
+    if path is not None:
+        steps = [Kind.RW if at % 2 else forward for at in [*path[1:], path[0]]]
+        name = "G-single" if steps.count(Kind.RW) == 1 else "G-nonadjacent"
+        return _cycle(dependencies, name + suffix, [at // 2 for at in path], steps)
+    everything = forward | Kind.RW
+    path = _shortest(tangle, _steps(dependencies, everything))
+    if path is None:
+        return None
+    return _cycle(dependencies, "G2" + suffix, path, [everything] * len(path))
 
 
-def _cycle(
-    dependencies: Dependencies,
-    name: str,
-    path: list[int],
-    kinds: Kind,
-    closing: Kind | None = None,
-) -> Cycle:
-    """A cycle with one kind a step: the one that says most."""
+def _cycle(dependencies: Dependencies, name: str, path: list[int], steps: list[Kind]) -> Cycle:
+    """A cycle with one kind a step: the one that says most, of those that the step may be."""
     found: list[Kind] = []
-    for first, second in zip(path, [*path[1:], path[0]], strict=True):
-        last = first == path[-1]
-        there = dependencies.kinds(first, second) & (closing if last and closing else kinds)
+    for first, second, kinds in zip(path, [*path[1:], path[0]], steps, strict=True):
+        there = dependencies.kinds(first, second) & kinds
         found.append(next(kind for kind in Kind if there & kind))
     first = path.index(min(path))
     return Cycle(name, path[first:] + path[:first], found[first:] + found[:first])
 
 
-def _shortest(dependencies: Dependencies, inside: set[int], kinds: Kind) -> list[int] | None:
+def _steps(dependencies: Dependencies, kinds: Kind) -> Follow:
+    """From a transaction to those that it comes before, by one of these kinds."""
+    edges = dependencies.edges
+    return lambda here: [other for other, why in edges[here].items() if why & kinds]
+
+
+def _places(number: int) -> tuple[int, int]:
+    """A transaction as two places of a walk: got to otherwise, and by the read of an old state."""
+    return 2 * number, 2 * number + 1
+
+
+def _spaced(dependencies: Dependencies, forward: Kind) -> Follow:
+    """Steps of walks, from place to place, that never read an old state twice in a row."""
+
+    def follow(place: int) -> list[int]:
+        here, by_old_read = divmod(place, 2)
+        found: list[int] = []
+        for other, why in dependencies.edges[here].items():
+            otherwise, old_read = _places(other)
+            if why & forward:
+                found.append(otherwise)
+            if why & Kind.RW and not by_old_read:
+                found.append(old_read)
+        return found
+
+    return follow
+
+
+def _shortest(inside: set[int], follow: Follow) -> list[int] | None:
     best: list[int] | None = None
-    for tangle in tangles(dependencies, sorted(inside), kinds):
+    for tangle in tangles(inside, follow):
         for start in sorted(tangle)[:STARTS_MAX]:
-            for second, why in dependencies.edges[start].items():
-                if why & kinds and second in tangle:
-                    path = _path(dependencies, tangle, kinds, second, start)
+            for second in follow(start):
+                if second in tangle:
+                    path = _path(tangle, follow, second, start)
                     if path is not None and (best is None or len(path) < len(best)):
                         best = path
                         if len(best) == 2:
@@ -110,10 +145,8 @@ def _shortest(dependencies: Dependencies, inside: set[int], kinds: Kind) -> list
     return best
 
 
-def _path(
-    dependencies: Dependencies, inside: set[int], kinds: Kind, start: int, goal: int
-) -> list[int] | None:
-    """The shortest way from one transaction to another."""
+def _path(inside: set[int], follow: Follow, start: int, goal: int) -> list[int] | None:
+    """The shortest way from one number to another."""
     came_from: dict[int, int] = {start: start}
     waiting = deque([start])
     while waiting:
@@ -123,24 +156,17 @@ def _path(
             while path[-1] != start:
                 path.append(came_from[path[-1]])
             return path[::-1]
-        for following, why in dependencies.edges[here].items():
-            if why & kinds and following in inside and following not in came_from:
+        for following in follow(here):
+            if following in inside and following not in came_from:
                 came_from[following] = here
                 waiting.append(following)
     return None
 
 
-def tangles(dependencies: Dependencies, numbers: Iterable[int], kinds: Kind) -> list[set[int]]:
-    """Sets of transactions each of which comes before each other one (Tarjan, 1972)."""
+def tangles(numbers: Iterable[int], follow: Follow) -> list[set[int]]:
+    """Sets of numbers from each of which one gets to each other one (Tarjan, 1972)."""
     inside = set(numbers)
-    edges = {
-        number: [
-            other
-            for other, why in dependencies.edges[number].items()
-            if why & kinds and other in inside
-        ]
-        for number in inside
-    }
+    edges = {number: [other for other in follow(number) if other in inside] for number in inside}
     index: dict[int, int] = {}
     low: dict[int, int] = {}
     on_stack: set[int] = set()

@@ -10,10 +10,12 @@ from dledger.waits.pending_appends import Outcome
 from dledger.waits.pending_reads import ReadOutcome
 from jepsen_like.chaos.service import Call
 from jepsen_like.checkers.report import Verdict
+from jepsen_like.history.errors import HistoryUnreadable
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.service.clients_history import check_of, clients_history
 from jepsen_like.simulation.service.fingerprint import digest, shortened, told
 from jepsen_like.simulation.service.journal import Journal
+from jepsen_like.simulation.service.machine_error import raised_in
 from jepsen_like.simulation.service.request import Request, Told, Unanswered
 from jepsen_like.simulation.service.service import Service
 from jepsen_like.simulation.service.service_book import ServiceBook
@@ -133,12 +135,7 @@ class ServiceClients:
             self._failed(request, error)
 
     def _look(self, node: VirtualNode, request: Request) -> object:
-        machine = self._machine(node.name)
-        described = self._service.described
-        if described is not None and request.call is not None:
-            return described.query(machine, request.call)
-        query = self._service.query
-        return machine if query is None or machine is None else query(machine)
+        return self._service.answer(self._machine(node.name), request.call)
 
     def member_ended(self, name: str) -> None:
         """The process of a member has ended: nobody answers."""
@@ -208,7 +205,14 @@ class ServiceClients:
 
     def check_history(self) -> None:
         """Check what clients saw by the service's model or checker."""
-        report = check_of(self._service)(clients_history(self._service, self.requests, self._lines))
+        history = clients_history(self._service, self.requests, self._lines)
+        try:
+            report = check_of(self._service)(history)
+        except HistoryUnreadable as error:
+            raise InvariantViolated("the model takes what clients do", error.problem) from error
+        except Exception as error:
+            how = raised_in(error.__cause__ or error)
+            raise InvariantViolated("the model never raises", how) from error
         if report.verdict is Verdict.INVALID:
             how = report.problems[0].how if report.problems else report.summary
             raise InvariantViolated("clients see what the model allows", how)

@@ -13,8 +13,11 @@ from jepsen_like.history.header import Header
 from jepsen_like.history.history import History
 from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.history.value import Map, Value, frozen
+from jepsen_like.simulation.service.fingerprint import shortened
+from jepsen_like.simulation.service.machine_error import called
 from jepsen_like.simulation.service.request import Request, Told
 from jepsen_like.simulation.service.service import Service
+from jepsen_like.simulation.witness import InvariantViolated
 
 # What a search for an order may remember: histories of runs are short.
 SEARCH_MEMORY_BYTES = 50_000_000
@@ -50,7 +53,7 @@ def clients_history(service: Service, requests: Sequence[Request], lines: Lines)
 
 def _operation(service: Service, request: Request, lines: tuple[int, int | None]) -> Operation:
     invoked, ended = lines
-    outcome, result, error = _outcome(service, request)
+    outcome, result, error = outcome_of(service, request)
     function, key, value = request.what, None, _value(request)
     if request.call is not None:
         function, key = request.call.function, frozen(request.call.key)
@@ -79,8 +82,11 @@ def _value(request: Request) -> Value:
     return None
 
 
-def _outcome(service: Service, request: Request) -> tuple[EventType, Value, Value]:
-    """How a request ended, its result, and why it failed."""
+def outcome_of(service: Service, request: Request) -> tuple[EventType, Value, Value]:
+    """How a request ended, its result, and why it failed.
+
+    Raises InvariantViolated if the user's code that tells raises.
+    """
     if request.told in (Told.NOTHING, Told.UNKNOWN):
         return EventType.INFO, None, None
     if request.told is Told.NEVER:
@@ -88,9 +94,16 @@ def _outcome(service: Service, request: Request) -> tuple[EventType, Value, Valu
     result = request.appended.result if request.appended is not None else request.answer
     if service.described is not None and request.call is not None and not request.call.is_read:
         try:
-            result = service.described.answered(request.call, result)
-        except CallFailed as failed:
-            return EventType.FAIL, None, str(failed)
+            result = called("answered", service.described.answered, request.call, result)
+        except InvariantViolated as violation:
+            if isinstance(violation.__cause__, CallFailed):
+                return EventType.FAIL, None, str(violation.__cause__)
+            raise
     if request.call is None and not isinstance(result, list | dict | set | tuple):
         return EventType.OK, result, None
-    return EventType.OK, frozen(result), None
+    try:
+        return EventType.OK, frozen(result), None
+    except ValueError as error:
+        what = "query" if request.what == "read" else "answered"
+        how = f"{what}() gives {shortened(repr(result))}: {error}"
+        raise InvariantViolated("clients get plain values", how) from error

@@ -11,6 +11,9 @@ from dataclasses import replace
 from dledger.state_machine import SnapshottingMachine
 from jepsen_like.chaos.service import Caller, Described
 from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.failure import Failure
+from jepsen_like.simulation.service.adaptive_clients import ADAPTIVE_CLIENTS
+from jepsen_like.simulation.service.machine_error import called
 from jepsen_like.simulation.service.schedule import LEADER, Do, Schedule, Step
 from jepsen_like.simulation.service.service import Service
 from jepsen_like.simulation.swarm import (
@@ -23,6 +26,7 @@ from jepsen_like.simulation.swarm import (
     Swarm,
     swarm_of,
 )
+from jepsen_like.simulation.witness import InvariantViolated
 
 DEFAULT_SECONDS = 10.0
 # Bodies of appends may be so long where nobody says more.
@@ -95,14 +99,18 @@ def has_snapshots(service: Service) -> bool:
 def drawn_schedule(
     service: Service, seed: int, nodes: int | None = None, seconds: float | None = None
 ) -> Schedule:
-    """The schedule of a seed; `nodes` and `seconds` replace what it would choose."""
+    """The schedule of a seed; `nodes` and `seconds` replace what it would choose.
+
+    Raises Failure if the user's code that says what clients do raises.
+    """
     length_s = DEFAULT_SECONDS if seconds is None else seconds
     swarm = service_swarm(seed, nodes, length_s, snapshots=False)
     names = [f"n{number}" for number in range(swarm.nodes)]
-    steps = [
-        *_faults(seed, names, length_s, swarm.election_timeout_s),
-        *_operations(service, seed, names, length_s),
-    ]
+    try:
+        operations = _operations(service, seed, names, length_s)
+    except InvariantViolated as violation:
+        raise Failure(seed, 0.0, violation.promise, violation.how) from violation
+    steps = [*_faults(seed, names, length_s, swarm.election_timeout_s), *operations]
     steps.sort(key=lambda step: step.at_s)
     return Schedule(seed, swarm.nodes, length_s, tuple(steps[:MOST_STEPS]))
 
@@ -117,7 +125,7 @@ def faults_of(seed: int, nodes: int, seconds: float) -> list[Step]:
 
 def _faults(seed: int, names: list[str], length_s: float, timeout_s: float) -> list[Step]:
     weights = Chance(seed, "weights of faults")
-    kinds = [do for do in Do if do not in (Do.APPEND, Do.READ)]
+    kinds = [do for do in Do if do not in (Do.APPEND, Do.READ, Do.TURN)]
     if len(names) == 1:
         kinds = [do for do in kinds if do not in (Do.CUT_OFF, Do.MUTE)]
     steps: list[Step] = []
@@ -148,14 +156,16 @@ def _operations(service: Service, seed: int, names: list[str], length_s: float) 
     every_s = style.choice((0.02, 0.05, 0.2))
     elsewhere = style.choice((0.0, 0.1))
     times = Chance(seed, "times of appends")
+    if service.described is not None and service.described.adapts:
+        return _turns(seed, names, times, every_s, length_s)
     if service.described is not None:
-        return _calls(service.described, seed, names, times, every_s, length_s)
+        return _calls(service, service.described, seed, names, times, every_s, length_s)
     steps: list[Step] = []
     bodies = Chance(seed, "bodies")
     at_s = times.wait_s(every_s)
     while at_s < length_s:
         member = times.choice(names) if times.happens(elsewhere) else LEADER
-        steps.append(Step(at_s, Do.APPEND.value, member, body=bytes(service.operations(bodies))))
+        steps.append(Step(at_s, Do.APPEND.value, member, body=service.next_body(bodies)))
         at_s += times.wait_s(every_s)
     if service.query is None:
         return steps
@@ -169,7 +179,23 @@ def _operations(service: Service, seed: int, names: list[str], length_s: float) 
     return steps
 
 
+def _turns(
+    seed: int, names: list[str], times: Chance, every_s: float, length_s: float
+) -> list[Step]:
+    """When clients make their next calls: one that has no turn for long is as one that is slow."""
+    places = Chance(seed, "turns")
+    steps: list[Step] = []
+    at_s = times.wait_s(every_s)
+    while at_s < length_s:
+        member = places.choice(names) if places.happens(READS_ANYWHERE) else LEADER
+        place = places.randrange(ADAPTIVE_CLIENTS)
+        steps.append(Step(at_s, Do.TURN.value, member, client=place))
+        at_s += times.wait_s(every_s)
+    return steps
+
+
 def _calls(
+    service: Service,
     described: Described,
     seed: int,
     names: list[str],
@@ -178,7 +204,8 @@ def _calls(
     length_s: float,
 ) -> list[Step]:
     """The calls of a service that is written for real processes, in turn by each client."""
-    made = type(described.service)()
+    # Of its own: what it keeps from call to call begins anew with each seed.
+    made = Described(called("machine", type(described.service)), described.name)
     chances: dict[int, Chance] = {}
     steps: list[Step] = []
     at_s = times.wait_s(every_s)
@@ -186,7 +213,7 @@ def _calls(
         turn, place = divmod(len(steps), CLIENTS)
         client = place + CLIENTS * (turn // CALLS_A_CLIENT)
         chance = chances.setdefault(client, Chance(seed, f"client {client}"))
-        call = made.generate(Caller(chance, client, len(steps)))
+        call = service.next_call(made, Caller(chance, client, len(steps)))
         do, member = Do.APPEND, LEADER
         if call.is_read:
             do, member = Do.READ, times.choice(names) if times.happens(READS_ANYWHERE) else LEADER

@@ -1,42 +1,20 @@
-"""An error of a user's code in one line."""
+"""Errors of a user's code: each in one line, and as a broken promise of the run."""
 
 from __future__ import annotations
 
-import sysconfig
 import traceback
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+from jepsen_like.simulation.failure import Failure
+from jepsen_like.simulation.witness import InvariantViolated
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # The folder of the library's own code: a user's error is told by the last line outside of it.
 _OURS = __file__.rsplit("/", 4)[0]
 _PACKAGES = tuple(f"{_OURS}/{name}/" for name in ("dledger", "jepsen_like"))
-_LIBRARIES = ("stdlib", "platstdlib", "purelib", "platlib")
-
-
-_INSTALLED = tuple(
-    f"{folder}/" for name, folder in sysconfig.get_paths().items() if name in _LIBRARIES
-)
-
-
-class ServiceRaised(Exception):
-    """A function of a user's service raised, other than in its state machine's `apply`.
-
-    Attributes:
-        seed: of the run.
-        problem: the error, and the user's line.
-    """
-
-    def __init__(self, seed: int, problem: str) -> None:
-        self.seed = seed
-        self.problem = problem
-        super().__init__(seed, problem)
-
-    def __str__(self) -> str:
-        return f"seed {self.seed}: the code of the service raised {self.problem}"
-
-
-def is_a_users(error: BaseException) -> bool:
-    """Whether an error passed a line that is neither of this project nor of a library."""
-    frames = traceback.extract_tb(error.__traceback__)
-    return any(not frame.filename.startswith((*_PACKAGES, *_INSTALLED, "<")) for frame in frames)
 
 
 def raised_in(error: BaseException) -> str:
@@ -49,4 +27,20 @@ def raised_in(error: BaseException) -> str:
         return said
     frame = shown[-1]
     line = f" `{frame.line}`" if frame.line else ""
-    return f"{said} ({frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}{line})"
+    outermost = next(each.name for each in shown if each.filename == frame.filename)
+    called = f", called by {outermost}" if outermost != frame.name else ""
+    place = f"{frame.filename.rpartition('/')[2]}:{frame.lineno} in {frame.name}{called}"
+    return f"{said} ({place}{line})"
+
+
+def called(name: str, method: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a method that the user gave; one that raises breaks a promise.
+
+    Raises InvariantViolated, and Failure if the method does.
+    """
+    try:
+        return method(*args, **kwargs)
+    except (InvariantViolated, Failure):
+        raise
+    except Exception as error:
+        raise InvariantViolated(f"{name}() never raises", raised_in(error)) from error

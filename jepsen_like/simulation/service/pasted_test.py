@@ -55,6 +55,8 @@ def _written(step: Step) -> str:
     if step.call is not None:
         words.append(f"call={_written_call(step.call)}")
         words.append(f"client={step.client}")
+    elif step.do == Do.TURN:
+        words.append(f"client={step.client}")
     elif step.do == Do.APPEND:
         words.append(f"body={_bytes(step.body)}")
     return f"Step({', '.join(words)})"

@@ -12,6 +12,8 @@ from jepsen_like.chaos.service import Call
 LEADER = "leader"
 
 
+# An entry of a client whose calls are not known before the run has at most so many bytes.
+ADAPTIVE_BODY_BYTES = 1024
 # Segments are made for bodies of this size at least.
 LEAST_BODY_BYTES = 64
 
@@ -21,6 +23,7 @@ class Do(StrEnum):
 
     APPEND = "append"
     READ = "read"
+    TURN = "turn"  # the client makes its next call, unless it waits for an answer
     KILL = "kill"  # the process ends; what it wrote stays
     CUT_POWER = "cut power"  # the machine stops; what was not synced may be lost
     CLOSE = "close"  # the member is closed in order
@@ -33,6 +36,8 @@ class Do(StrEnum):
 
 class Step(NamedTuple):
     """One thing that happens.
+
+    The calls of clients that adapt are not part of it: they follow from the answers.
 
     Attributes:
         at_s: when, in virtual seconds.
@@ -60,7 +65,7 @@ class Step(NamedTuple):
     @property
     def is_fault(self) -> bool:
         """Whether it breaks something."""
-        return self.do not in (Do.APPEND, Do.READ)
+        return self.do not in (Do.APPEND, Do.READ, Do.TURN)
 
     @property
     def ends_s(self) -> float:
@@ -73,6 +78,8 @@ class Step(NamedTuple):
             words.append(f"{self.call.function} {self.call.value!r} of {self.call.key!r} at")
         elif self.do == Do.APPEND:
             words.append(f"{self.body!r} at")
+        elif self.do == Do.TURN:
+            words.append(f"of client {self.client}, reads at")
         words.append(self.member)
         if self.for_s:
             words.append(f"for {self.for_s:.3f} s")
@@ -98,6 +105,8 @@ class Schedule(NamedTuple):
     def largest_body_bytes(self) -> int:
         """The length of the longest body, rounded up to a power of two."""
         longest = max((len(step.entry) for step in self.steps), default=0)
+        if any(step.do == Do.TURN for step in self.steps):
+            longest = max(longest, ADAPTIVE_BODY_BYTES)
         return 1 << max(longest - 1, LEAST_BODY_BYTES - 1).bit_length()
 
     @property

@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING, Any
 from dledger.errors import MachineUnusable
 from dledger.machine_check import check_machine
 from dledger.state_machine import StateMachine
-from jepsen_like.chaos.service import Call, Described
+from jepsen_like.chaos.service import Call, Caller, Described
 from jepsen_like.chaos.service import Service as ProcessService
 from jepsen_like.checkers.models.model import Model
 from jepsen_like.history.value import Value
+from jepsen_like.simulation.service.machine_error import called
 from jepsen_like.simulation.witness import InvariantViolated
 
 if TYPE_CHECKING:
@@ -75,41 +76,62 @@ class Service:
 
     def final(self) -> Sequence[Call]:
         """The reads that are made of each member in the end."""
-        return () if self.described is None else self.described.final()
+        return () if self.described is None else called("final", self.described.final)
 
     def new_machine(self) -> StateMachine:
         """A machine for a process that starts. Raises MachineUnusable."""
-        machine = self.machine()
+        machine = called("machine", self.machine)
         check_machine(machine)
         return machine
 
     def check(self) -> None:
         """Raise MachineUnusable if machines cannot be made, or are one and the same object."""
-        first, second = self.new_machine(), self.new_machine()
+        first, second = self.machine(), self.machine()
+        check_machine(first)
         if first is second:
             problem = "is made once only: every process needs a machine of its own"
             raise MachineUnusable(type(first).__name__, problem)
 
     def state_of(self, machine: StateMachine) -> object:
         """What has to be the same on all members."""
-        return machine if self.state is None else self.state(machine)
+        return machine if self.state is None else called("state", self.state, machine)
+
+    def next_body(self, random: Random) -> bytes:
+        """The body of the next append. Raises InvariantViolated if `operations` raises."""
+        return called("operations", lambda: bytes(memoryview(self.operations(random))))
+
+    def next_call(self, described: Described, caller: Caller) -> Call:
+        """The next call of a client. Raises InvariantViolated if `generate` raises."""
+        call = called("generate", described.service.generate, caller)
+        if not isinstance(call, Call):
+            raise InvariantViolated("generate() returns a Call", f"it returned {call!r:.100}")
+        return call
+
+    def answer(self, machine: StateMachine | None, call: Call | None) -> object:
+        """What a read returns. Raises InvariantViolated if `query` raises."""
+        if self.described is not None and call is not None:
+            return called("query", self.described.query, machine, call)
+        if self.query is None or machine is None:
+            return machine
+        return called("query", self.query, machine)
 
 
 # What may be simulated: a service, just what makes its machine, or a class with `machine` and
-# `generate`, as `jepsen-like run --service` takes it.
-Simulated = Service | Callable[[], StateMachine] | ProcessService
+# `generate`, as `jepsen-like run --service` takes it, or `client`.
+Simulated = Service | Callable[[], StateMachine] | ProcessService | type
 
 
-def service_of(simulated: Simulated | type) -> Service:
+def service_of(simulated: Simulated) -> Service:
     """The service of what a user named.
 
     A class (or an object of one) that is written for `jepsen-like run --service` has its calls,
-    queries, invariant and model used here as well.
+    queries, invariant and model used here as well. One with `client` may do without `generate`.
     """
     if isinstance(simulated, Service):
         return simulated
-    if hasattr(simulated, "generate") and hasattr(simulated, "machine"):
-        made = simulated() if isinstance(simulated, type) else simulated
+    makes_calls = hasattr(simulated, "generate") or hasattr(simulated, "client")
+    if makes_calls and hasattr(simulated, "machine"):
+        made: Any = simulated() if isinstance(simulated, type) else simulated
         name = type(made).__name__
         described = Described(made, name)
         return Service(
@@ -118,7 +140,8 @@ def service_of(simulated: Simulated | type) -> Service:
             state=getattr(described.service, "state", None),
             described=described,
         )
-    return Service(simulated)
+    machine: Any = simulated
+    return Service(machine)
 
 
 class _Invariant:

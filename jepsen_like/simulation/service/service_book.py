@@ -46,7 +46,11 @@ class ServiceBook:
         self._indexes: list[int] = []
         self._states: list[bytes] = []
         self._told_results: list[bytes] = []
-        self._begin = digest(service.state_of(self._machine))
+        self._begin = b""
+
+    def begin(self) -> None:
+        """Note the state before the first entry. Raises InvariantViolated."""
+        self._begin = digest(self._service.state_of(self._machine))
 
     # --- as the run goes on -------------------------------------------------------------------
 

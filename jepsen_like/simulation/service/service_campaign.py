@@ -73,7 +73,10 @@ class ServiceRun:
 def shrunk(
     name: str, seed: int, nodes: int | None, seconds: float | None, budget_s: float
 ) -> Shrunk | None:
-    """The shortest failing schedule that is found in so many seconds; None if none fails."""
+    """The shortest failing schedule that is found in so many seconds; None if none fails.
+
+    Raises Failure if the seed has no schedule.
+    """
     there = loaded(name)
     schedule = drawn_schedule(there.service, seed, nodes, seconds)
 

@@ -15,7 +15,7 @@ from dledger.state_machine import (
 )
 from dledger.store.segment_store import SegmentStore
 from jepsen_like.simulation.machine import MachineState
-from jepsen_like.simulation.service.machine_error import raised_in
+from jepsen_like.simulation.service.machine_error import called, raised_in
 from jepsen_like.simulation.service.service_book import NEVER_RAISES, ServiceBook
 from jepsen_like.simulation.watched_machine import WatchedMachine
 from jepsen_like.simulation.witness import InvariantViolated
@@ -134,7 +134,7 @@ class _RetainingMember(ServiceMember):
     def log_kept_from(self) -> int:
         """As in `dledger.RetainingMachine`."""
         assert isinstance(self.machine, RetainingMachine)
-        return self.machine.log_kept_from()
+        return called("log_kept_from", self.machine.log_kept_from)
 
 
 def service_member(

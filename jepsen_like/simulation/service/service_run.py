@@ -72,8 +72,8 @@ def failure_of(
     service: Service, schedule: Schedule, elsewhere: OtherProcess | None
 ) -> Failure | None:
     """The failure of a schedule; None if it has none."""
-    world = world_of(service, schedule, records=False)
     try:
+        world = world_of(service, schedule, records=False)
         run_to_the_end(world, schedule, elsewhere)
     except Failure as failure:
         return failure

@@ -15,6 +15,7 @@ from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.group import simulated_group
 from jepsen_like.simulation.invariants import Invariants
+from jepsen_like.simulation.service.adaptive_clients import AdaptiveClients
 from jepsen_like.simulation.service.clients import ServiceClients
 from jepsen_like.simulation.service.drawn_schedule import (
     LARGEST_BODY_BYTES,
@@ -94,6 +95,7 @@ class World:
             group.around.network.watch = self._journal
         self._clients = ServiceClients(service, self._loop, self._runs.machine_of, self._journal)
         self._runs.clients = self._clients
+        self._adaptive = AdaptiveClients(service, seed)
         self._members = [SimulatedMember(node, self._runs.machine_of) for node in group.nodes]
         self._failure: Failure | None = None
         self._is_over = False
@@ -125,6 +127,7 @@ class World:
             self.finish()
 
     def _start(self) -> None:
+        self._runs.book.begin()
         for node in self._nodes.values():
             node.start()
         self._after_step()
@@ -331,6 +334,8 @@ class World:
             case Do.READ:
                 locally = self.service.reads_locally
                 self._clients.read(node, locally=locally, call=step.call, client=step.client)
+            case Do.TURN:
+                self._take_turn(step)
             case Do.CUT_OFF | Do.MUTE:
                 names = {name for name in step.member.split() if name != LEADER}
                 names |= {node.name} if node is not None else set()
@@ -340,6 +345,18 @@ class World:
             case _:
                 if node is not None:
                     self._break(node, step)
+
+    def _take_turn(self, step: Step) -> None:
+        found = self._adaptive.next_call(step.client)
+        if found is None:
+            return
+        call, client = found
+        if call.is_read:
+            locally, node = self.service.reads_locally, self._node(step.member)
+            request = self._clients.read(node, locally=locally, call=call, client=client)
+        else:
+            request = self._clients.append(self._node(LEADER), call.entry, call, client)
+        self._adaptive.made(step.client, request)
 
     def _break(self, node: VirtualNode, step: Step) -> None:
         match step.do:

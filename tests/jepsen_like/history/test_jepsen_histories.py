@@ -60,6 +60,66 @@ def test_jepsens_histories_in_edn_are_read(tmp_path: Path) -> None:
     assert history.timed
 
 
+OPERATIONS = """\
+{:process 0, :type :invoke, :f :write, :value 3, :time 10}
+{:process 1, :type :invoke, :f :read, :value nil, :time 11}
+{:process :nemesis, :type :info, :f :start, :value nil, :time 12}
+{:process 0, :type :ok, :f :write, :value 3, :time 13}
+{:process 1, :type :ok, :f :read, :value nil, :time 14}
+"""
+RECORDS = OPERATIONS.replace("{", "#jepsen.history.Op{")
+BROKEN_OVER_LINES = OPERATIONS.replace(", ", ",\n    ")
+ROWS = """\
+[0   :invoke :write 3]
+[1   :invoke :read  nil]
+[:nemesis :info :start "cut off [:n1 (:n2"]
+[0   :ok :write 3]
+[1   :ok :read  nil]
+"""
+COMMENTED = OPERATIONS.replace("}\n", "} ; ends here: )]}\n").replace("{", ";;; next: {[(\n{")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OPERATIONS,
+        RECORDS,
+        f"[{OPERATIONS}]",
+        f"[{RECORDS}]\n",
+        f"({OPERATIONS})",
+        f"; written by hand\n\n(\n{BROKEN_OVER_LINES}\n)\n; the end\n",
+        "[\n" + BROKEN_OVER_LINES.replace("{", "#jepsen.history.Op{") + "]",
+        f"[ ; all of them\n{COMMENTED}\n]",
+        "[" + OPERATIONS.replace("\n", " ") + "]",
+        OPERATIONS.replace("\n", " ") + "\n",
+        OPERATIONS.replace(",", "").replace("{", "#_{:process 9} {"),
+        OPERATIONS.replace("{:", "{:jepsen/").replace(", :", ", :jepsen.history/"),
+        OPERATIONS.replace("{", "#:jepsen.history{"),
+        ROWS,
+        f"[{ROWS}]",
+    ],
+)
+def test_any_wrapping_of_knossos_and_elle_is_taken_off(tmp_path: Path, text: str) -> None:
+    write, read = read_history(saved(tmp_path, text)).operations
+    assert (write.process, write.function, write.value, write.ok) == (0, "write", 3, True)
+    assert (read.process, read.function, read.result, read.ok) == (1, "read", None, True)
+
+
+def test_what_all_operations_have_in_common_may_be_left_out(tmp_path: Path) -> None:
+    text = """\
+{:index 0 :type :invoke, :value [[:append 255 8] [:r 253 nil]]}
+{:index 1 :type :ok,     :value [[:append 255 8] [:r 253 [1 3 4]]]}
+"""
+    (one,) = read_history(saved(tmp_path, text)).operations
+    assert (one.process, one.function, one.ok) == (0, "txn", True)
+    assert one.result == (("append", 255, 8), ("r", 253, (1, 3, 4)))
+
+
+def test_an_operation_is_named_by_the_line_at_which_it_begins(tmp_path: Path) -> None:
+    history = read_history(saved(tmp_path, f"[\n{BROKEN_OVER_LINES}]"))
+    assert [one.invoked_line for one in history.operations] == [2, 7]
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -79,6 +139,11 @@ def test_pairs_are_keys_and_values_only_when_that_is_said(tmp_path: Path, text: 
     ("text", "place", "words"),
     [
         ("{:process 0 :type :invoke :f :read} 5", 1, "one map of EDN"),
+        ("[{:process 0 :type :invoke :f :read}\n 5]", 2, "one map of EDN"),
+        ("[{:process 0 :type :invoke :f :read}\n", 1, "the [ of line 1 is not closed"),
+        ("\n[{:process 0 :type :invoke :f :read}\n)", 3, "[ of line 2 is closed by )"),
+        ("[\n{:process 0\n :type :invoke :f :read\n", 2, "ends early"),
+        ("[{:process 0 :type :invoke :f :read}]]", 1, "where a value must stand"),
         ("{:process 0 :type :invoke :f :read", 1, "ends early"),
         ('{:process 0 :f "', 1, "cannot be read"),
         ("{:process 0 :type :invoke}", 1, ":f is missing"),
@@ -104,6 +169,12 @@ def test_a_line_that_is_not_jepsens_is_named(
         read_history(path)
     assert str(caught.value).startswith(f"{path}:{place}: ")
     assert words in str(caught.value)
+
+
+def test_an_operation_over_many_lines_has_a_limit(tmp_path: Path) -> None:
+    path = saved(tmp_path, "{:process 0 :value\n" + "[1 2\n" * 100)
+    with pytest.raises(HistoryUnreadable, match="txt:1: the operation is longer than 99 bytes"):
+        read_history(path, line_bytes_max=99)
 
 
 def test_a_value_that_is_no_pair_is_refused_when_values_are_keyed(tmp_path: Path) -> None:

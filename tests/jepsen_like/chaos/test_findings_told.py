@@ -1,0 +1,90 @@
+"""What `jepsen-like run` says of a user's service: what was raised where, and what differs."""
+
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from jepsen_like.__main__ import main
+from jepsen_like.chaos.members.__main__ import _told as told_by_member
+from jepsen_like.chaos.members.advice import is_bug, last_words
+from jepsen_like.chaos.states_compared import state_differences
+from jepsen_like.simulation.service.machine_error import raised_in
+
+GROUP_OF_ERRORS = """\
+  + Exception Group Traceback (most recent call last):
+  |   File "member.py", line 84, in main
+  | ExceptionGroup: Exceptions from Trio nursery (1 sub-exception)
+  +-+---------------- 1 ----------------
+    | Traceback (most recent call last):
+    |   File "shop.py", line 5, in state
+    | KeyError: 'tea'
+    +------------------------------------
+"""
+
+
+def test_frames_around_several_errors_are_no_last_words() -> None:
+    assert last_words(GROUP_OF_ERRORS) == "KeyError: 'tea'"
+    assert is_bug(GROUP_OF_ERRORS)
+
+
+def test_states_that_differ_are_told_by_the_first_place_and_both_values() -> None:
+    states = {
+        "n0": {"a": 1, "b": {"c": [1, 2]}},
+        "n1": {"a": 1, "b": {"c": [1, 2]}},
+        "n2": {"a": 1, "b": {"c": [1, 3]}},
+        "n3": {"a": 1},
+    }
+    assert list(state_differences(states)) == [
+        "the states of n0 and n2 differ in the end: on n0, ['b']['c'][1] is 2, not 3",
+        "the states of n0 and n3 differ in the end: on n0, it is "
+        "{'a': 1, 'b': {'c': [1, 2]}}, not {'a': 1}",
+    ]
+    assert list(state_differences({})) == []
+
+
+def test_an_error_of_the_users_is_told_with_the_method_that_was_called() -> None:
+    def inner() -> None:
+        raise KeyError("tea")
+
+    def state() -> None:
+        inner()
+
+    with pytest.raises(KeyError) as caught:
+        state()
+    told = told_by_member(caught.value)
+    assert told == raised_in(caught.value)
+    assert told.startswith("KeyError: 'tea' (test_findings_told.py:")
+    assert "in inner, called by " in told
+
+
+SERVICE = """
+from jepsen_like.chaos.service import Call
+
+
+class Machine:
+    def apply(self, entries):
+        return [None] * len(entries)
+
+
+class Reads:
+    machine = Machine
+
+    def generate(self, caller):
+        return Call("set")
+
+    def answered(self, call, result):
+        return result["x"]
+"""
+
+
+def test_an_early_acknowledgement_is_refused_where_results_are_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "users_results.py").write_text(SERVICE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    words = ["run", "--service", "users_results:Reads", "--dirty", "early-ack"]
+    told = CliRunner().invoke(main, words)
+    assert told.exit_code == 2
+    assert "answered() of users_results:Reads needs one" in told.output
