@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Coroutine
 from concurrent.futures import Future
-from functools import partial, wraps
+from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
-from dledger.forms import Coming, Method
+from dledger.forms import Coming, Method, like
 from dledger.loop_thread import LoopThread
 
 P = ParamSpec("P")
@@ -21,7 +21,7 @@ def awaits(method: Method[P, Awaitable[R]]) -> Method[P, Coroutine[Any, Any, R]]
     To cancel it gives up the wait, not the call.
     """
 
-    @wraps(method)
+    @like(method)
     async def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         loop: LoopThread[Any] = form._loop
         return await given_up(loop.submit(partial(method, form._inner, *args, **kwargs)))
@@ -32,7 +32,7 @@ def awaits(method: Method[P, Awaitable[R]]) -> Method[P, Coroutine[Any, Any, R]]
 def iterates_in_asyncio(method: Method[P, AsyncIterator[R]]) -> Method[P, AsyncIterator[R]]:
     """A method whose iterator of trio's is one of asyncio's. A cancelled wait loses nothing."""
 
-    @wraps(method)
+    @like(method)
     def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
         loop: LoopThread[Any] = form._loop
         loop.check()

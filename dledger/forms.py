@@ -6,29 +6,42 @@ the trio loop, and `_inner`, the trio object, and its methods are made of those 
     class BlockingLog:
         append = waits(RemoteLog.append)
 
-They have the same parameters, the same errors and the same words. `dledger.asyncio_forms` makes
-those of asyncio.
+They have the same parameters and the same errors. `dledger.asyncio_forms` makes those of asyncio.
 """
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from functools import partial, wraps
+from functools import partial, update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from dledger.loop_thread import LoopThread
 
 P = ParamSpec("P")
 R = TypeVar("R")
+Made = TypeVar("Made", bound=Callable[..., object])
 
 Method = Callable[Concatenate[Any, P], R]
+
+
+def like(method: Callable[..., object]) -> Callable[[Made], Made]:
+    """Give a derived method the name and the parameters of the one that it is made of, which has
+    the words.
+    """
+
+    def give(made: Made) -> Made:
+        update_wrapper(made, method)
+        made.__doc__ = f"As {method.__qualname__}."
+        return made
+
+    return give
 
 
 def waits(method: Method[P, Awaitable[R]]) -> Method[P, R]:
     """A blocking method that carries out an asynchronous one."""
 
-    @wraps(method)
+    @like(method)
     def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         loop: LoopThread[Any] = form._loop
         return loop.wait(partial(method, form._inner, *args, **kwargs))
@@ -39,7 +52,7 @@ def waits(method: Method[P, Awaitable[R]]) -> Method[P, R]:
 def soon(method: Method[P, Awaitable[R]]) -> Method[P, Future[R]]:
     """A method that begins an asynchronous one, and returns a future of its result."""
 
-    @wraps(method)
+    @like(method)
     def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
         loop: LoopThread[Any] = form._loop
         return loop.submit(partial(method, form._inner, *args, **kwargs))
@@ -50,7 +63,7 @@ def soon(method: Method[P, Awaitable[R]]) -> Method[P, Future[R]]:
 def at_once(method: Method[P, R]) -> Method[P, Awaitable[R]]:
     """A plain method of trio's as an asynchronous one: it is called in the loop's thread."""
 
-    @wraps(method)
+    @like(method)
     async def call(inner: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return method(inner, *args, **kwargs)
 
@@ -60,7 +73,7 @@ def at_once(method: Method[P, R]) -> Method[P, Awaitable[R]]:
 def iterates(method: Method[P, AsyncIterator[R]]) -> Method[P, Iterator[R]]:
     """A method whose asynchronous iterator is a plain one. An interrupted wait loses nothing."""
 
-    @wraps(method)
+    @like(method)
     def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
         loop: LoopThread[Any] = form._loop
         loop.check_waitable()
