@@ -252,13 +252,11 @@ class NoNameServers(NameServersUnreachable):
     Calls raise it, or fail with it as the reason, at once: a retry is useless.
     """
 
-    def __init__(self, nameservers: tuple[str, ...], reason: str) -> None:
-        self.nameservers = nameservers
-        self.reason = reason
-        MessagingError.__init__(
-            self,
-            f"{', '.join(nameservers)}: no name server there ({reason}): give the addresses of "
-            "RocketMQ's name servers",
+    def _text(self) -> str:
+        there = ", ".join(self.nameservers)
+        return (
+            f"{there}: no name server there ({self.reason}): give the addresses of RocketMQ's name "
+            "servers"
         )
 
 

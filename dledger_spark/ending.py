@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -35,9 +34,9 @@ def end_at_signals() -> None:
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, _raise)
-    told, heard = socket.socketpair()
-    told.setblocking(False)
-    signal.set_wakeup_fd(told.detach(), warn_on_full_buffer=False)
+    heard, told = os.pipe()
+    os.set_blocking(told, False)
+    signal.set_wakeup_fd(told, warn_on_full_buffer=False)
     threading.Thread(target=_interrupt_at_signals, args=(heard,), daemon=True).start()
 
 
@@ -72,9 +71,9 @@ def _raise(number: int, _frame: object) -> NoReturn:
     raise ended
 
 
-def _interrupt_at_signals(heard: socket.socket) -> None:
+def _interrupt_at_signals(heard: int) -> None:
     ends = {signal.SIGINT, signal.SIGTERM}
-    while numbers := heard.recv(64):
+    while numbers := os.read(heard, 64):
         if ends.intersection(numbers):
             while interrupt_all():
                 time.sleep(REPEAT_S)

@@ -129,8 +129,7 @@ def read_send_request(command: Command) -> SendRequest:
     # RocketMQ's tools.
     system_flag = int32(names.system_flag) & ~(_V6 | TRANSACTION_MASK)
     properties = properties_bytes(command.fields.get(names.properties, ""))
-    # What failed less often than never has never failed.
-    reconsume_times = max(0, int32(names.reconsume_times, 0))
+    reconsume_times = _times(command, names.reconsume_times)
     flag, born = int32(names.flag), command.integer(names.born)
     max_reconsume = int32(names.max_reconsume_times, -1)
     record = MessageRecord(
@@ -159,6 +158,11 @@ def read_send_request(command: Command) -> SendRequest:
         records,
         longest,
     )
+
+
+def _times(command: Command, name: str) -> int:
+    """How often a message failed before; what is less than never is never. Raises FieldMissing."""
+    return max(0, command.int32(name, 0))
 
 
 def _batch(envelope: MessageRecord) -> tuple[Records, int]:

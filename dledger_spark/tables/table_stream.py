@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from dledger.declared_error import DeclaredError
 from dledger_spark.named_logs import open_all
 from dledger_spark.source import NAME
 from dledger_spark.source_options import read_options
@@ -27,8 +28,10 @@ END_S: Final = 10.0
 _PAUSES_PER_REFRESH: Final = 9
 
 
-class StreamEnding(Exception):
+class StreamEnding(DeclaredError):
     """The stream is told to end while a batch is written: the rest of the batch is left."""
+
+    _template = "the stream was told to end"
 
 
 class TableStream:

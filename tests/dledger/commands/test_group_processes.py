@@ -222,7 +222,8 @@ def test_garbage_closes_its_own_connection_and_no_other(tmp_path: Path, address:
     process.stdout.readline()
     with socket.create_connection((host, int(port))) as garbage:
         garbage.sendall(b"GET / HTTP/1.1\r\n\r\n")
-        assert garbage.recv(100) == b""
+        while garbage.recv(1000):  # it is told why
+            continue
     assert dledger("append", "--group", "g1", "--peers", f"n0={address}", "still here").stdout
     process.terminate()
     _, errors = process.communicate(timeout=10)

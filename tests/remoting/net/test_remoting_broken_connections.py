@@ -43,6 +43,7 @@ KEPT: Final = {
     "_begun_total": "which requests left",
     "_close_error": "why it closed",
     "_decoder": "of its bytes",
+    "_has_decoded": "whether the peer spoke our protocol",
     "_has_peer_ended": "how its stream is closed",
     "_heard_at": "of the past",
     "_is_paused": "nothing is read any more",
