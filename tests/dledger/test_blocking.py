@@ -303,7 +303,8 @@ def test_a_callback_may_append_and_may_not_wait(node: blocking.BlockingNode) -> 
             lambda one: told.set_result((refused.value, int(str(one.result().result))))
         )
 
-    node.append_soon(b"1").add_done_callback(appended)
+    # Added in the loop's thread, so that the future has no answer before.
+    node.look(lambda: node.append_soon(b"1").add_done_callback(appended))
     assert told.result(TIMEOUT_S)[1] == 2
 
 
