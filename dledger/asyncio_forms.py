@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
 from typing import Any, Generic, ParamSpec, TypeVar
 
+from dledger.asyncio_block import kept_open
 from dledger.forms import Coming, Method, like
 from dledger.loop_thread import LoopThread
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 
 
 def awaits(method: Method[P, Awaitable[R]]) -> Method[P, Coroutine[Any, Any, R]]:
@@ -37,6 +40,21 @@ def iterates_in_asyncio(method: Method[P, AsyncIterator[R]]) -> Method[P, AsyncI
         loop: LoopThread[Any] = form._loop
         loop.check()
         return AsyncioIterator(Coming(loop, partial(method, form._inner, *args, **kwargs)))
+
+    return call
+
+
+def opens_in_asyncio(
+    method: Method[P, AbstractAsyncContextManager[T]], form: Callable[[LoopThread[Any], T], R]
+) -> Method[P, AbstractAsyncContextManager[R]]:
+    """A method that opens something of trio's during an `async with` block of asyncio's."""
+
+    @like(method)
+    @asynccontextmanager
+    async def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
+        loop: LoopThread[Any] = self._loop
+        async with kept_open(loop, partial(method, self._inner, *args, **kwargs)) as opened:
+            yield form(loop, opened)
 
     return call
 

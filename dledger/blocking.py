@@ -29,7 +29,7 @@ from dledger.client.remote_log import connect as connect_in_trio
 from dledger.config import NodeConfig
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import Body, Entry
-from dledger.forms import at_once, iterates, soon, waits
+from dledger.forms import at_once, iterates, opens, soon, waits
 from dledger.handed_over import HandedOver, TooManyCalls
 from dledger.loop_thread import CallCutOff, CallMisplaced, LoopThread
 from dledger.network.tls import GroupTls
@@ -38,7 +38,7 @@ from dledger.node.host import Host, HostConfig
 from dledger.node.host import open_host as open_host_in_trio
 from dledger.node.node import Node
 from dledger.node.open_node import open_node as open_node_in_trio
-from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session
+from dledger.sessions.session import DEFAULT_TIMEOUT_S, Session
 from dledger.state_machine import StateMachine
 from dledger.status import RoleChange
 from dledger.waits.pending_appends import Appended
@@ -143,14 +143,7 @@ class BlockingNode:
         with self._loop.kept_open(partial(make, self._inner)) as opened:
             yield opened
 
-    @contextmanager
-    def session(
-        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> Iterator[BlockingSession]:
-        """As Node.session."""
-        make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
-        with self._loop.kept_open(make) as session:
-            yield BlockingSession(self._loop, session)
+    session = opens(Node.session, BlockingSession)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -240,14 +233,7 @@ class BlockingLog:
         following: Callable[[], Awaitable[Entry | None]] = partial(anext, entries, None)
         return partial(self._loop.submit, following)
 
-    @contextmanager
-    def session(
-        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> Iterator[BlockingSession]:
-        """As RemoteLog.session."""
-        make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
-        with self._loop.kept_open(make) as session:
-            yield BlockingSession(self._loop, session)
+    session = opens(RemoteLog.session, BlockingSession)
 
 
 class BlockingGroup:
@@ -277,14 +263,7 @@ class BlockingGroup:
         """As GroupClient.members_are_told."""
         return self._inner.members_are_told
 
-    @contextmanager
-    def session(
-        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> Iterator[BlockingSession]:
-        """As GroupClient.session."""
-        make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
-        with self._loop.kept_open(make) as session:
-            yield BlockingSession(self._loop, session)
+    session = opens(GroupClient.session, BlockingSession)
 
 
 class BlockingHost:
@@ -296,13 +275,8 @@ class BlockingHost:
 
     reload_tls = waits(at_once(Host.reload_tls))
 
-    @contextmanager
-    def open_node(self, config: NodeConfig, machine: StateMachine) -> Iterator[BlockingNode]:
-        """As Host.open_node. A member that ends by itself ends the block with its error, and no
-        other member.
-        """
-        with self._loop.kept_open(partial(self._inner.open_node, config, machine)) as node:
-            yield BlockingNode(self._loop, node)
+    # A member that ends by itself ends its block with its error, and no other member.
+    open_node = opens(Host.open_node, BlockingNode)
 
 
 @contextmanager

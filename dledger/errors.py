@@ -20,7 +20,7 @@ class DLedgerError(DeclaredError):
     """Root of the tree."""
 
     retry_safe: ClassVar[bool] = False
-    # Whether a retry fails in the same way until somebody changes the call or a setting.
+    # Whether a retry fails in the same way until the call or a setting is changed.
     retry_useless: ClassVar[bool] = False
 
 

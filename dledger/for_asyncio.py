@@ -20,7 +20,7 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dledger.asyncio_block import kept_open, opened_loop
-from dledger.asyncio_forms import awaits, given_up, iterates_in_asyncio
+from dledger.asyncio_forms import awaits, given_up, iterates_in_asyncio, opens_in_asyncio
 from dledger.blocking import (
     loop_of_group,
     loop_of_host,
@@ -43,7 +43,7 @@ from dledger.network.tls import GroupTls
 from dledger.network.tls_config import TlsConfig
 from dledger.node.host import Host, HostConfig
 from dledger.node.node import Node
-from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session
+from dledger.sessions.session import DEFAULT_TIMEOUT_S, Session
 from dledger.state_machine import StateMachine
 from dledger.status import RoleChange
 from dledger.waits.pending_appends import Appended
@@ -117,14 +117,7 @@ class AsyncioNode:
         async with kept_open(self._loop, partial(make, self._inner)) as opened:
             yield opened
 
-    @asynccontextmanager
-    async def session(
-        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> AsyncIterator[AsyncioSession]:
-        """As Node.session."""
-        make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
-        async with kept_open(self._loop, make) as session:
-            yield AsyncioSession(self._loop, session)
+    session = opens_in_asyncio(Node.session, AsyncioSession)
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -196,14 +189,7 @@ class AsyncioLog:
     tail = iterates_in_asyncio(RemoteLog.tail)
     status = awaits(RemoteLog.status)
 
-    @asynccontextmanager
-    async def session(
-        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> AsyncIterator[AsyncioSession]:
-        """As RemoteLog.session."""
-        make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
-        async with kept_open(self._loop, make) as session:
-            yield AsyncioSession(self._loop, session)
+    session = opens_in_asyncio(RemoteLog.session, AsyncioSession)
 
 
 class AsyncioGroup:
@@ -233,14 +219,7 @@ class AsyncioGroup:
         """As GroupClient.members_are_told."""
         return self._inner.members_are_told
 
-    @asynccontextmanager
-    async def session(
-        self, *, ttl_s: float = DEFAULT_TTL_S, timeout_s: float = DEFAULT_TIMEOUT_S
-    ) -> AsyncIterator[AsyncioSession]:
-        """As GroupClient.session."""
-        make = partial(self._inner.session, ttl_s=ttl_s, timeout_s=timeout_s)
-        async with kept_open(self._loop, make) as session:
-            yield AsyncioSession(self._loop, session)
+    session = opens_in_asyncio(GroupClient.session, AsyncioSession)
 
 
 class AsyncioHost:
@@ -252,15 +231,8 @@ class AsyncioHost:
 
     reload_tls = awaits(at_once(Host.reload_tls))
 
-    @asynccontextmanager
-    async def open_node(
-        self, config: NodeConfig, machine: StateMachine
-    ) -> AsyncIterator[AsyncioNode]:
-        """As Host.open_node. A member that ends by itself ends the block with its error, and no
-        other member.
-        """
-        async with kept_open(self._loop, partial(self._inner.open_node, config, machine)) as node:
-            yield AsyncioNode(self._loop, node)
+    # A member that ends by itself ends its block with its error, and no other member.
+    open_node = opens_in_asyncio(Host.open_node, AsyncioNode)
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from concurrent.futures import Future
+from contextlib import AbstractAsyncContextManager, AbstractContextManager, contextmanager
 from functools import partial, update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -20,6 +21,7 @@ from dledger.loop_thread import LoopThread
 
 P = ParamSpec("P")
 R = TypeVar("R")
+T = TypeVar("T")
 Made = TypeVar("Made", bound=Callable[..., object])
 
 Method = Callable[Concatenate[Any, P], R]
@@ -78,6 +80,21 @@ def iterates(method: Method[P, AsyncIterator[R]]) -> Method[P, Iterator[R]]:
         loop: LoopThread[Any] = form._loop
         loop.check_waitable()
         return BlockingIterator(Coming(loop, partial(method, form._inner, *args, **kwargs)))
+
+    return call
+
+
+def opens(
+    method: Method[P, AbstractAsyncContextManager[T]], form: Callable[[LoopThread[Any], T], R]
+) -> Method[P, AbstractContextManager[R]]:
+    """A method that opens something of trio's during a `with` block, as its blocking form."""
+
+    @like(method)
+    @contextmanager
+    def call(self: Any, /, *args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        loop: LoopThread[Any] = self._loop
+        with loop.kept_open(partial(method, self._inner, *args, **kwargs)) as opened:
+            yield form(loop, opened)
 
     return call
 

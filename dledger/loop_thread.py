@@ -99,7 +99,8 @@ class LoopThread(Generic[Opened]):
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
         self._stop = trio.CancelScope()
-        self._begun: deque[_Call[Any]] = deque()  # in their order; tasks begin in any
+        # Calls in their order; their tasks begin in any.
+        self._begun: deque[tuple[Callable[[], Awaitable[Any]], Future[Any]]] = deque()
         self._calls: set[Future[Any]] = set()  # those that have no answer yet
         self._blocks: set[Block[Any]] = set()
         self._ends: list[Callable[[], None]] = []
@@ -172,7 +173,7 @@ class LoopThread(Generic[Opened]):
         """Begin a call in the loop."""
         self.check()
         future: Future[T] = self.tracked()
-        if not self.soon(lambda: self._start(_Call(call, future))):
+        if not self.soon(lambda: self._start(call, future)):
             answer(future, self.gone())
         return future
 
@@ -260,34 +261,24 @@ class LoopThread(Generic[Opened]):
                 finally:
                     self._nursery = None  # no more calls
 
-    def _start(self, call: _Call[Any]) -> None:
-        if not call.future.set_running_or_notify_cancel():
+    def _start(self, call: Callable[[], Awaitable[T]], future: Future[T]) -> None:
+        if not future.set_running_or_notify_cancel():
             return
         if self._nursery is None or self.is_ending:
-            answer(call.future, self._closed())
+            answer(future, self._closed())
             return
-        self._begun.append(call)
+        self._begun.append((call, future))
         self._nursery.start_soon(self._carry_out)
 
     async def _carry_out(self) -> None:
         # Trio runs new tasks in an order of its own, so whichever runs first takes the oldest call.
-        call = self._begun.popleft()
+        call, future = self._begun.popleft()
         try:
-            result = await call.function()
+            result = await call()
         except Exception as error:  # one that is cancelled is answered when it is known why
-            answer(call.future, error)
+            answer(future, error)
         else:
-            call.future.set_result(result)
-
-
-class _Call(Generic[T]):
-    """A call on its way."""
-
-    __slots__ = ("function", "future")
-
-    def __init__(self, function: Callable[[], Awaitable[T]], future: Future[T]) -> None:
-        self.function = function
-        self.future = future
+            future.set_result(result)
 
 
 class Block(Generic[T]):

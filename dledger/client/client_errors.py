@@ -23,7 +23,7 @@ class GroupUnreachable(Rejected):
 
 
 class ClientRefused(GroupUnreachable):
-    """Each member that was asked refuses this client, and will until somebody changes a setting.
+    """All members that were asked refuse this client, until a setting is changed.
 
     That is another protocol or version, TLS against none, or a certificate that is not believed.
     Calls raise it at once; a retry is useless.

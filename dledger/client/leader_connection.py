@@ -49,9 +49,8 @@ class LeaderConnection:
         self._wanted = trio.lowlevel.ParkingLot()
         self._found = trio.lowlevel.ParkingLot()
         self._above_term = -1
-        self._refused: ClientRefused | None = (
-            None  # by the last search, until the next one may begin
-        )
+        # By the last search, until the next one may begin.
+        self._refused: ClientRefused | None = None
 
     @property
     def problem(self) -> str:

@@ -62,7 +62,7 @@ class TableStream:
         self._refresh_at = 0.0
         self._through: dict[str, int] = {}
         self._is_ending = False
-        self._writing = threading.Lock()  # held by whoever writes to the tables
+        self._writing = threading.Lock()  # held while the tables are written
 
     def start(self, session: Any, *, every_s: float | None) -> Any:
         """Start the query.

@@ -86,7 +86,7 @@ def test_every_command_ends_with_the_code_of_the_signal_and_frees_its_lock(
             found[command, number] = code, "stopped: " in text
             wanted[command, number] = 128 + number, takes_out
             if command in ("tables", "stream"):
-                with TableHome(str(out)).held():  # nobody else holds it
+                with TableHome(str(out)).held():  # no other process holds it
                     pass
     assert found == wanted
 

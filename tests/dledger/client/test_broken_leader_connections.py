@@ -137,7 +137,7 @@ async def test_whatever_call_breaks_all_callers_are_soon_answered_over_the_next_
             assert answered[-1] - broken_at < SOON_S + CALLERS * 0.01, f"breaks at call {at}"
             await trio.sleep(LEAVE_S + 1)
             assert hosts.open == 1
-            # What was found is kept: nobody looks further.
+            # The leader that was found is kept: the search ends.
             dialled = len(hosts.dialled)
             await append_until_answered(leader)
             assert len(hosts.dialled) == dialled

@@ -1,4 +1,4 @@
-"""A client's connection breaks at each of its calls, or is left at each moment: nobody waits on."""
+"""A client's connection breaks at each call, or is left at each moment: no caller waits on."""
 
 from __future__ import annotations
 

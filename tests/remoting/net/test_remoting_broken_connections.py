@@ -37,7 +37,7 @@ NOW, IN_STEPS, WHEN_TAKEN, NEVER, ONEWAY = range(5)
 OURS: Final = 77
 LIMITS: Final = ConnectionLimits(pause_unsent_bytes=3_000, max_commands_a_turn=3)
 
-# What says of a closed connection what it was, or that is read by nobody any more.
+# What says of a closed connection what it was, or is not read any more.
 KEPT: Final = {
     "last_activity": "of the past",
     "_begun_total": "which requests left",
