@@ -250,7 +250,8 @@ class Replica:
         now = self.patience.at(now)
         self.handover.observe(now)
         self.member_reads.expire(now)
-        self.recalling.tick(now)
+        if self.state.recalls:
+            self.recalling.tick(now)
         was_proven = self.state.proven
         self.admission.tick(self.record.durable, now)
         if self.state.proven and not was_proven and self.elector.is_alone:
@@ -444,7 +445,7 @@ class Replica:
         inquiry = self.admission.question(now)
         if inquiry is not None and self.record.is_durable:  # else `question` repeats it soon
             self.outbox.broadcast(self.admission.asked_members, inquiry)
-        if (recall := self.recalling.question(now)) is not None:
+        if self.state.recalls and (recall := self.recalling.question(now)) is not None:
             self.outbox.broadcast(*recall)
 
     def next_deadline(self) -> float:

@@ -132,7 +132,8 @@ class Driver:
             self.wake()
             return
         try:
-            self._turn.act_and_sync(trio.current_time())
+            self.member.replica.patience.look(now := trio.current_time())
+            self._turn.act_and_sync(now)
             self._timer.move(self, self._turn.next_deadline)
         except Exception as error:
             self.fail(error)

@@ -123,9 +123,7 @@ class Node:
         self._admission_log = AdmissionLog(
             config.group, config.node_id, self._replica, trio.current_time
         )
-        self._leadership = LeadershipWatch(
-            config.group, self._replica, lambda: member.applier.stopped is None
-        )
+        self._leadership = LeadershipWatch(config.group, self._replica)
         self._machine_stopped = False
         self._left_for_room = False  # whether it handed over since its disk is full
         self._token = trio.lowlevel.current_trio_token()
@@ -566,7 +564,8 @@ class Node:
         if self._replica.handler.orphans != self._orphans:
             self._orphans_changed(self._replica.handler.orphans)
         self._leadership.look()
-        self._leave_for_room()
+        if self._left_for_room or self._member.room.why_short is not None:
+            self._leave_for_room()
 
     def _room_is_short(self) -> None:
         """The disk is full. Called in any thread."""
@@ -611,6 +610,7 @@ class Node:
     def _machine_stops(self, stopped: MachineTooOld | None) -> None:
         """Tell operators and the other members that the state machine stopped, or goes on."""
         self._machine_stopped = stopped is not None
+        self._leadership.may_serve = stopped is None
         self._identity.machine_stops(self._machine_stopped)
         if stopped is None:
             self._stepping_aside.end()

@@ -90,28 +90,26 @@ class Submissions:
     """The submissions of one member that no turn has taken, in their order.
 
     Attributes:
+        waiting: the submissions; the first one until all of it is in the log. For looking only.
         entries, body_bytes: how much waits.
     """
 
-    __slots__ = ("_rest", "_waiting", "body_bytes", "entries")
+    __slots__ = ("_rest", "body_bytes", "entries", "waiting")
 
     def __init__(self) -> None:
-        self._waiting: deque[Submission] = deque()
-        self._rest: _Rest | None = None  # of the first one, if a part of it is in the log
+        self.waiting: deque[Submission] = deque()
+        self._rest: _Rest | None = None  # of the first one, if it is appended in parts
         self.entries = 0
         self.body_bytes = 0
-
-    def __bool__(self) -> bool:
-        return bool(self._waiting) or self._rest is not None
 
     @property
     def is_one_entry(self) -> bool:
         """Whether a single entry waits, and nothing else."""
-        return self.entries == len(self._waiting) == 1
+        return self.entries == len(self.waiting) == 1
 
     def add(self, bodies: Sequence[Body], body_bytes: int, done: Done) -> None:
         """Add a submission behind all others."""
-        self._waiting.append((bodies, body_bytes, done))
+        self.waiting.append((bodies, body_bytes, done))
         self.entries += len(bodies)
         self.body_bytes += body_bytes
 
@@ -121,10 +119,10 @@ class Submissions:
         They wait on until `took`.
         """
         if self._rest is None and self.entries <= SLICE_ENTRIES and self.body_bytes <= SLICE_BYTES:
-            return list(self._waiting)
+            return list(self.waiting)
         if self._rest is not None:
             return [self._part()]
-        taken = list(islice(self._waiting, SLICE_ENTRIES))
+        taken = list(islice(self.waiting, SLICE_ENTRIES))
         if _entries_of(taken) > SLICE_ENTRIES or _bytes_of(taken) > SLICE_BYTES:
             taken = taken[: _fitting(taken)]
         return taken or [self._part()]
@@ -133,7 +131,7 @@ class Submissions:
         """The next part of the first submission, one entry at least."""
         rest = self._rest
         if rest is None:
-            bodies, size, done = self._waiting.popleft()
+            bodies, size, done = self.waiting[0]
             rest = self._rest = _Rest(_Parts(len(bodies), done), bodies, 0, size)
         end, size = rest.begin, 0
         last = min(len(rest.bodies), rest.begin + SLICE_ENTRIES)
@@ -148,8 +146,8 @@ class Submissions:
     def took(self, slice_: Sequence[Submission], first: int, term: int) -> None:
         """Note that a slice is in the log, from `first` on."""
         rest = self._rest
-        if rest is None and len(slice_) == len(self._waiting):
-            self._waiting.clear()
+        if rest is None and len(slice_) == len(self.waiting):
+            self.waiting.clear()
             self.entries = self.body_bytes = 0
             return
         entries, size = _entries_of(slice_), _bytes_of(slice_)
@@ -157,12 +155,13 @@ class Submissions:
         self.body_bytes -= size
         if rest is None:
             for _ in slice_:
-                self._waiting.popleft()
+                self.waiting.popleft()
             return
         rest.parts.begun = rest.parts.begun or (first, term)
         end = rest.begin + entries
-        over = end == len(rest.bodies)
-        self._rest = None if over else rest._replace(begin=end, body_bytes=rest.body_bytes - size)
+        self._rest = rest._replace(begin=end, body_bytes=rest.body_bytes - size)
+        if end == len(rest.bodies):
+            self._forget_rest(self._rest)
 
     def drop_failed(self, term: int) -> None:
         """Drop the rest of a submission of which a part failed, or is of another term."""
@@ -175,16 +174,17 @@ class Submissions:
 
     def take_all(self) -> list[Done]:
         """Forget all submissions; return what gets their outcomes."""
-        answers = [done for _, _, done in self._waiting]
+        answers = [done for _, _, done in self.waiting]
         if (rest := self._rest) is not None:
-            answers.insert(0, rest.parts.answer)
+            answers[0] = rest.parts.answer
             self._rest = None
-        self._waiting.clear()
+        self.waiting.clear()
         self.entries = self.body_bytes = 0
         return answers
 
     def _forget_rest(self, rest: _Rest) -> None:
         self._rest = None
+        self.waiting.popleft()
         self.entries -= len(rest.bodies) - rest.begin
         self.body_bytes -= rest.body_bytes
 

@@ -161,6 +161,7 @@ class Turn:
         self._gone: list[tuple[str, int]] = []  # leaders whose process ended, and their terms
         self._ended_syncs: list[tuple[SyncWork, DLedgerError | None]] = []
         self.submissions = Submissions()
+        self._waiting = self.submissions.waiting  # a call each time would be ten in a lone append
         self.submit = self.submissions.add  # append these bodies in the next turn
         self._proposed = False  # whether a slice was appended, and the next one has to wait
         self._reads: list[int] = []
@@ -215,7 +216,7 @@ class Turn:
     @property
     def next_deadline(self) -> float:
         """When the next turn is due at the latest; minus infinity: now."""
-        if self._proposed and self.submissions:
+        if self._proposed and self._waiting:
             return _NOW  # the next slice
         deadline, look_at = self._replica.next_deadline(), self._patience.next_look_at
         if look_at < deadline:  # noqa: PLR1730  # min() costs a call, once a turn
@@ -271,7 +272,7 @@ class Turn:
 
     def _has_work(self, now: float) -> bool:
         """Whether there is anything to do before the next deadline but to send and to apply."""
-        if self.submissions or self._replica.has_work:
+        if self._waiting or self._replica.has_work:
             return True
         return self.syncs.is_due(now)
 
@@ -282,8 +283,10 @@ class Turn:
         return deadline if deadline > now else self.turn(now)
 
     def act_and_sync(self, now: float) -> None:
-        """Act on the inputs, and do the sync that is due if the loop waits for it."""
-        self._patience.look(now)
+        """Act on the inputs, and do the sync that is due if the loop waits for it.
+
+        The patience has looked at `now`.
+        """
         syncs = self._act(now)
         while self._counts_more(syncs, now):
             now = self._look_again()
@@ -307,7 +310,7 @@ class Turn:
         send answers, provided that there was nothing to do before.
         """
         replica = self._replica
-        works = bool(self.submissions or self._ended_syncs or self._reads or self._gone)
+        works = bool(self._waiting or self._ended_syncs or self._reads or self._gone)
         if self._link_changes:
             works = True
             for peer, connected in _taken(self._link_changes):
@@ -353,9 +356,11 @@ class Turn:
 
     def propose(self) -> None:
         """Append a slice of the submissions if this member leads; else reject them all."""
+        if not self._waiting:
+            return
         waiting = self.submissions
         waiting.drop_failed(self._replica.state.term)
-        if not waiting or self._proposed:
+        if not self._waiting or self._proposed:
             return
         submissions = waiting.slice()
         bodies = list(chain.from_iterable([bodies for bodies, _, _ in submissions]))
@@ -370,7 +375,7 @@ class Turn:
             return
         replica.propose(len(bodies))
         waiting.took(submissions, first, term)
-        self._proposed = bool(waiting)  # the loop has other work before the next slice
+        self._proposed = bool(self._waiting)  # the loop has other work before the next slice
         self._last_proposed = len(bodies)
         add, size = self._pending.add, 0
         for batch, body_bytes, done in submissions:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
 
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
@@ -15,12 +14,14 @@ logger = logging.getLogger(__name__)
 
 
 class LeadershipWatch:
-    """The watch of one node, which calls `look` after every turn and every apply."""
+    """The watch of one node, which calls `look` after every turn and every apply.
 
-    def __init__(
-        self, group: str, replica: Replica, may_serve: Callable[[], bool] = lambda: True
-    ) -> None:
-        self._may_serve = may_serve
+    Attributes:
+        may_serve: whether the state machine is one to serve from; set before `look`.
+    """
+
+    def __init__(self, group: str, replica: Replica) -> None:
+        self.may_serve = True
         self._group = group
         self._replica = replica
         self._watchers = Progress()
@@ -41,7 +42,7 @@ class LeadershipWatch:
         return (
             replica.state.role is Role.LEADER
             and replica.view.term_at(replica.state.applied) == replica.state.term
-            and self._may_serve()
+            and self.may_serve
         )
 
     def changes(self) -> RoleChanges:

@@ -43,7 +43,7 @@ class Recalling:
     def tick(self, now: float) -> None:
         """Take part in elections from now on if everybody has answered, or the time is over."""
         over = now >= self._until or not self._awaited or not self._state.proven
-        if self._state.recalls and over:
+        if over:
             self._state.recalls = False
 
     def question_to(self, peer: str) -> Recall | None:

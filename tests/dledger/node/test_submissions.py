@@ -49,7 +49,7 @@ class Log:
         self.slices.append(taken)
 
     def take_all(self) -> None:
-        while self.waiting:
+        while self.waiting.waiting:
             self.take()
 
     def answer(self) -> None:
@@ -154,7 +154,7 @@ def test_the_rest_of_an_append_that_is_refused_makes_its_outcome_unknown(
     ((_, outcome),) = log.outcomes
     assert isinstance(outcome, dledger.OutcomeUnknown)
     assert (type(outcome), str(outcome)) == (type(wanted), str(wanted))
-    assert not log.waiting
+    assert not log.waiting.waiting
 
 
 def test_an_append_of_which_nothing_is_in_the_log_is_refused_as_a_whole() -> None:
@@ -250,4 +250,4 @@ def test_a_disk_that_is_full_in_the_middle_of_an_append_is_told_as_the_reason(
     assert isinstance(outcome, AppendCutShort)
     assert (outcome.index, outcome.retry_safe) == (begin, False)
     assert "no space" in outcome.reason
-    assert not turn.submissions
+    assert not turn.submissions.waiting
