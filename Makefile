@@ -49,8 +49,9 @@ test-by-python%: setup
 	done; \
 	echo "Python $*: not found here, its tests are skipped"
 
-test-long: setup-spark test-pythons ## run what the default suite leaves out: long campaigns, other Pythons
-	$(PYTEST) -m long $(PYTEST_ARGUMENTS)
+test-long: setup-spark test-pythons ## run what the default suite leaves out: long campaigns, more examples, other Pythons
+	EXAMPLES=all $(PYTEST) -m long $(PYTEST_ARGUMENTS)
+	EXAMPLES=all $(PYTEST) -m "hypothesis and not long" $(PYTEST_ARGUMENTS)
 
 # The tests stand last, so that their closing line is the last thing printed. What comes before them
 # uses one processor each.

@@ -12,9 +12,12 @@ from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.examples import ALL, SOME
+
 # Deadlines are by the wall clock: where others use the processor, too, right code misses them.
-settings.register_profile("dledger", settings(), deadline=None)
-settings.load_profile("dledger")
+settings.register_profile("some", settings(), deadline=None, max_examples=SOME)
+settings.register_profile("all", settings(), deadline=None, max_examples=ALL)
+settings.load_profile(os.environ.get("EXAMPLES", "some"))
 
 # Here brokers share their loop, and its garbage, with thousands of tests: what it is held for says
 # nothing of them, and tests of what they log must not depend on it.
