@@ -25,19 +25,11 @@ from dledger_spark.tables.delta_files import delta_failures
 from tests.dledger_spark.test_spark_commands import LogWriter, orders, run
 
 ALL_IN_ONE = "a b%#?&+=;:,'\"`*{x,y}$HOME~é日<"
-NAMES = (
-    "my tables",
-    " ends ",
-    "100%",
-    "a#b",
-    "a?b",
-    "é日本",
-    "a:b",
-    "it's",
-    "*",
-    "{a,b}",
-    ALL_IN_ONE,
-)
+# What ALL_IN_ONE is not: odd at an end, and nothing but odd.
+ODD_AT_ENDS = (" ends ", "100%", "*")
+# What of ALL_IN_ONE it is, should it be refused.
+ONE_BY_ONE = ("my tables", "a#b", "a?b", "é日本", "a:b", "it's", "{a,b}")
+NAMES = (*ODD_AT_ENDS, *ONE_BY_ONE, ALL_IN_ONE)
 REFUSED_BY_DELTA = ("a%20b", "a[b]", "a|b", "^", "a\\b", "a\nb", "\x7f", "a\udcffb")
 # What each option names; a new one belongs to a test here.
 OF_PATHS = {
@@ -61,12 +53,19 @@ def test_every_option_that_takes_a_path_is_known() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param((*ODD_AT_ENDS, ALL_IN_ONE), id="all"),
+        pytest.param(ONE_BY_ONE, id="one by one", marks=pytest.mark.long),
+    ],
+)
 def test_tables_sql_report_and_show_work_in_folders_of_any_name(
-    write_log: LogWriter, tmp_path: Path
+    write_log: LogWriter, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     plain = write_log(orders(12), segment_bytes=1 << 16)
     wrong = []
-    for name in NAMES:
+    for name in names:
         log = tmp_path / "logs" / name / "dledger-n0"
         shutil.copytree(plain, log)
         out = tmp_path / "out" / name / "tables"
@@ -91,7 +90,7 @@ def test_tables_sql_report_and_show_work_in_folders_of_any_name(
             wrong.append((name, found))
     assert not wrong
     # Nothing was written beside the folders that were named.
-    assert {path.name for path in (tmp_path / "out").iterdir()} == set(NAMES)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == set(names)
 
 
 def test_a_folder_that_deltas_library_cannot_use_is_refused_in_a_line(
