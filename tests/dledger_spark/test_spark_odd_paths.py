@@ -156,8 +156,20 @@ def test_a_comma_in_the_path_of_temporary_files_is_refused_before_spark_starts(
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize(
+    "of_tables",
+    [
+        # Spark needs most of the time for the derived tables, which it reads from the others.
+        pytest.param(("--facts-only",), id="facts"),
+        pytest.param((), id="all tables", marks=pytest.mark.long),
+    ],
+)
 def test_commands_with_spark_work_in_a_folder_of_any_name(
-    spark: Any, write_log: LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any,
+    write_log: LogWriter,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    of_tables: tuple[str, ...],
 ) -> None:
     use_session(spark, monkeypatch)
     base = tmp_path / ALL_IN_ONE
@@ -168,7 +180,7 @@ def test_commands_with_spark_work_in_a_folder_of_any_name(
     for words in (
         ("count", "--path", log),
         ("replay", "--path", log, "--out", replayed),
-        ("tables", "--path", log, "--out", out, "--engine", "spark"),
+        ("tables", "--path", log, "--out", out, "--engine", "spark", *of_tables),
         ("stream", "--path", log, "--out", streamed, "--once"),
         ("stream", "--path", log, "--out", streamed, "--once"),
     ):
