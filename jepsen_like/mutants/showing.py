@@ -80,4 +80,5 @@ BROKERS_SHOW_AT: Final[Mapping[str, int]] = {
     "file-before-the-first-unit-missing": 21,
     "files-of-another-state-believed": 10,
     "mended-files-believed": 52,
+    "retention-drops-what-waits": 21,
 }
