@@ -24,7 +24,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-spark test test-pythons test-long check format lint types docs demo clients client-gaps client-losses interop-java \
+.PHONY: help setup setup-spark test test-pythons test-long tests-compiled check format lint types docs demo clients client-gaps client-losses interop-java \
 	bench bench-failover bench-broker bench-spark sim chaos soak chaos-pysyncobj mutants lock clean distclean
 
 help: ## print this list
@@ -49,14 +49,20 @@ test-by-python%: setup
 	done; \
 	echo "Python $*: not found here, its tests are skipped"
 
-test-long: setup-spark test-pythons ## run what the default suite leaves out: long campaigns, other Pythons
-	$(PYTEST) -m long $(PYTEST_ARGUMENTS)
+test-long: setup-spark test-pythons ## run what the default suite leaves out: long campaigns, more examples, other Pythons
+	EXAMPLES=all $(PYTEST) -m long $(PYTEST_ARGUMENTS)
+	EXAMPLES=all $(PYTEST) -m "hypothesis and not long" $(PYTEST_ARGUMENTS)
 
 # The tests stand last, so that their closing line is the last thing printed. What comes before them
 # uses one processor each.
 check: setup-spark ## all that a change must pass: format, lint, types, docs, tests
-	@$(MAKE) --jobs=2 --output-sync=target types docs format lint
+	@$(MAKE) --jobs=2 --output-sync=target types docs format lint tests-compiled
 	@$(MAKE) test
+
+# Else each of the processes of the tests compiles all tests, at the same time. What is wrong in one is
+# told by `make test`.
+tests-compiled: setup-spark
+	@$(BIN)/python -m pytest --collect-only -qq > /dev/null 2>&1 || true
 
 format: setup ## say which files are not formatted
 	$(BIN)/ruff format --check .

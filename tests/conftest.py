@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
+from collections.abc import Generator
 
 import pytest
 from hypothesis import settings
 from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
+from tests.examples import ALL, SOME
+
 # Deadlines are by the wall clock: where others use the processor, too, right code misses them.
-settings.register_profile("dledger", settings(), deadline=None)
-settings.load_profile("dledger")
+settings.register_profile("some", settings(), deadline=None, max_examples=SOME)
+settings.register_profile("all", settings(), deadline=None, max_examples=ALL)
+settings.load_profile(os.environ.get("EXAMPLES", "some"))
 
 # Here brokers share their loop, and its garbage, with thousands of tests: what it is held for says
 # nothing of them, and tests of what they log must not depend on it.
@@ -26,6 +31,7 @@ def state_home(tmp_path_factory: pytest.TempPathFactory) -> None:
 
 
 _JAVA = "a Java virtual machine"
+_TREES = "the syntax trees"
 _SPARK = "tests/dledger_spark/test_spark_"
 # Files, and tests of other files, that share what takes long to start. The rest is dealt out one
 # by one.
@@ -40,6 +46,14 @@ TOGETHER = {
     f"{_SPARK}table_stream.py": _JAVA,
     f"{_SPARK}table_updates.py::test_a_query_that_spark_cannot_answer_is_an_error": _JAVA,
     f"{_SPARK}table_updates.py::test_spark_computes_the_same_tables": _JAVA,
+    "tests/project/test_advice.py": _TREES,
+    "tests/project/test_client_text.py": _TREES,
+    "tests/project/test_features_page.py": _TREES,
+    "tests/project/test_imports.py": _TREES,
+    "tests/project/test_shape.py": _TREES,
+    "tests/project/test_silence_page.py": _TREES,
+    "tests/project/test_sockets.py": _TREES,
+    "tests/project/test_typed_commands.py": _TREES,
     "tests/project/test_tutorial.py": "the wheel",
     "tests/project/test_wheel.py": "the wheel",
 }
@@ -66,6 +80,21 @@ class Together(LoadScopeScheduling):  # type: ignore[misc]  # xdist says nothing
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Producer) -> LoadScopeScheduling | None:
     """Deal out the tests of `make test` as TOGETHER says."""
     return Together(config, log) if config.getvalue("dist") == "loadgroup" else None
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Collect without looking for garbage, and never look at what was collected again.
+
+    A third of the time of the collection was spent on it, in each process of the tests; and later
+    each full look for garbage would go through 400 000 objects that stay to the end.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

@@ -10,6 +10,7 @@ import ast
 import tomllib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -43,6 +44,7 @@ def features() -> list[Feature]:
     return [Feature(mark, **row) for mark, row in table.items()]
 
 
+@cache
 def proofs() -> dict[str, list[str]]:
     """By feature: the names of the tests that prove it, or of whole files of tests."""
     found: dict[str, list[str]] = {}

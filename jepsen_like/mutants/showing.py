@@ -71,13 +71,14 @@ MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
     "wiped-member-votes": 1,
 }
 HOSTS_SHOW_AT: Final[Mapping[str, int]] = {
-    "appends-outlive-their-node": 11,
+    "appends-outlive-their-node": 15,
     "asked-by-address": 86,
-    "lost-answer-is-certain": 7,
+    "lost-answer-is-certain": 9,
 }
 BROKERS_SHOW_AT: Final[Mapping[str, int]] = {
     "damaged-queues-served": 21,
     "file-before-the-first-unit-missing": 21,
     "files-of-another-state-believed": 10,
     "mended-files-believed": 52,
+    "retention-drops-what-waits": 21,
 }

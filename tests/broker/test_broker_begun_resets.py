@@ -8,6 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from bench.costs.loop_holds import Instructions
 from broker.offsets.begun_resets import RESET_MS, BegunResets
+from tests.examples import examples
 
 names = st.integers(0, 3).map(str)
 
@@ -60,7 +61,7 @@ class Begun(RuleBasedStateMachine):
 
 
 TestBegun = Begun.TestCase
-TestBegun.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestBegun.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 def test_what_went_with_a_topic_is_passed_by_once() -> None:

@@ -12,6 +12,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from broker.log import belongings
 from broker.log.belongings import Belongings
+from tests.examples import examples
 
 names = st.integers(0, 3).map(str)
 
@@ -59,7 +60,9 @@ class Forgetting(RuleBasedStateMachine):
 
 
 TestForgetting = Forgetting.TestCase
-TestForgetting.settings = settings(max_examples=100, stateful_step_count=40, deadline=None)
+TestForgetting.settings = settings(
+    max_examples=examples(100), stateful_step_count=40, deadline=None
+)
 
 
 @pytest.fixture(autouse=True)

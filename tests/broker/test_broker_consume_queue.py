@@ -12,6 +12,7 @@ from broker.store.consume_queue import FILE_BYTES, TAIL_BYTES, UNIT_BYTES, WRITE
 from broker.store.consume_queue_disk import OsConsumeQueueDisk, remove_leftovers
 from broker.store.consume_queues import MAX_UNWRITTEN_QUEUES, WRITTEN_AT_ONCE, ConsumeQueues
 from dledger.errors import DiskFailed
+from tests.examples import examples
 
 FEW = 7  # units a file in these tests
 
@@ -58,7 +59,7 @@ def test_files_lie_where_rocketmq_has_them_and_are_named_by_their_first_byte(
     ),
     st.lists(st.tuples(st.integers(-2, 120), st.integers(0, 40)), max_size=10),
 )
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 def test_queues_are_lists_of_units(
     tmp_path_factory: pytest.TempPathFactory,
     batches: list[tuple[str, int, int]],

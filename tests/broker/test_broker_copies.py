@@ -51,6 +51,7 @@ from remoting.wire.command import Command
 from tests.broker.broker_in_memory import BrokerInMemory, broker_in_memory
 from tests.broker.one_broker import START_MS, Clock, send_fields, until
 from tests.broker.three_brokers import group_of_three
+from tests.syntax_trees import tree_of
 
 TOPIC: Final = "T" * MAX_TOPIC_BYTES
 GROUP: Final = "g" * MAX_GROUP_CHARACTERS
@@ -331,7 +332,7 @@ def makers_of(name: str) -> Iterator[tuple[Path, str]]:
     """The functions of the broker that make an object of a class."""
     for path in Path(broker.__file__).parent.rglob("*.py"):
         makers: dict[ast.Call, str] = {}  # an inner function comes behind the one that it is in
-        for function in ast.walk(ast.parse(path.read_text())):
+        for function in ast.walk(tree_of(path)):
             if isinstance(function, ast.FunctionDef):
                 for call in ast.walk(function):
                     if (

@@ -29,6 +29,7 @@ from remoting.bodies.topic_config import TopicConfig
 from remoting.message.properties import encode_properties
 from remoting.message.record import MessageRecord, decode_record, encode_record
 from remoting.message.tags import tags_code
+from tests.examples import examples
 
 TOPIC_NAMES = ("A", "B")
 
@@ -170,7 +171,7 @@ def queues_after(folds: Sequence[Folded]) -> dict[tuple[str, int], dict[int, byt
 
 
 @given(actions, st.data())
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_equal_logs_give_equal_states_however_they_are_cut_into_runs(
     script: list[tuple[str, str, int]], data: st.DataObject
 ) -> None:

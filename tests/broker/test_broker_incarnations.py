@@ -31,6 +31,7 @@ from tests.broker.one_broker import Client, Clock, running_broker
 from tests.broker.popping_broker import PopClient
 from tests.broker.test_broker_fold import Log, with_topic
 from tests.broker.test_broker_queue_rebuild import KeptLog, machine_in, mended
+from tests.examples import examples
 
 TOPICS = ("A", "B", "C")
 QUEUES = 2
@@ -206,7 +207,7 @@ class TopicLives(RuleBasedStateMachine):
 
 
 TestTopicLives = TopicLives.TestCase
-TestTopicLives.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestTopicLives.settings = settings(max_examples=examples(60), stateful_step_count=40, deadline=None)
 
 
 # --- what clients see -----------------------------------------------------------------------------

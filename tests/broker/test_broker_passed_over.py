@@ -37,6 +37,7 @@ from tests.broker.test_broker_queue_rebuild import (
     rebuilt,
     snapshot_of,
 )
+from tests.examples import examples
 
 
 def keep_from(log: Log, entry: Entry) -> None:
@@ -96,7 +97,7 @@ def test_beyond_the_limit_the_oldest_are_forgotten(monkeypatch: pytest.MonkeyPat
 
 
 @given(actions, st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_the_table_has_the_refused_records_from_the_first_entry_that_is_kept_on(
     script: Sequence[tuple[str, str, int]], data: st.DataObject
 ) -> None:
@@ -189,7 +190,7 @@ def test_records_before_those_that_are_known_are_told_to_be_uncertain(
 
 
 @given(actions, st.integers(1, 40), st.one_of(st.none(), st.integers(0, 3)))
-@settings(max_examples=150)
+@settings(max_examples=examples(150))
 def test_queues_that_are_made_again_from_any_end_of_a_log_have_its_messages_and_no_other(
     script: list[tuple[str, str, int]], dropped: int, still_there: int | None
 ) -> None:

@@ -35,6 +35,7 @@ from tests.broker.one_broker import START_MS, Client, Clock, running_broker, ser
 from tests.broker.test_broker_delay import folded
 from tests.broker.test_broker_filters import holds_one
 from tests.broker.test_broker_fold import Log, with_topic
+from tests.examples import examples
 
 
 async def reset(client: Client, timestamp: int = 0, **more: Any) -> Command:
@@ -517,4 +518,4 @@ class Moves(RuleBasedStateMachine):
 
 KEY = ("g", "T", 0)
 TestMoves = Moves.TestCase
-TestMoves.settings = settings(max_examples=100, stateful_step_count=30, deadline=None)
+TestMoves.settings = settings(max_examples=examples(100), stateful_step_count=30, deadline=None)

@@ -35,6 +35,7 @@ from remoting.wire.codes import ResponseCode
 from tests.broker.one_broker import Client, running_broker, until
 from tests.broker.test_broker_consume_queue import FEW, arrivals, fill, queues, unit
 from tests.broker.test_broker_fold import Log, actions, build, with_topic
+from tests.examples import examples
 
 applied: list[int] = []
 
@@ -448,7 +449,7 @@ def test_a_record_between_the_deletion_of_its_topic_and_its_creation_is_not_put_
 
 
 @given(actions, st.integers(0, 40))
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_queues_that_are_made_again_equal_those_of_the_fold(
     script: list[tuple[str, str, int]], dropped: int
 ) -> None:

@@ -30,12 +30,13 @@ from dledger.entry import HEADER_BYTES, Entry
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.record import MessageRecord, encode_record
 from tests.broker.test_broker_fold import Log, actions, build, with_topic
+from tests.examples import examples
 
 DATA = Path(__file__).parent / "data"
 
 
 @given(actions, st.data())
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 def test_a_restored_state_goes_on_like_the_one_that_was_captured(
     script: Sequence[tuple[str, str, int]], data: st.DataObject
 ) -> None:

@@ -44,6 +44,7 @@ from remoting.message.record import (
     encode_record,
 )
 from tests.dledger_spark.broker_bodies import BrokerBodies
+from tests.examples import examples
 
 LogWriter = Callable[..., Path]
 
@@ -175,7 +176,7 @@ def accepted(entries: Sequence[Entry], cuts: Sequence[int]) -> list[int]:
     return found
 
 
-@settings(deadline=None, max_examples=300)
+@settings(deadline=None, max_examples=examples(300))
 @given(scripts, st.lists(st.integers(0, 60), max_size=3))
 def test_what_the_brokers_take_is_what_counts(script: Script, cuts: list[int]) -> None:
     entries, _state = entries_of(script)

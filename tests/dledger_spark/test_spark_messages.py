@@ -25,6 +25,7 @@ from remoting.message.record import (
     encode_record,
 )
 from tests.dledger_spark.broker_bodies import BrokerBodies
+from tests.examples import examples
 
 VECTOR = bytes.fromhex(
     "00000070daa320a758932aac0000000300000000000000000000000700000000000003e800000000"
@@ -142,7 +143,7 @@ def records(draw: st.DrawFn) -> MessageRecord:
     )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(
     found=st.lists(st.tuples(records(), st.booleans()), max_size=8),
     others=st.lists(st.binary(max_size=120), max_size=4),
@@ -178,7 +179,7 @@ def test_a_record_with_a_command_behind_it_is_the_record() -> None:
     assert found[0] == found[1]
 
 
-@settings(deadline=None, max_examples=100)
+@settings(deadline=None, max_examples=examples(100))
 @given(
     st.lists(st.lists(records(), min_size=1, max_size=4) | st.binary(max_size=99), max_size=6),
     st.integers(0, len(encode_record(GOOD)) - 2),
@@ -248,7 +249,7 @@ def test_a_record_may_be_a_slice_of_a_larger_array() -> None:
     assert [row["index"] for row in rows(message_batch(entries.slice(2, 2)))] == [3]
 
 
-@settings(deadline=None, max_examples=200)
+@settings(deadline=None, max_examples=examples(200))
 @given(st.lists(RUNS, max_size=6))
 def test_properties_equal_those_decoded_one_by_one(runs: list[bytes]) -> None:
     found = PropertyColumns(pa.array(runs, pa.binary()))

@@ -25,19 +25,11 @@ from dledger_spark.tables.delta_files import delta_failures
 from tests.dledger_spark.test_spark_commands import LogWriter, orders, run
 
 ALL_IN_ONE = "a b%#?&+=;:,'\"`*{x,y}$HOME~é日<"
-NAMES = (
-    "my tables",
-    " ends ",
-    "100%",
-    "a#b",
-    "a?b",
-    "é日本",
-    "a:b",
-    "it's",
-    "*",
-    "{a,b}",
-    ALL_IN_ONE,
-)
+# What ALL_IN_ONE is not: odd at an end, and nothing but odd.
+ODD_AT_ENDS = (" ends ", "100%", "*")
+# What of ALL_IN_ONE it is, should it be refused.
+ONE_BY_ONE = ("my tables", "a#b", "a?b", "é日本", "a:b", "it's", "{a,b}")
+NAMES = (*ODD_AT_ENDS, *ONE_BY_ONE, ALL_IN_ONE)
 REFUSED_BY_DELTA = ("a%20b", "a[b]", "a|b", "^", "a\\b", "a\nb", "\x7f", "a\udcffb")
 # What each option names; a new one belongs to a test here.
 OF_PATHS = {
@@ -61,12 +53,19 @@ def test_every_option_that_takes_a_path_is_known() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param((*ODD_AT_ENDS, ALL_IN_ONE), id="all"),
+        pytest.param(ONE_BY_ONE, id="one by one", marks=pytest.mark.long),
+    ],
+)
 def test_tables_sql_report_and_show_work_in_folders_of_any_name(
-    write_log: LogWriter, tmp_path: Path
+    write_log: LogWriter, tmp_path: Path, names: tuple[str, ...]
 ) -> None:
     plain = write_log(orders(12), segment_bytes=1 << 16)
     wrong = []
-    for name in NAMES:
+    for name in names:
         log = tmp_path / "logs" / name / "dledger-n0"
         shutil.copytree(plain, log)
         out = tmp_path / "out" / name / "tables"
@@ -91,7 +90,7 @@ def test_tables_sql_report_and_show_work_in_folders_of_any_name(
             wrong.append((name, found))
     assert not wrong
     # Nothing was written beside the folders that were named.
-    assert {path.name for path in (tmp_path / "out").iterdir()} == set(NAMES)
+    assert {path.name for path in (tmp_path / "out").iterdir()} == set(names)
 
 
 def test_a_folder_that_deltas_library_cannot_use_is_refused_in_a_line(
@@ -157,8 +156,20 @@ def test_a_comma_in_the_path_of_temporary_files_is_refused_before_spark_starts(
 
 
 @pytest.mark.spark
+@pytest.mark.parametrize(
+    "of_tables",
+    [
+        # Spark needs most of the time for the derived tables, which it reads from the others.
+        pytest.param(("--facts-only",), id="facts"),
+        pytest.param((), id="all tables", marks=pytest.mark.long),
+    ],
+)
 def test_commands_with_spark_work_in_a_folder_of_any_name(
-    spark: Any, write_log: LogWriter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: Any,
+    write_log: LogWriter,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    of_tables: tuple[str, ...],
 ) -> None:
     use_session(spark, monkeypatch)
     base = tmp_path / ALL_IN_ONE
@@ -169,7 +180,7 @@ def test_commands_with_spark_work_in_a_folder_of_any_name(
     for words in (
         ("count", "--path", log),
         ("replay", "--path", log, "--out", replayed),
-        ("tables", "--path", log, "--out", out, "--engine", "spark"),
+        ("tables", "--path", log, "--out", out, "--engine", "spark", *of_tables),
         ("stream", "--path", log, "--out", streamed, "--once"),
         ("stream", "--path", log, "--out", streamed, "--once"),
     ):

@@ -19,6 +19,7 @@ from dledger_spark.table_folder import Published, missing, published, replay_run
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 from tests.dledger_spark.file_size_limit import file_size_limit
+from tests.examples import examples
 
 LogWriter = Callable[..., Path]
 FILE_BYTES = 2000
@@ -212,7 +213,7 @@ def test_files_that_overlap_are_told(tmp_path: Path) -> None:
         published(str(tmp_path), "entries")
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=examples(100), suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.lists(st.integers(0, 40), max_size=12, unique=True),
     st.integers(0, 40),

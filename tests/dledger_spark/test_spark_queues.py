@@ -39,6 +39,7 @@ from tests.dledger_spark.broker_script import (
 )
 from tests.dledger_spark.entry_writer import write_entries
 from tests.dledger_spark.queue_writer import write_queues
+from tests.examples import examples
 
 SOME = ("raft_group", "index", "topic", "queue", "offset", "physical_offset")
 ALL = tuple(MESSAGE_SCHEMA.names)
@@ -136,7 +137,7 @@ def cuts(draw: st.DrawFn, entries: int) -> list[range]:
     return [range(first, stop) for first, stop in pairwise(ends)]
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(scripts, st.integers(1, 9), st.data())
 def test_queues_change_neither_what_is_refused_nor_any_row(
     script: list[Step], stretch: int, data: st.DataObject

@@ -30,6 +30,7 @@ from dledger_spark.errors import (
 from dledger_spark.log_folder import open_log
 from dledger_spark.log_range import end_of_log, resolve_range, share_out
 from dledger_spark.scan import arrow_batches
+from tests.examples import examples
 
 LogWriter = Callable[..., Path]
 GOLDEN = Path(__file__).parents[1] / "dledger" / "data" / "golden"
@@ -398,7 +399,9 @@ def test_batches_stay_below_the_bytes_asked_for(write_log: LogWriter) -> None:
 
 
 @settings(
-    deadline=None, max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    deadline=None,
+    max_examples=examples(50),
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 @given(
     first=st.integers(0, 59),

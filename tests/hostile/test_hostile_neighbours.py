@@ -152,7 +152,10 @@ async def test_what_is_kept_of_clients_is_bounded_and_goes_with_their_connection
         await trio.testing.wait_all_tasks_blocked(0.01)
         await client.send("T", b"x")
         gc.unfreeze()
-        assert kept() == before
+        try:
+            assert kept() == before
+        finally:
+            gc.freeze()  # as the collection of the tests has left it
 
 
 async def test_what_members_subscribe_to_forges_no_line_of_the_log(

@@ -49,7 +49,7 @@ def digest_of(seed: int) -> str:
 
 
 def test_no_seed_breaks_a_promise_of_a_host() -> None:
-    result = run_campaign(Plan(first_seed=0, seeds=5, fault_seconds=6.0, tier="hosts"), jobs=2)
+    result = run_campaign(Plan(first_seed=0, seeds=3, fault_seconds=6.0, tier="hosts"), jobs=2)
     assert result.broken is None
     counts = result.coverage.counts()
     for reached in ("acknowledged by members", "acknowledged to clients", "members replaced"):
@@ -70,16 +70,18 @@ def test_the_same_seed_makes_the_same_run_of_hosts() -> None:
     assert digest_of(3) == first
 
 
-@pytest.mark.parametrize("hash_seed", ["1", "random"])
-def test_a_run_of_hosts_is_the_same_in_another_process(hash_seed: str) -> None:
-    told = subprocess.run(
-        [sys.executable, "-c", PRINT_DIGEST],
-        env={**os.environ, "PYTHONHASHSEED": hash_seed},
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    assert told.stdout.strip() == digest_of(3)
+def test_a_run_of_hosts_is_the_same_in_another_process() -> None:
+    told = [
+        subprocess.run(
+            [sys.executable, "-c", PRINT_DIGEST],
+            env={**os.environ, "PYTHONHASHSEED": hash_seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout.strip()
+        for hash_seed in ("1", "random")
+    ]
+    assert told == [digest_of(3)] * 2
 
 
 def test_a_trace_tells_what_happened_and_changes_nothing() -> None:

@@ -80,9 +80,9 @@ FOUND_WITHIN = {
 
 
 def test_no_seed_of_a_short_campaign_breaks_a_promise() -> None:
-    result = run_campaign(Plan(first_seed=0, seeds=20), jobs=1)
+    result = run_campaign(Plan(first_seed=0, seeds=10), jobs=1)
     assert result.broken is None
-    assert result.seeds == 20
+    assert result.seeds == 10
 
 
 def test_members_that_come_back_with_older_folders_break_no_promise() -> None:

@@ -103,6 +103,7 @@ class Workshop:
         environment = {
             **os.environ,
             "PYTHONPATH": str(self.folder),
+            "EXAMPLES": "all",  # see tests/conftest.py
             # Compiled files are told apart by size and second: too coarse for what happens here.
             "PYTHONDONTWRITEBYTECODE": "1",
             FILE_VARIABLE: str(self.folder / "outcomes.jsonl"),

@@ -21,6 +21,7 @@ from remoting.bodies.route import QueueData, encode_route
 from remoting.bodies.topic_config import DataVersion, TopicConfig
 from remoting.net.errors import AddressMalformed
 from remoting.wire.command import Command
+from tests.examples import examples
 
 A, B, C = "10.0.0.1:10911", "10.0.0.2:10911", "10.0.0.3:10911"
 
@@ -597,7 +598,7 @@ class RouteTableMachine(RuleBasedStateMachine):
         assert all(data.addresses for data in self.table.cluster_info().brokers.values())
 
 
-RouteTableMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=30)
+RouteTableMachine.TestCase.settings = settings(max_examples=examples(60), stateful_step_count=30)
 TestRouteTableMachine = RouteTableMachine.TestCase
 
 

@@ -109,6 +109,8 @@ def unfinished(files: dict[str, SourceFile]) -> list[str]:
 
 
 def _comments(text: str) -> Iterator[tuple[int, str]]:
+    if not UNFINISHED_MARKS.search(text):
+        return  # cutting all files into tokens takes as long as parsing them all
     for token in tokenize.generate_tokens(io.StringIO(text).readline):
         if token.type == tokenize.COMMENT:
             yield token.start[0], token.string

@@ -8,8 +8,11 @@ import ast
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
+
+from tests.syntax_trees import tree_of
 
 RING_LAST = 3
 
@@ -115,16 +118,21 @@ def read_tree(root: Path, packages: list[str]) -> dict[str, SourceFile]:
             parts = path.removesuffix(".py").split("/")
             module = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
             text = found.read_text(encoding="utf-8")
-            files[path] = SourceFile(path, module, text, ast.parse(text, filename=path))
+            files[path] = SourceFile(path, module, text, tree_of(found))
     return files
 
 
-def imported_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+@cache
+def imported_names(tree: ast.Module) -> tuple[tuple[int, str], ...]:
     """Line and full dotted name of each import, wherever it stands.
 
     Imports inside functions and under TYPE_CHECKING are found too: every node is walked. A
     relative import is given as it is written, with its dots.
     """
+    return tuple(_imports_in(tree))
+
+
+def _imports_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -136,8 +144,13 @@ def imported_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
                 yield node.lineno, module if alias.name == "*" else module + separator + alias.name
 
 
-def used_names(tree: ast.Module) -> Iterator[tuple[int, str]]:
+@cache
+def used_names(tree: ast.Module) -> tuple[tuple[int, str], ...]:
     """Line and full dotted name of each use of something imported, or of a builtin by its name."""
+    return tuple(_uses_in(tree))
+
+
+def _uses_in(tree: ast.Module) -> Iterator[tuple[int, str]]:
     origins: dict[str, str] = {}
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):

@@ -17,6 +17,7 @@ import pytest
 
 from dledger.commands.group_commands import commands
 from dledger_mq.__main__ import main as dledger_mq
+from tests.syntax_trees import tree_of
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {"dledger": commands, "dledger-mq": dledger_mq}
@@ -50,18 +51,22 @@ DANGEROUS = {
 }
 
 
-def texts(source: str) -> Iterator[str]:
+@cache
+def texts(path: Path) -> tuple[str, ...]:
     """The strings of a module that are no docstrings; {} stands for what a run fills in."""
-    tree = ast.parse(source)
+    return tuple(_texts_in(list(ast.walk(tree_of(path)))))
+
+
+def _texts_in(nodes: list[ast.AST]) -> Iterator[str]:
     left_out = set()
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             left_out.add(node.value)
         if isinstance(node, ast.JoinedStr):
             left_out.update(child for child in ast.walk(node) if isinstance(child, ast.Constant))
             parts = [v.value if isinstance(v, ast.Constant) else "{}" for v in node.values]
             yield "".join(map(str, parts))
-    for node in ast.walk(tree):
+    for node in nodes:
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in left_out:
             yield node.value
 
@@ -73,7 +78,7 @@ def advices() -> frozenset[str]:
         advice
         for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
-        for text in texts(path.read_text())
+        for text in texts(path)
         for advice in ADVISED.findall(" ".join(text.split()))
     )
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.syntax_trees import tree_of
+
 ROOT = Path(__file__).parents[2]
 
 # Their modules are given what clients send. The client and Spark read properties, too.
@@ -84,7 +86,7 @@ LEVELS = {"debug", "info", "warning", "error", "exception", "critical", "log"}
 def modules(packages: tuple[str, ...]) -> Iterator[tuple[str, ast.Module]]:
     for package in packages:
         for path in sorted((ROOT / package).rglob("*.py")):
-            yield str(path.relative_to(ROOT)), ast.parse(path.read_text("utf-8"))
+            yield str(path.relative_to(ROOT)), tree_of(path)
 
 
 def numbers_of_text(path: str, tree: ast.Module) -> Iterator[str]:

@@ -128,6 +128,7 @@ def commands_named(markdown: str) -> Iterator[list[str]]:
                 yield shlex.split(line, comments=True)
 
 
+@pytest.mark.long  # test_typed_commands.py sees the same in one process
 @pytest.mark.parametrize("words", list(commands_named(README)), ids=" ".join)
 def test_each_command_of_the_readme_has_the_options_it_is_given(words: list[str]) -> None:
     module = words[0].replace("-", "_")

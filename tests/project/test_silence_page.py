@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 from dledger.sockets import ACCEPTED, DIALLED
+from tests.syntax_trees import tree_of
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "silence.md").read_text(encoding="utf-8")
@@ -31,7 +32,7 @@ def constants() -> dict[str, float]:
     for package in PACKAGES:
         for path in (ROOT / package).rglob("*.py"):
             module = ".".join(path.relative_to(ROOT).with_suffix("").parts)
-            for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            for node in tree_of(path).body:
                 match node:
                     case (
                         ast.AnnAssign(

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
+from tests.syntax_trees import tree_of
+
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("broker", "dledger", "dledger_mq", "dledger_spark", "nameserver", "remoting")
 MAKER = "dledger/sockets.py"
@@ -31,9 +33,9 @@ MAKES = frozenset(
 PROBES = frozenset({"broker/__main__.py", "dledger/free_ports.py", "dledger_mq/this_process.py"})
 
 
-def makes_connections(text: str) -> bool:
+def makes_connections(path: Path) -> bool:
     """Whether a module names a function that makes connections, or makes a plain socket."""
-    for node in ast.walk(ast.parse(text)):
+    for node in ast.walk(tree_of(path)):
         match node:
             case ast.Attribute(attr=name) if name in MAKES:
                 return True
@@ -51,7 +53,7 @@ def test_only_one_module_makes_connections() -> None:
         str(path.relative_to(ROOT))
         for package in PRODUCT
         for path in (ROOT / package).rglob("*.py")
-        if makes_connections(path.read_text(encoding="utf-8"))
+        if makes_connections(path)
     }
     assert makers - PROBES == {MAKER}
     assert makers >= PROBES, "take those out of the list that make no socket any more"

@@ -107,7 +107,7 @@ def in_code() -> Iterator[Typed]:
     for package in PACKAGES:
         for path in sorted((ROOT / package).rglob("*.py")):
             name = str(path.relative_to(ROOT))
-            for text in texts(path.read_text()):
+            for text in texts(path):
                 line = " ".join(text.split())
                 for match in QUOTED.finditer(line):
                     yield Typed(name, match["program"], match["rest"], is_whole=False)
@@ -201,7 +201,7 @@ def test_each_option_that_is_named_is_one_of_ours() -> None:
         for package in PACKAGES
         for path in sorted((ROOT / package).rglob("*.py"))
         if "report" not in path.parts  # a page's colours are written so, too
-        for text in texts(path.read_text())
+        for text in texts(path)
         for name in OPTION.findall(text)
     ]
     for page in PAGES:

@@ -109,7 +109,8 @@ async def test_each_call_raises_at_once(name: str, tmp_path: Path) -> None:
             for call, of_one in OF_A_MEMBER_CALLS.items():
                 calls[f"client.{call}"] = lambda of_one=of_one: of_one(client, case.name)  # type: ignore[misc]
             for call, carry_out in calls.items():
-                with trio.fail_after(4.0), pytest.raises(ClientRefused, match=case.told) as told:
+                # Not after the 60 s of the log; on a busy machine one call has taken seconds.
+                with trio.fail_after(20.0), pytest.raises(ClientRefused, match=case.told) as told:
                     await carry_out()
                 assert told.value.retry_useless, call
                 if name == "another group":
@@ -127,7 +128,7 @@ async def test_what_speaks_another_protocol_lasts(nursery: trio.Nursery) -> None
     nursery.start_soon(trio.serve_listeners, web, [served])
     peers = f"127.0.0.1:{served.socket.getsockname()[1]}"
     async with dledger.connect(peers, group=GROUP, timeout_s=60.0) as log:
-        with trio.fail_after(4.0), pytest.raises(ClientRefused, match="HTTP"):
+        with trio.fail_after(20.0), pytest.raises(ClientRefused, match="HTTP"):
             await log.append(b"x")
 
 

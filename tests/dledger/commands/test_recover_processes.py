@@ -135,7 +135,7 @@ def test_old_members_cannot_undo_a_recovery(
     assert (machines.ended("n1"), machines.ended("n2")) == (1, 1)
     assert "was recovered without n1" in machines.log("n1")
     assert "dledger rejoin" in machines.log("n2")
-    assert "it belongs to generation 0 of group g, this is 1" in machines.log("n0")
+    wait(lambda: machines.says("n0", "it belongs to generation 0 of group g, this is 1"))
     assert machines.bodies("n0", until="after") == ["one", "two", "after"]
     assert machines.status("n0")["role"] == "leader"
     # What they hold is set aside, and they join as new members.

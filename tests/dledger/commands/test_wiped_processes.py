@@ -61,6 +61,10 @@ class Group:
             assert time.monotonic() < deadline, self.status()
             time.sleep(0.1)
 
+    def until_logged(self, name: str, text: str) -> None:
+        """Status may tell it a little earlier than the log does."""
+        self.wait(lambda _: text in self.log(name))
+
     def append(self, *bodies: str) -> None:
         ended = self.command("append", *bodies)
         assert ended.returncode == 0, ended.stderr
@@ -97,8 +101,8 @@ def test_every_member_may_lose_its_disk_one_after_the_other(group: Group) -> Non
         group.append(f"without-{number}")
         group.start(name)
         group.wait(all_proven)
-        assert "is new or lost data" in group.log(name)
-        assert "it votes and counts" in group.log(name)
+        group.until_logged(name, "is new or lost data")
+        group.until_logged(name, "it votes and counts")
     assert group.bodies(until="without-2") == [
         f"{when}-{n}" for n in range(3) for when in ("before", "without")
     ]
@@ -141,7 +145,7 @@ def test_a_member_that_lost_committed_entries_comes_back_after_rejoin(group: Gro
     assert f"moved everything to {folder}/aside-1" in said
     group.start("n1")
     group.wait(all_proven)
-    assert "neither votes nor counts" in group.log("n1")
+    group.until_logged("n1", "neither votes nor counts")
     group.append("after")
     assert group.bodies(until="after") == [*[f"body-{n}" for n in range(20)], "after"]
 
@@ -164,8 +168,7 @@ def test_the_first_member_of_a_grown_group_comes_back_by_its_own_command(tmp_pat
         group.start("n0", peers=alone["n0"])
         group.wait(lambda status: bool(status["n0"].get("not_begun")))
         assert not group.status()["n0"].get("ready")
-        said = "n0 does not begin group g: the group has members besides"
-        group.wait(lambda _: said in group.log("n0"))  # the log tells it a little later than status
+        group.until_logged("n0", "n0 does not begin group g: the group has members besides")
         assert "n0 does not begin group g" in group.command("status").stdout
         for name in ("n1", "n2"):
             group.start(name, "--join", peers=alone[name])

@@ -36,6 +36,7 @@ from dledger.core.snapshot.snapshot_offer import LogBegin, SnapshotOffer
 from dledger.entry import NO_TERM
 from dledger.errors import PeerFault
 from tests.dledger.core.core_group import Group, Member
+from tests.examples import examples
 
 THREE = ["n0", "n1", "n2"]
 
@@ -166,7 +167,7 @@ MESSAGES: st.SearchStrategy[Message] = st.one_of(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     leads=st.booleans(),
     said=st.lists(st.tuples(st.sampled_from(["n1", "n2", "n9"]), MESSAGES), max_size=8),

@@ -281,7 +281,7 @@ async def test_callers_that_never_prove_who_they_are_hold_few_connections_and_no
     tmp_path: Path, authority: Authority, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "MAX_HANDSHAKES", 3)
-    monkeypatch.setattr(listener, "HELLO_TIMEOUT_S", 1.0)
+    monkeypatch.setattr(listener, "HELLO_TIMEOUT_S", 3.0)
     async with AsyncExitStack() as stack:
         group = await stack.enter_async_context(running(tmp_path, {"n0": files(authority, "n0")}))
         began = time.monotonic()
@@ -289,9 +289,9 @@ async def test_callers_that_never_prove_who_they_are_hold_few_connections_and_no
             await stack.enter_async_context(await trio.open_tcp_stream(*group.address("n0")))
             for _ in range(4)
         ]
-        with trio.fail_after(10):
+        with trio.fail_after(20):
             assert await silent[3].receive_some(1) == b""
-            assert time.monotonic() - began < 1.0
+            assert time.monotonic() - began < 3.0
             for stream in silent[:3]:
                 assert await stream.receive_some(1) == b""
         client = dledger.GroupClient("g", group.peers, files(authority, "tool"))

@@ -14,6 +14,7 @@ from trio.testing import MockClock
 import dledger
 from dledger.node.driver import Driver
 from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S, Group
+from tests.syntax_trees import tree_of
 
 
 @pytest.mark.parametrize("late_s", [0.0, 0.4, 30.0])
@@ -38,7 +39,7 @@ async def test_its_lateness_is_not_the_time_of_a_handover(
 def test_every_handover_of_a_member_begins_at_its_driver() -> None:
     calls: set[str] = set()
     for path in Path(dledger.__file__).parent.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        for node in ast.walk(tree_of(path)):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                 receiver = ast.unparse(node.func.value)
                 if node.func.attr == "transfer_leadership" and receiver.endswith("replica"):

@@ -34,6 +34,7 @@ from dledger.sessions.with_sessions import (
     unpack_result,
 )
 from dledger.state_machine import SnapshottingMachine
+from tests.examples import examples
 
 LIMITS = SessionLimits(sessions=4, results=3, result_bytes=10_000)
 TTL_MS = 1_000
@@ -510,5 +511,7 @@ class Sessions(RuleBasedStateMachine):
         assert list(self.group.machine.table) == list(self.used)
 
 
-Sessions.TestCase.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+Sessions.TestCase.settings = settings(
+    max_examples=examples(60), stateful_step_count=40, deadline=None
+)
 TestSessions = Sessions.TestCase

@@ -20,6 +20,7 @@ from dledger.store.open_store import open_store
 from dledger.store.repair import repair_folder
 from dledger.store.scan import scan_folder
 from dledger.store.store_config import StoreConfig
+from tests.examples import examples
 
 SEGMENT_BYTES = 4096
 CONFIG = StoreConfig(
@@ -205,7 +206,7 @@ def test_folders_of_different_groups_are_refused(broken: Path, tmp_path: Path) -
         repair_folder(str(broken), str(broken))
 
 
-@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     wounds=st.lists(
         st.tuples(

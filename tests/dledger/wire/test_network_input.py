@@ -101,6 +101,7 @@ from dledger.wire.session_protocol import (
     encode_command,
     encode_session_answers,
 )
+from tests.examples import examples
 
 HERE = Address("127.0.0.1", 20911)
 OFFER = SnapshotOffer(90, 4, 123, 1000, LogBegin(60, 3, 77, 4096))
@@ -262,7 +263,7 @@ def problem_of(decode: Callable[[Frame], object], frame: Frame) -> str | None:
 
 
 @pytest.mark.parametrize("name", DECODERS)
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(frame=frames)
 @example(frame=Frame([DEEP], b""))
 @example(frame=Frame([1, DEEP, DEEP], b""))
@@ -275,7 +276,7 @@ def test_a_decoder_takes_a_frame_or_says_that_it_is_malformed(name: str, frame: 
     assert problem is None or len(problem) < 1_000  # it becomes a line of the log
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(st.binary(max_size=300) | values.map(msgpack.packb))
 def test_a_header_is_decoded_or_malformed(packed: bytes) -> None:
     data = framed(packed[:MAX_HEADER_BYTES])

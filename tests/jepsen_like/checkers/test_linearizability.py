@@ -17,6 +17,7 @@ from jepsen_like.history.errors import HistoryUnreadable
 from jepsen_like.history.history import History
 from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.history.value import Value
+from tests.examples import examples
 from tests.jepsen_like.checkers.recorded import (
     alone,
     any_operations,
@@ -56,13 +57,14 @@ CASES: list[tuple[Model, dict[str, st.SearchStrategy[tuple[Value, Value]]]]] = [
 ]
 
 
+@pytest.mark.hypothesis
 @pytest.mark.parametrize(("model", "arguments"), CASES, ids=lambda case: type(case).__name__)
 def test_the_verdict_is_that_of_trying_every_order(
     model: Model, arguments: dict[str, st.SearchStrategy[tuple[Value, Value]]]
 ) -> None:
     seen: set[bool] = set()
 
-    @settings(max_examples=200, deadline=None)
+    @settings(max_examples=examples(200), deadline=None)
     @given(any_operations(arguments))
     def holds(history: History) -> None:
         there = list(history.operations)

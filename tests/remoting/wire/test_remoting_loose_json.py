@@ -25,6 +25,7 @@ from remoting.bodies.route import decode_route
 from remoting.bodies.topic_config import MAX_TABLE_TOPICS
 from remoting.wire.errors import BodyMalformed
 from remoting.wire.loose_json import LARGE, SMALL, JsonSize, JsonValue, parse_json
+from tests.examples import examples
 
 # Long enough that work which grows with the square of the length takes minutes.
 BODY_BYTES = 256 * 1024
@@ -79,7 +80,7 @@ def cost(head: str, fragment: str) -> tuple[float, int]:
         tracemalloc.stop()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(st.sampled_from(["", "{1:", '{"a":[', "{{", '{1:"']), FRAGMENTS)
 @example("{1:", '\\"')
 @example('{1:"', '\\"')
