@@ -57,14 +57,14 @@ from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
 from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
 from jepsen_like.chaos.stages.stage import Stage
-from jepsen_like.chaos.states_compared import state_differences
+from jepsen_like.chaos.states_compared import Look, looks_at_the_same, state_differences
 from jepsen_like.chaos.watcher.watched import watched
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 from jepsen_like.simulation.chance import Chance
 
 # Members that a run of changing members may add; each takes an address for good.
 SPARES = 12
-START_TIMEOUT_S = 30.0
+START_TIMEOUT_S = 60.0
 # After all faults ended the group must be whole within this time: restarts, a snapshot, proofs.
 WHOLE_TIMEOUT_S = 60.0
 # Longer than any fault takes to begin and to heal: changes of members are tried for a minute each,
@@ -413,17 +413,25 @@ class Run:
 
     async def _compare_states(self, group: Group) -> None:
         """The states of all members are equal in the end, and right."""
-        states: dict[str, object] = {}
-        for member in group.present:
+        members = {member.name: member for member in group.present}
+
+        async def look(name: str) -> Look | None:
             try:
-                seen = await member.order("look", FINAL_TIMEOUT_S, state=True)
+                seen = await members[name].order("look", FINAL_TIMEOUT_S, state=True)
             except OrderFailed as error:
                 self._finding(f"no state in the end: {error}")
-                continue
-            states[member.name] = seen["state"]
-            if seen["broken"] is not None:
-                self._finding(f"{member.name} in the end: {seen['broken']}")
-        for told in state_differences(states):
+                return None
+            return Look(seen["index"], seen["state"], seen["broken"])
+
+        looks = await looks_at_the_same(members, look)
+        for name, seen in looks.items():
+            if seen.broken is not None:
+                self._finding(f"{name} in the end: {seen.broken}")
+        ends = {name: seen.after for name, seen in looks.items()}
+        if len(set(ends.values())) > 1:
+            self._finding(f"the members have not applied the same in the end: {ends}")
+            return
+        for told in state_differences({name: seen.state for name, seen in looks.items()}):
             self._finding(told)
 
     async def _tell_progress(self, clients: ClientProcess) -> None:

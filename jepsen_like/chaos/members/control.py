@@ -7,6 +7,7 @@ its answer; a line with `status` comes several times a second.
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from typing import Any
 
@@ -88,9 +89,9 @@ class Control:
         node = self._node
         match order["do"]:
             case "look":
-                index = await node.read()
+                await node.read()
                 return {
-                    "index": index,
+                    "index": node.read_stale(max_lag_s=math.inf),  # behind which the state is now
                     "broken": self._broken(),
                     "state": self._state() if order.get("state") else None,
                 }

@@ -8,7 +8,12 @@ from click.testing import CliRunner
 from jepsen_like.__main__ import main
 from jepsen_like.chaos.members.__main__ import _told as told_by_member
 from jepsen_like.chaos.members.advice import is_bug, last_words
-from jepsen_like.chaos.states_compared import state_differences
+from jepsen_like.chaos.states_compared import (
+    MAX_ROUNDS,
+    Look,
+    looks_at_the_same,
+    state_differences,
+)
 from jepsen_like.simulation.service.machine_error import raised_in
 
 GROUP_OF_ERRORS = """\
@@ -41,6 +46,37 @@ def test_states_that_differ_are_told_by_the_first_place_and_both_values() -> Non
         "{'a': 1, 'b': {'c': [1, 2]}}, not {'a': 1}",
     ]
     assert list(state_differences({})) == []
+
+
+async def test_states_are_compared_behind_the_same_entry_though_a_late_call_is_applied() -> None:
+    applied = 7
+    asked: list[str] = []
+
+    async def look(name: str) -> Look | None:
+        nonlocal applied
+        asked.append(name)
+        shown = Look(applied, f"the state behind {applied}", None)
+        if len(asked) == 1:
+            applied += 1  # a call that its client gave up comes between two looks
+        return shown
+
+    seen = await looks_at_the_same(("n0", "n1", "n2"), look)
+    assert {name: each.after for name, each in seen.items()} == {"n0": 8, "n1": 8, "n2": 8}
+    assert list(state_differences({name: each.state for name, each in seen.items()})) == []
+    assert asked == ["n0", "n1", "n2", "n0"]
+
+
+async def test_a_member_that_stays_behind_or_shows_nothing_is_not_waited_for_without_end() -> None:
+    asked: list[str] = []
+
+    async def look(name: str) -> Look | None:
+        asked.append(name)
+        return None if name == "n2" else Look(5 if name == "n0" else 6, "", None)
+
+    seen = await looks_at_the_same(("n0", "n1", "n2"), look)
+    assert {name: each.after for name, each in seen.items()} == {"n0": 5, "n1": 6}
+    assert asked.count("n0") == MAX_ROUNDS
+    assert asked.count("n2") == 1
 
 
 def test_an_error_of_the_users_is_told_with_the_method_that_was_called() -> None:
