@@ -38,6 +38,7 @@ from dledger_spark.tables.duckdb_engine import DuckdbEngine, engine_over
 from tests.dledger_spark.broker_script import ScriptedLog
 from tests.dledger_spark.test_spark_table_updates import scripted, write
 from tests.dledger_spark.test_spark_tables import facts_of
+from tests.picture_texts import PAIRS_IN_A_BROWSER, unreadable
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 HOSTILE = "</svg></style><script>alert(1)</script>&\"'\x00\x1b[31m\u202e" + "x" * 500
@@ -505,6 +506,11 @@ def test_what_is_missing_is_said_in_a_line(made: Path, tmp_path: Path) -> None:
         assert "Traceback" not in output
 
 
+@pytest.mark.parametrize("before", ["", "W" * 200, HOSTILE])
+def test_no_text_of_a_picture_stands_over_another(tables: Tables, before: str) -> None:
+    assert unreadable(page_of(renamed(tables, before))) == []
+
+
 # --- a browser ------------------------------------------------------------------------------------
 
 
@@ -520,8 +526,9 @@ def measured(text: str, width: int) -> str:
       parent.document.title = JSON.stringify([document.documentElement.scrollWidth, innerWidth,
         drawn.length, Math.min(...drawn.map(one => one.clientHeight)),
         Math.min(...letters.map(one => one.height)),
-        Math.min(...letters.map(one => one.left)), Math.max(...letters.map(one => one.right))]);
-    })</script></body>"""
+        Math.min(...letters.map(one => one.left)), Math.max(...letters.map(one => one.right)),
+        PAIRS]);
+    })</script></body>""".replace("PAIRS", PAIRS_IN_A_BROWSER)
     free = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
     assert free != text
     inside = escape(free.replace("</body>", script))
@@ -547,7 +554,7 @@ def test_a_browser_shows_the_whole_page_without_scrolling_sideways(
     shown_as = browsed(tmp_path, measured(text, width)).stdout
     title = re.search(r"<title>\[(.*?)\]</title>", shown_as)
     assert title is not None
-    content, inside, pictures, lowest, letters, left, right = map(float, title[1].split(","))
+    content, inside, pictures, lowest, letters, left, right, pairs = map(float, title[1].split(","))
     assert inside == width
     assert content <= inside
     assert pictures == text.count("<svg") / 2  # one of two sheets
@@ -555,6 +562,7 @@ def test_a_browser_shows_the_whole_page_without_scrolling_sideways(
     assert letters >= 12
     assert left >= 0
     assert right <= inside
+    assert pairs == 0
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")
