@@ -11,7 +11,7 @@ from jepsen_like.checkers.report import Verdict
 from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.report.failing_window import draw_failing_window, failing_window
 from jepsen_like.report.frame import BANDS_MAX, Frame
-from jepsen_like.report.markup import as_html, child
+from jepsen_like.report.markup import as_html, child, new_page
 from jepsen_like.report.overview import draw_overview, legend
 from jepsen_like.report.style import STYLE
 from jepsen_like.report.timeline import draw_timeline
@@ -32,13 +32,7 @@ DEATHS_MAX = 200
 
 def page(run: ToldRun) -> str:
     """The report of a run: one HTML page that needs nothing else."""
-    root = Element("html", {"lang": "en"})
-    head = child(root, "head")
-    child(head, "meta", charset="utf-8")
-    child(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
-    child(head, "title", f"{VERDICTS[run.outcome]}: {run.title}")
-    child(head, "style").text = STYLE
-    body = child(root, "body")
+    root, body = new_page(f"{VERDICTS[run.outcome]}: {run.title}", STYLE)
     frame = _frame(run)
     _verdict(body, run)
     _problems(body, run, frame)

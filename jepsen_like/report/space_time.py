@@ -13,7 +13,7 @@ from xml.etree.ElementTree import Element
 
 from jepsen_like.report.happened import Happened
 from jepsen_like.report.lettering import Lettering, cut_to
-from jepsen_like.report.markup import as_html, child
+from jepsen_like.report.markup import as_html, child, new_page
 from jepsen_like.report.space_time_rows import Rows, rows_of
 from jepsen_like.report.space_time_style import SPACE_TIME_STYLE
 from jepsen_like.report.style import STYLE
@@ -72,13 +72,7 @@ class SpaceTime:
 
 def space_time_page(run: SpaceTime) -> str:
     """The page of a run."""
-    root = Element("html", {"lang": "en"})
-    head = child(root, "head")
-    child(head, "meta", charset="utf-8")
-    child(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
-    child(head, "title", run.title)
-    child(head, "style").text = STYLE + SPACE_TIME_STYLE
-    body = child(root, "body")
+    root, body = new_page(run.title, STYLE + SPACE_TIME_STYLE)
     child(body, "h1", run.title)
     box = child(body, "div", class_=f"verdict {'violation' if run.broken else 'nothing-found'}")
     child(box, "strong", "A promise was broken" if run.broken else "Nothing found")
