@@ -10,7 +10,7 @@ import pytest
 import trio
 from prometheus_client.parser import text_string_to_metric_families
 
-from broker.__main__ import main
+from broker.broker_command import main
 from dledger.free_ports import free_ports
 from remoting.net.address import Address
 from tests.broker.one_broker import Client, running_broker

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import trio
 
-import broker.__main__ as command
+import broker.broker_command as command
 from broker.errors import SettingInvalid
 from broker.features import empty_state
 from broker.machine import BrokerMachine
