@@ -77,7 +77,8 @@ def _is_short(error: BaseException) -> bool:
             return error.errno == errno.ENOMEM
         case SystemError():  # C code that got no memory, and does not say so
             return "without exception set" in str(error)
-    return _UNMAPPED.search(str(error)) is not None
+        case _:
+            return _UNMAPPED.search(str(error)) is not None
 
 
 @contextmanager
