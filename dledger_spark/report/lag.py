@@ -139,7 +139,11 @@ def lag_query(steps: Steps) -> str:
                 c.minute
             ) as ms
         from consumer_lag c
+        join lags b
+            on b.log = coalesce(c.raft_group, '') and b.consumer_group = c.consumer_group
+            and b.topic = c.topic and b.life = c.topic_life and b.queue = c.queue
         cross join (select max(epoch_ms(m.store_time)) as ms from messages m) l
+        where b.step = {steps.number - 1} and b.lag > 0
         group by c.raft_group, c.consumer_group, c.topic, c.topic_life, c.queue
     ),
     measured as (

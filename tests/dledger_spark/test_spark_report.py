@@ -131,6 +131,37 @@ def test_a_page_of_a_log_in_which_everything_happened_has_every_part(tables: Tab
     assert "b0" in words.section("keys")
 
 
+def test_the_age_of_a_lag_is_that_at_the_end_of_the_log(engine: DuckdbEngine) -> None:
+    span = span_of(engine)
+    assert span is not None
+    told = {
+        row["consumer_group"]: row["oldest_ms"]
+        for row in rows(engine, lag.lag_query(span.steps(5000)))
+        if row["last"]
+    }
+    ages = rows(
+        engine,
+        """
+        with known as (
+            select
+                p.raft_group, p.consumer_group, p.topic, p.topic_life, p.queue,
+                arg_max({'at': p.offset}, p.index).at as next
+            from consumer_progress p
+            group by all
+        )
+        select k.consumer_group, max(l.ms - epoch_ms(m.store_time)) as age
+        from known k
+        join messages m
+            on m.topic = k.topic and m.topic_life = k.topic_life and m.queue = k.queue
+            and m.offset = k.next
+        cross join (select max(epoch_ms(e.store_time)) as ms from messages e) l
+        group by k.consumer_group
+        """,
+    )
+    assert told
+    assert told.items() <= {row["consumer_group"]: row["age"] for row in ages}.items()
+
+
 def test_the_steps_of_throughput_have_all_messages(engine: DuckdbEngine) -> None:
     span = span_of(engine)
     assert span is not None
