@@ -6,6 +6,7 @@ until Ctrl-C is dealt with, so no command's own package can do its work.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import signal
@@ -23,6 +24,20 @@ NO_MEMORY = (
 )
 # What the loader of glibc, or that of musl, says of a library for which there is no memory.
 _UNMAPPED = re.compile("failed to map segment|cannot allocate memory", re.IGNORECASE)
+
+
+def broker() -> int:
+    """`python -m broker`; its exit code."""
+    with _loading("broker"):
+        from broker.broker_command import main
+    return main()
+
+
+def nameserver() -> None:
+    """`python -m nameserver`."""
+    with _loading("nameserver"):
+        from nameserver.nameserver_command import main
+    main(prog_name="python -m nameserver")
 
 
 def dledger() -> None:
@@ -53,6 +68,19 @@ def jepsen_like() -> None:
     main()
 
 
+def _is_short(error: BaseException) -> bool:
+    """Whether what loads failed for a lack of memory."""
+    match error:
+        case MemoryError():
+            return True
+        case OSError():
+            return error.errno == errno.ENOMEM
+        case SystemError():  # C code that got no memory, and does not say so
+            return "without exception set" in str(error)
+        case _:
+            return _UNMAPPED.search(str(error)) is not None
+
+
 @contextmanager
 def _loading(command: str) -> Iterator[None]:
     """End the process with one line if there is too little memory to load the command, and without
@@ -65,8 +93,8 @@ def _loading(command: str) -> Iterator[None]:
         signal.signal(signal.SIGINT, lambda _number, _frame: os._exit(INTERRUPTED))
     try:
         yield
-    except (MemoryError, ImportError) as error:
-        if isinstance(error, ImportError) and not _UNMAPPED.search(str(error)):
+    except (MemoryError, ImportError, OSError, SystemError) as error:
+        if not _is_short(error):
             raise
         sys.exit(f"{command}: {NO_MEMORY}")
     finally:

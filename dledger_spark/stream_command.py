@@ -9,7 +9,7 @@ import click
 
 from dledger_spark.ending import end_now
 from dledger_spark.log_options import given_logs, hint_unrecorded, log_options
-from dledger_spark.tables_command import memory_option
+from dledger_spark.tables_command import keep_option, memory_option
 from dledger_spark.terminal import one_line_errors, progress, resumable, session_options
 
 MAX_SECONDS: Final = 86_400.0
@@ -50,6 +50,7 @@ class _Seconds(click.FloatRange):
     help="How often the tables that follow from the facts are made anew.",
 )
 @memory_option
+@keep_option
 @click.option("--once", is_flag=True, help="Add what there is, and end.")
 @session_options
 def stream(
@@ -57,6 +58,7 @@ def stream(
     every_s: float,
     refresh_s: float,
     memory_mib: int,
+    keep_hours: int,
     once: bool,
     cores: int | None,
     java: str,
@@ -74,7 +76,7 @@ def stream(
     from dledger_spark.tables.table_stream import TableStream  # noqa: PLC0415
 
     require_spark(FOR_STREAMS, "a stream")
-    home = TableHome(out)
+    home = TableHome(out, keep_hours)
     if once:
         hint_unrecorded(named.open())
     total = 0

@@ -92,7 +92,7 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             LogReplaced: a log is not the one that the stream has read.
-            DataLost: a group's log is gone.
+            DataLost: a group's log is gone, or no longer has the entries that come next.
         """
         begins = decode_offset(start)
         logs = {_group_of(log): log for log in open_all(self._options)}
@@ -109,6 +109,9 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._target is not None:
                 stop = min(stop, self._target.get(group, first))
             if first < stop:
+                # Spark keeps an offset before it asks for the batch. One that no batch can reach
+                # would stop the stream for good, also at the right folder.
+                self._check_kept(log, first, stop)
                 available[group] = range(first, stop)
         if not available and self._target is None:
             time.sleep(IDLE_S)
@@ -159,12 +162,15 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         check_same(log, end)
         if end.next > next_of(log) and log.mark(end.next - 1) != end.before:
             raise LogBehind(log.name, end.next - 1, next_of(log) - 1)
-        if first < log.first_index:
-            if self._options.fail_on_data_loss:
-                raise _removed(log, first, min(log.first_index, end.next) - 1)
-            first = log.first_index
+        self._check_kept(log, first, end.next)
+        first = max(first, log.first_index)
         entries = range(first, max(first, end.next))
         yield from plan(log, entries, min(log.first_index, first), self._options, self._judge)
+
+    def _check_kept(self, log: ReadableLog, first: int, stop: int) -> None:
+        """Raise DataLost if a log lacks the first entries of a range, and nobody allowed it."""
+        if first < log.first_index and self._options.fail_on_data_loss:
+            raise _removed(log, first, min(log.first_index, stop) - 1)
 
     def _check_gone(self, offset: dict[str, GroupOffset], logs: dict[str, ReadableLog]) -> None:
         for group, at in offset.items():

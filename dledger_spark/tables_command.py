@@ -12,6 +12,7 @@ import click
 
 from dledger_spark.log_options import Command, given_logs, hint_unrecorded, log_options
 from dledger_spark.rows import print_rows
+from dledger_spark.tables.table_home import KEPT_HOURS, KEPT_HOURS_MAX
 from dledger_spark.terminal import one_line_errors, progress, resumable, session_options
 
 if TYPE_CHECKING:
@@ -44,11 +45,25 @@ def memory_option(command: Command) -> Command:
     )(command)
 
 
+def keep_option(command: Command) -> Command:
+    """--keep-hours, for the commands that write tables."""
+    return click.option(
+        "--keep-hours",
+        type=click.IntRange(0, KEPT_HOURS_MAX),
+        default=KEPT_HOURS,
+        show_default=True,
+        metavar="HOURS",
+        help="How long files are kept that the tables no longer consist of: as long as whoever "
+        "has opened a table may read it, or may ask for an earlier version.",
+    )(command)
+
+
 @click.command()
 @log_options(ranges=False, many=True)
 @click.option("--out", required=True, metavar="OUT", help="Folder for the tables.")
 @engine_option("What computes the tables that follow from the facts.")
 @memory_option
+@keep_option
 @click.option(
     "--facts-only", is_flag=True, help="Leave the tables that follow from the facts as they are."
 )
@@ -58,6 +73,7 @@ def tables(
     out: str,
     engine: str,
     memory_mib: int,
+    keep_hours: int,
     facts_only: bool,
     as_json: bool,
     cores: int | None,
@@ -75,7 +91,7 @@ def tables(
     from dledger_spark.tables.update import next_index, update_tables  # noqa: PLC0415
 
     named = given_logs()
-    home = TableHome(out)
+    home = TableHome(out, keep_hours)
     logs = named.open()
     hint_unrecorded(logs)
     rows: dict[str, int] = {}

@@ -150,13 +150,6 @@ class BrokerMetrics:
             gauge.add_metric(self._by_group(lag.topic, lag.group), lag.messages)
         self._left_out[gauge.name] = lags.left_out
         yield gauge
-        gauge = GaugeMetricFamily(
-            "rocketmq_consumer_lags_left_out",
-            "Groups and topics whose lag is not told, because there are too many.",
-            labels=_LABELS,
-        )
-        gauge.add_metric(self._broker, lags.left_out)
-        yield gauge
 
     def _connections(self) -> Iterator[Metric]:
         for name, text, count in (

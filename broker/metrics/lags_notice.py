@@ -16,7 +16,7 @@ class LagsNotice:
         if left_out and not self._is_said:
             _log.warning(
                 "the metrics leave out the lags of %d groups and topics, the smallest: there are "
-                "too many for one answer (rocketmq_consumer_lags_left_out counts them)",
+                "too many for one answer (rocketmq_metric_rows_left_out counts them)",
                 left_out,
             )
         self._is_said = left_out > 0

@@ -1,17 +1,13 @@
 """Pops that wait for a message, by topic and group."""
 
-import heapq
 from collections.abc import Iterable, Iterator
 from typing import Final
 
 from broker.pop.limits import MAX_WAITING_A_CLIENT
 from broker.pop.request import PopRequest
+from broker.serving.deadlines import Deadlines
 from broker.serving.origin import Origin
 from remoting.wire.command import Command
-
-# The heap keeps deadlines of pops that were answered meanwhile; it is made anew when it has more
-# than this beside twice the pops that still wait.
-_STALE_DEADLINES: Final = 1024
 
 # Whose time is over, in one step.
 _POPS_A_STEP: Final = 16
@@ -50,9 +46,8 @@ class WaitingPops:
         # By topic, then by group, in the order in which they came.
         self._waiting: dict[str, dict[str, dict[WaitingPop, None]]] = {}
         self._by_origin: dict[Origin, dict[WaitingPop, None]] = {}
-        self._deadlines: list[tuple[float, int, WaitingPop]] = []
+        self._ends = Deadlines(self.waits, _POPS_A_STEP)
         self._count = 0
-        self._last_number = 0
 
     def __len__(self) -> int:
         return self._count
@@ -68,11 +63,7 @@ class WaitingPops:
         groups.setdefault(pop.request.group, {})[pop] = None
         self._by_origin.setdefault(pop.origin, {})[pop] = None
         self._count += 1
-        self._last_number += 1
-        heapq.heappush(self._deadlines, (pop.deadline, self._last_number, pop))
-        if len(self._deadlines) > 2 * self._count + _STALE_DEADLINES:
-            self._deadlines = [one for one in self._deadlines if self.waits(one[2])]
-            heapq.heapify(self._deadlines)
+        self._ends.add(pop.deadline, pop, self._count)
 
     def topics(self) -> Iterable[str]:
         """The topics that something waits for."""
@@ -92,12 +83,9 @@ class WaitingPops:
 
     def take_expired(self, now: float) -> list[WaitingPop]:
         """A few of those whose time is over; empty when there is none."""
-        expired: list[WaitingPop] = []
-        while self._deadlines and self._deadlines[0][0] <= now and len(expired) < _POPS_A_STEP:
-            pop = heapq.heappop(self._deadlines)[2]
-            if self.waits(pop):
-                self.remove(pop)
-                expired.append(pop)
+        expired = self._ends.take(now)
+        for pop in expired:
+            self.remove(pop)
         return expired
 
     def take_all(self) -> Iterator[WaitingPop]:

@@ -1,16 +1,12 @@
 """Pulls that wait for a message: RocketMQ's long polling, without a task or an event for each."""
 
-import heapq
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
 from broker.pulls.request import PullRequest
+from broker.serving.deadlines import Deadlines
 from broker.serving.origin import Origin
 from remoting.wire.command import Command
-
-# The heap keeps deadlines of pulls that were answered meanwhile; it is made anew when it has more
-# than this beside twice the pulls that still wait.
-_STALE_DEADLINES: Final = 1024
 
 # Pulls that are looked at or answered in one step; an answer takes about 60 microseconds.
 PULLS_A_STEP: Final = 16
@@ -57,10 +53,9 @@ class HeldPulls:
         self._limit = limit
         self._by_queue: dict[tuple[str, int], dict[HeldPull, None]] = {}
         self._by_origin: dict[Origin, dict[HeldPull, None]] = {}
-        self._deadlines: list[tuple[float, int, HeldPull]] = []
+        self._ends = Deadlines(self._waits, PULLS_A_STEP)
         self._count = 0
         self._weight = 0
-        self._last_number = 0
 
     def __len__(self) -> int:
         return self._count
@@ -85,11 +80,7 @@ class HeldPulls:
         self._by_origin.setdefault(held.origin, {})[held] = None
         self._count += 1
         self._weight += held.weight
-        self._last_number += 1
-        heapq.heappush(self._deadlines, (held.deadline, self._last_number, held))
-        if len(self._deadlines) > 2 * self._count + _STALE_DEADLINES:
-            self._deadlines = [one for one in self._deadlines if self._waits(one[2])]
-            heapq.heapify(self._deadlines)
+        self._ends.add(held.deadline, held, self._count)
 
     def take(
         self, waiting: Sequence[HeldPull], wanted: Callable[[HeldPull], bool]
@@ -104,17 +95,13 @@ class HeldPulls:
 
     def take_expired(self, now: float) -> list[HeldPull]:
         """A few pulls whose time is over; empty when there is none."""
-        expired: list[HeldPull] = []
-        while self._deadlines and self._deadlines[0][0] <= now and len(expired) < PULLS_A_STEP:
-            held = heapq.heappop(self._deadlines)[2]
-            if self._waits(held):
-                expired.append(held)
-        return self._take(expired)
+        return self._take(self._ends.take(now))
 
     def take_all(self) -> list[HeldPull]:
         """All pulls."""
         taken = self.all()
-        self._by_queue, self._by_origin, self._deadlines = {}, {}, []
+        self._by_queue, self._by_origin = {}, {}
+        self._ends.clear()
         self._count = self._weight = 0
         return taken
 

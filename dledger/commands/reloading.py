@@ -10,6 +10,7 @@ import click
 
 from dledger.commands.log_lines import set_up_logging
 from dledger.commands.option_sources import read_again
+from dledger.commands.tls_options import TLS_KEYS, tls_value
 from dledger.config import CHANGEABLE, NodeConfig
 from dledger.errors import ConfigInvalid
 from dledger.node.node import Node
@@ -37,7 +38,7 @@ class SettingsOnSignal:
         self._node = node
         self._ctx = ctx
         self._config_of = config_of
-        self._values: dict[str, Any] = dict(ctx.params)
+        self._values = _settings(ctx)
 
     async def run(self, signals: AsyncIterable[int]) -> None:
         """Read the file again at every signal, until it is cancelled."""
@@ -57,18 +58,19 @@ class SettingsOnSignal:
 
     def _take_over(self, ctx: click.Context) -> None:
         wanted = self._config_of(ctx)
-        changed = [name for name, value in ctx.params.items() if value != self._values[name]]
+        settings = _settings(ctx)
+        changed = [name for name, value in settings.items() if value != self._values[name]]
         able = [name for name in changed if _can_change(name)]
         taken = {name: getattr(wanted, name) for name in CHANGEABLE}
         self._node.reconfigure(self._node.config.with_changes(taken))
         if any(name in _LOGGING for name in able):
             form, level = ctx.params["log_format"], ctx.params["log_level"]
             set_up_logging(wanted.group, wanted.node_id, form, level)
-        self._values.update({name: ctx.params[name] for name in able})
+        self._values.update({name: settings[name] for name in able})
         if able:
             logger.info(
                 "changed: %s",
-                ", ".join(f"{_key(name)} = {ctx.params[name]}" for name in able),
+                ", ".join(f"{_key(name)} = {settings[name]}" for name in able),
                 extra={"event": "settings", "settings": [_key(name) for name in able]},
             )
         if unable := [_key(name) for name in changed if name not in able]:
@@ -79,7 +81,7 @@ class SettingsOnSignal:
             )
 
     def _read_certificates(self) -> None:
-        """Read the certificates again."""
+        """Read the certificates again, from the files that were named at the start."""
         if self._node.config.tls is None:
             return
         try:
@@ -88,6 +90,11 @@ class SettingsOnSignal:
             logger.error("the old certificates stay in use: %s", error)
         else:
             logger.info("certificates were read again")
+
+
+def _settings(ctx: click.Context) -> dict[str, Any]:
+    """All that was given to a command, certificates included."""
+    return {**ctx.params, **{key.replace("-", "_"): tls_value(ctx, key) for key in TLS_KEYS}}
 
 
 def _can_change(name: str) -> bool:

@@ -19,6 +19,8 @@ _OPTIONS = {
     "--tls-ca": "Certificates of the authorities that are believed.",
 }
 _META = "dledger.tls."
+# The long names of the options, without their dashes.
+TLS_KEYS = tuple(name.removeprefix("--") for name in _OPTIONS)
 
 
 def tls_options(function: F) -> F:
@@ -43,7 +45,7 @@ def _keep(context: click.Context, option: click.Parameter, value: Path | None) -
 
 def is_tls(key: str) -> bool:
     """Whether a long name of an option, without its dashes, is one of these."""
-    return f"--{key}" in _OPTIONS
+    return key in TLS_KEYS
 
 
 def tls_value(context: click.Context, key: str) -> Path | None:

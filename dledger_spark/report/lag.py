@@ -127,8 +127,23 @@ def lag_query(steps: Steps) -> str:
         select l.consumer_group, l.step, sum(l.lag) as lag from lags l group by all
     ),
     ages as (
-        select c.consumer_group, arg_max(c.lag_ms, c.minute) as ms
+        -- A queue that has been quiet since has no later row, and its messages grow older.
+        select
+            c.consumer_group,
+            arg_max(
+                case
+                    when c.lag_ms > 0
+                    then c.lag_ms + greatest(l.ms - epoch_ms(c.minute) - 60000, 0)
+                    else c.lag_ms
+                end,
+                c.minute
+            ) as ms
         from consumer_lag c
+        join lags b
+            on b.log = coalesce(c.raft_group, '') and b.consumer_group = c.consumer_group
+            and b.topic = c.topic and b.life = c.topic_life and b.queue = c.queue
+        cross join (select max(epoch_ms(m.store_time)) as ms from messages m) l
+        where b.step = {steps.number - 1} and b.lag > 0
         group by c.raft_group, c.consumer_group, c.topic, c.topic_life, c.queue
     ),
     measured as (

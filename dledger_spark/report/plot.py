@@ -39,7 +39,7 @@ class Sheet:
     ticks: int
 
 
-WIDE: Final = Sheet("wide", 1120.0, 170.0, 25, 11)
+WIDE: Final = Sheet("wide", 1120.0, 170.0, 23, 11)
 NARROW: Final = Sheet("narrow", 376.0, 92.0, 11, 4)
 
 

@@ -1,10 +1,10 @@
 """Keeps the number of files of a Delta table bounded, however many small commits it gets.
 
 A commit adds a file, so a stream with a commit a second would make millions. Small files are put
-together; what a table no longer consists of is deleted `KEPT_HOURS` later, so whoever has opened a
-table has so long to read it; and Delta's own log is cut at a checkpoint that old. All three leave
-the transactions of the table alone, which say up to which entry it is complete. The caller holds
-the lock of the folder: nobody else commits meanwhile.
+together; what a table no longer consists of is deleted some hours later (`TableHome.kept_hours`),
+so whoever has opened a table has so long to read it; and Delta's own log is cut at a checkpoint
+that old. All three leave the transactions of the table alone, which say up to which entry it is
+complete. The caller holds the lock of the folder: nobody else commits meanwhile.
 """
 
 from __future__ import annotations
@@ -30,16 +30,17 @@ SMALL_FILES_MAX: Final = 64
 SMALL_FILE_BYTES: Final = 32 * 1024 * 1024
 # Their new size. Putting together holds about twice that in memory.
 WHOLE_FILE_BYTES: Final = 64 * 1024 * 1024
-# How long what is replaced is still there.
-KEPT_HOURS: Final = 1
 # Commits between two of Delta's checkpoints; a reader opens as many small files of its log.
 CHECKPOINT_COMMITS: Final = 64
-# Of new tables.
-CONFIGURATION: Final = {
-    "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
-    "delta.deletedFileRetentionDuration": f"interval {KEPT_HOURS} hours",
-    "delta.logRetentionDuration": f"interval {KEPT_HOURS} hours",
-}
+
+
+def configuration(kept_hours: int) -> dict[str, str]:
+    """The properties of a table that keeps what is replaced for so long."""
+    return {
+        "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
+        "delta.deletedFileRetentionDuration": f"interval {kept_hours} hours",
+        "delta.logRetentionDuration": f"interval {kept_hours} hours",
+    }
 
 
 @contextmanager
@@ -59,7 +60,20 @@ def delta_failures(path: str, problem: str) -> Iterator[None]:
         raise TablesInvalid(path, f"{problem}: Delta's library gave up ({error})") from None
 
 
-def put_together(path: str, table: DeltaTable, kept_hours: int = KEPT_HOURS) -> bool:
+def keep_for(path: str, table: DeltaTable, kept_hours: int) -> None:
+    """Give a table that was made with other properties those of `configuration`.
+
+    Raises:
+        TablesInvalid: the table cannot be written.
+    """
+    wanted = configuration(kept_hours)
+    if wanted.items() <= table.metadata().configuration.items():
+        return
+    with delta_failures(path, "cannot be written"):
+        table.alter.set_table_properties(wanted)
+
+
+def put_together(path: str, table: DeltaTable, kept_hours: int) -> bool:
     """Put small files together if there are many, and delete old ones. Returns whether it did.
 
     If it is killed, the table is as before or as after. Files that it leaves behind are deleted by
@@ -81,7 +95,7 @@ def put_together(path: str, table: DeltaTable, kept_hours: int = KEPT_HOURS) -> 
     return True
 
 
-def delete_old_files(path: str, table: DeltaTable, kept_hours: int = KEPT_HOURS) -> None:
+def delete_old_files(path: str, table: DeltaTable, kept_hours: int) -> None:
     """Delete the files that the table has not consisted of for so long.
 
     Raises:

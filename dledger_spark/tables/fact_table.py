@@ -17,12 +17,13 @@ import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from dledger_spark.tables.delta_files import (
-    CONFIGURATION,
-    KEPT_HOURS,
     WRITER_PROPERTIES,
+    configuration,
     delta_failures,
+    keep_for,
     put_together,
 )
+from dledger_spark.tables.table_home import KEPT_HOURS
 
 
 def app_of(group: str | None) -> str:
@@ -36,10 +37,12 @@ class FactTable:
     Args:
         path: its folder.
         schema: its columns; the first two are `raft_group` and `index`.
+        kept_hours: how long files are still there that the table no longer consists of.
     """
 
-    def __init__(self, path: str, schema: pa.Schema) -> None:
+    def __init__(self, path: str, schema: pa.Schema, kept_hours: int = KEPT_HOURS) -> None:
         self.path = path
+        self._kept_hours = kept_hours
         self._schema = schema
         self._table = DeltaTable(path) if os.path.isdir(f"{path}/_delta_log") else None
 
@@ -69,7 +72,7 @@ class FactTable:
                 self.path if self._table is None else self._table,
                 rows,
                 mode="append",
-                configuration=CONFIGURATION if self._table is None else None,
+                configuration=configuration(self._kept_hours) if self._table is None else None,
                 writer_properties=WRITER_PROPERTIES,
                 commit_properties=CommitProperties(
                     app_transactions=[Transaction(app, entries.stop)],
@@ -82,7 +85,8 @@ class FactTable:
             self._table.update_incremental()
         return len(rows)
 
-    def put_together(self, kept_hours: int = KEPT_HOURS) -> None:
+    def put_together(self) -> None:
         """Keep the number of files bounded. See `delta_files.put_together`."""
         if self._table is not None:
-            put_together(self.path, self._table, kept_hours)
+            keep_for(self.path, self._table, self._kept_hours)
+            put_together(self.path, self._table, self._kept_hours)

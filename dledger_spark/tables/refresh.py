@@ -12,10 +12,11 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from dledger_spark.errors import QueryFailed, TablesInvalid
 from dledger_spark.tables.delta_files import (
-    CONFIGURATION,
     WRITER_PROPERTIES,
+    configuration,
     delete_old_files,
     delta_failures,
+    keep_for,
 )
 from dledger_spark.tables.derived import DERIVED, query
 from dledger_spark.tables.engine import Engine
@@ -53,7 +54,7 @@ def refresh(
                     made.reader(),
                     mode="overwrite",
                     schema_mode="overwrite",
-                    configuration=CONFIGURATION if is_new else None,
+                    configuration=configuration(home.kept_hours) if is_new else None,
                     writer_properties=WRITER_PROPERTIES,
                     commit_properties=CommitProperties(custom_metadata={"through": str(through)}),
                 )
@@ -61,7 +62,9 @@ def refresh(
             if made.failure is not None:
                 raise made.failure from None
             raise
-        delete_old_files(path, DeltaTable(path))
+        table = DeltaTable(path)
+        keep_for(path, table, home.kept_hours)
+        delete_old_files(path, table, home.kept_hours)
         rows[name] = made.rows
     return rows
 

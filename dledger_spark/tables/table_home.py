@@ -21,6 +21,10 @@ from urllib.parse import quote
 from dledger_spark.errors import OutputFailed, TablesInvalid
 from dledger_spark.local_path import OF_FILE_SYSTEM, tables_path
 
+# How long what is replaced is still there, if the user says nothing: as long as a query may take.
+KEPT_HOURS: Final = 1
+# A year: the log of a table that gets a commit a second has 31 million files by then.
+KEPT_HOURS_MAX: Final = 8760
 _LOCK: Final = "_lock"
 _STATE: Final = "_state"
 _CHECKPOINT: Final = "_checkpoint"
@@ -37,13 +41,15 @@ class TableHome:
 
     Args:
         path: where it is, or will be.
+        kept_hours: how long files are still there that its tables no longer consist of.
 
     Raises:
         OptionInvalid: Delta tables cannot be there.
     """
 
-    def __init__(self, path: str) -> None:
+    def __init__(self, path: str, kept_hours: int = KEPT_HOURS) -> None:
         self.path = tables_path("out", path)
+        self.kept_hours = kept_hours
 
     @contextmanager
     def held(self) -> Iterator[None]:

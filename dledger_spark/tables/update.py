@@ -89,7 +89,10 @@ def update_tables(
         raise DataLost(problem, first, log.first_index - 1, "use a log that has them")
     wanted = range(max(first, log.first_index), stop)
     parts = log.parts(wanted, fail_on_data_loss=fail_on_data_loss)
-    tables = {name: FactTable(home.fact_path(name), schema) for name, schema in FACTS.items()}
+    tables = {
+        name: FactTable(home.fact_path(name), schema, home.kept_hours)
+        for name, schema in FACTS.items()
+    }
     app = app_of(log.group)
     with ThreadPoolExecutor(1) as pool:
         writing: Future[dict[str, int]] | None = None

@@ -7,7 +7,7 @@ import itertools
 import os
 import time
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import ExitStack, asynccontextmanager, closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
@@ -170,9 +170,8 @@ class Run:
             (self._folder / name).mkdir(parents=True)
         with ExitStack() as stack:
             stack.enter_context(watched(self._folder))
-            faults = stack.enter_context(
-                FaultLog(self._folder / "faults.jsonl", self._now_ns, _wall)
-            )
+            faults = FaultLog(self._folder / "faults.jsonl", self._now_ns, _wall)
+            stack.callback(faults.close)
             self.result.events = faults.events
             take_down_orphans()
             for name in self._names:
@@ -183,7 +182,7 @@ class Run:
             if any(self._nemeses.catalogue[name].from_inside for name in self._plan.nemeses):
                 try:
                     insides = Insides(self._folder / "inside", os.environ.get("LD_PRELOAD"))
-                    self._insides = stack.enter_context(insides)
+                    self._insides = stack.enter_context(closing(insides))
                 except LibraryMissing as error:
                     self._no_insides = str(error)
             hosts = [*self._names, *self._spares, *self._stage.hosts]

@@ -9,7 +9,8 @@ from xml.etree.ElementTree import Element
 from jepsen_like.checkers.report import Problem
 from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.history.value import Value, shown
-from jepsen_like.report.frame import LEFT, RIGHT, WIDTH, Frame
+from jepsen_like.report.frame import Frame, Picture
+from jepsen_like.report.lettering import cut_to, text_width
 from jepsen_like.report.markup import child
 from jepsen_like.report.timeline import CLASSES
 from jepsen_like.report.told_run import Fault
@@ -76,39 +77,45 @@ def failing_window(
     return FailingWindow(frame, rows, places, len(beside) - len(kept))
 
 
-def draw_failing_window(parent: Element, window: FailingWindow) -> None:
-    """Draw it below `parent`: a row an operation, with what was called and answered."""
-    frame = window.frame
+def draw_failing_window(parent: Element, frame: Frame, window: FailingWindow) -> None:
+    """Draw it below `parent`: a row an operation, with what was called and answered.
+
+    `frame` is the window's, on a sheet.
+    """
     bottom = 4 + ROW * len(window.operations)
-    svg = frame.picture(parent, bottom + AXIS, "the operations around the problem")
-    frame.bands(svg, 4, bottom)
-    frame.axis(svg, 4, bottom)
+    picture = frame.picture(parent, bottom + AXIS, "the operations around the problem")
+    frame.bands(picture, 4, bottom)
+    frame.axis(picture, 4, bottom)
     for at, operation in enumerate(window.operations):
         top = 4 + at * ROW
         where = "" if operation.member is None else f" at {operation.member}"
-        frame.name(svg, f"client {operation.process}{where}", top + ROW - 7)
+        frame.name(picture, f"client {operation.process}{where}", top + ROW - 7)
         end_ns = frame.end_ns if _never_ended(operation) else _end_ns(operation)
         left, right = frame.time.at(operation.invoked_ns), frame.time.at(end_ns)
         named = " named" if at in window.named else ""
         class_ = f"{CLASSES[operation.outcome]}{named}"
         width = max(2.0, right - left)
-        bar = child(svg, "rect", x=left, y=top + 3, width=width, height=ROW - 6, class_=class_)
+        bar = child(
+            picture.svg, "rect", x=left, y=top + 3, width=width, height=ROW - 6, class_=class_
+        )
         child(bar, "title", str(operation))
-        _label(svg, _call(operation), left, right, top + ROW - 7)
+        _label(picture, frame, _call(operation), left, right, top + ROW - 7)
     if window.left_out:
         more = f"{window.left_out} more operations on the same objects ran in this time."
         child(parent, "p", more)
 
 
-def _label(svg: Element, text: str, left: float, right: float, y: float) -> None:
+def _label(picture: Picture, frame: Frame, text: str, left: float, right: float, y: float) -> None:
     """Write beside a bar: behind it if there is room, else before it, else at the left edge."""
-    needed = 6.6 * len(text)
-    if right + 5 + needed <= WIDTH - RIGHT:
-        child(svg, "text", text, x=right + 5, y=y, class_="call")
-    elif left - 5 - needed >= LEFT:
-        child(svg, "text", text, x=left - 5, y=y, class_="call", text_anchor="end")
+    needed = text_width(text, "call")
+    if right + 5 + needed <= frame.sheet.right:
+        picture.texts.write(text, [(right + 5, y)], "call")
+    elif left - 5 - needed >= frame.sheet.left:
+        picture.texts.write(text, [(left - 5, y)], "call", anchor="end")
     else:
-        child(svg, "text", text, x=max(left, LEFT) + 5, y=y, class_="call inside")
+        begin = max(frame.sheet.left, min(left, frame.sheet.right - needed - 5)) + 5
+        cut = cut_to(text, frame.sheet.right - begin, "call")
+        picture.texts.write(cut, [(begin, y)], "call", class_="inside", whole=text)
 
 
 def _call(operation: Operation) -> str:

@@ -2,25 +2,65 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
 from jepsen_like.checkers.quantiles import seconds
+from jepsen_like.report.lettering import Lettering, cut_to, text_width
 from jepsen_like.report.markup import child
 from jepsen_like.report.scale import Scale
 from jepsen_like.report.told_run import Fault
 
-WIDTH = 1120.0
-LEFT = 130.0
 RIGHT = 12.0
-TICKS_MAX = 11
-# Names left of a picture are cut to what fits there; the whole name shows over it.
-NAME_LETTERS_MAX = 18
+
+
+@dataclass(frozen=True)
+class Sheet:
+    """What a picture is drawn on. Lengths are in pixels, if the window is as wide.
+
+    A picture is drawn on each sheet, and the page's style shows one of them: one that is scaled
+    down has letters that nobody can read.
+
+    Attributes:
+        name: the class that shows or hides it.
+        width: how wide it is.
+        left: room for the names of rows and ticks.
+        ticks: times below a picture, at most.
+        spans: into how many spans a picture cuts a run.
+    """
+
+    name: str
+    width: float
+    left: float
+    ticks: int
+    spans: int
+
+    @property
+    def has_titles(self) -> bool:
+        """Whether texts show over shapes: phones have no pointer for them, and pages get long."""
+        return self.name == "wide"
+
+    @property
+    def right(self) -> float:
+        """Where pictures end."""
+        return self.width - RIGHT
+
+
+WIDE = Sheet("wide", 1120.0, 130.0, 11, 240)
+NARROW = Sheet("narrow", 376.0, 104.0, 4, 80)
 # As many kinds of faults get colours of their own; more share them.
 FAULT_COLOURS = 8
 # Bands beyond this number are left out, and that is said: a page has to open quickly.
 BANDS_MAX = 600
+
+
+class Picture(NamedTuple):
+    """One drawing: its shapes, and its texts above them."""
+
+    svg: Element
+    texts: Lettering
 
 
 @dataclass(frozen=True)
@@ -34,16 +74,23 @@ class Frame:
     end_ns: int
     zero_ns: int
     faults: Sequence[Fault]
+    sheet: Sheet = WIDE
 
     @property
     def time(self) -> Scale:
         """Where a time lies."""
-        return Scale(self.begin_ns, self.end_ns, LEFT, WIDTH - RIGHT)
+        return Scale(self.begin_ns, self.end_ns, self.sheet.left, self.sheet.right)
 
-    def picture(self, parent: Element, height: float, label: str) -> Element:
+    def on_each_sheet(self, parent: Element, draw: Callable[[Element, Frame], None]) -> None:
+        """Draw below `parent` for wide and for narrow windows."""
+        for sheet in (WIDE, NARROW):
+            draw(child(parent, "div", class_=f"picture {sheet.name}"), replace(self, sheet=sheet))
+
+    def picture(self, parent: Element, height: float, label: str) -> Picture:
         """A new picture, with a label for those who do not see it."""
-        attributes = {"viewBox": f"0 0 {WIDTH:.0f} {height:.0f}", "aria-label": label}
-        return child(parent, "svg", role="img", **attributes)
+        attributes = {"viewBox": f"0 0 {self.sheet.width:.0f} {height:.0f}", "aria-label": label}
+        svg = child(parent, "svg", role="img", **attributes)
+        return Picture(child(svg, "g"), Lettering(svg))
 
     def names(self) -> list[str]:
         """The kinds of faults, in the order in which they come."""
@@ -53,12 +100,12 @@ class Frame:
         """The class that colours a kind of fault."""
         return f"fault{self.names().index(name) % FAULT_COLOURS}"
 
-    def bands(self, svg: Element, top: float, bottom: float) -> None:
+    def bands(self, picture: Picture, top: float, bottom: float) -> None:
         """Draw every fault behind a picture."""
         for fault in self.faults[:BANDS_MAX]:
-            self.band(svg, fault, top, bottom - top, "band")
+            self.band(picture, fault, top, bottom - top, "band")
 
-    def band(self, svg: Element, fault: Fault, top: float, height: float, class_: str) -> None:
+    def band(self, picture: Picture, fault: Fault, top: float, height: float, class_: str) -> None:
         """Draw one fault; its name and target show over it."""
         end_ns = self.end_ns if fault.end_ns is None else fault.end_ns
         if end_ns < self.begin_ns or fault.begin_ns > self.end_ns:
@@ -66,28 +113,30 @@ class Frame:
         left = self.time.at(fault.begin_ns)
         width = max(1.0, self.time.at(end_ns) - left)
         classes = f"{class_} {self.colour(fault.name)}"
-        one = child(svg, "rect", x=left, y=top, width=width, height=height, class_=classes)
+        one = child(picture.svg, "rect", x=left, y=top, width=width, height=height, class_=classes)
+        if not self.sheet.has_titles:
+            return
         lasted = "to the end" if fault.end_ns is None else seconds(end_ns - fault.begin_ns)
         begin = seconds(fault.begin_ns - self.zero_ns)
         child(one, "title", f"{fault.name} {fault.target}: from {begin}, {lasted}")
 
-    def axis(self, svg: Element, top: float, bottom: float) -> None:
+    def axis(self, picture: Picture, top: float, bottom: float) -> None:
         """Draw the time axis below a picture, and its lines through it."""
         relative = Scale(
             (self.begin_ns - self.zero_ns) / 1e9,
             (self.end_ns - self.zero_ns) / 1e9,
-            LEFT,
-            WIDTH - RIGHT,
+            self.sheet.left,
+            self.sheet.right,
         )
-        for tick in relative.ticks(TICKS_MAX):
+        for tick in relative.ticks(self.sheet.ticks):
             x = relative.at(tick)
-            child(svg, "line", x1=x, y1=top, x2=x, y2=bottom, class_="grid")
+            child(picture.svg, "line", x1=x, y1=top, x2=x, y2=bottom, class_="grid")
             text = f"{tick:.6g} s"
-            child(svg, "text", text, x=x, y=bottom + 14, class_="tick", text_anchor="middle")
+            middle = min(x, self.sheet.width - text_width(text, "tick") / 2)
+            picture.texts.write(text, [(middle, bottom + 14)], "tick", anchor="middle")
 
-    def name(self, svg: Element, text: str, y: float, class_: str = "name") -> None:
-        """Write a name left of a row."""
-        cut = text if len(text) <= NAME_LETTERS_MAX else text[: NAME_LETTERS_MAX - 1] + "…"
-        one = child(svg, "text", cut, x=LEFT - 8, y=y, class_=class_, text_anchor="end")
-        if cut != text:
-            child(one, "title", text)
+    def name(self, picture: Picture, text: str, y: float, kind: str = "name") -> None:
+        """Write a name left of a row: its beginning, if it is long; the whole shows over it."""
+        x = self.sheet.left - 8
+        cut = cut_to(text, x, kind)
+        picture.texts.write(cut, [(x, y)], kind, anchor="end", whole=text)

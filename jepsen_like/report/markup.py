@@ -29,6 +29,17 @@ def child(parent: Element, tag: str, text: str | None = None, **attributes: obje
     return one
 
 
+def new_page(title: str, style: str) -> tuple[Element, Element]:
+    """A page that needs nothing else: its root and its body."""
+    root = Element("html", {"lang": "en"})
+    head = child(root, "head")
+    child(head, "meta", charset="utf-8")
+    child(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
+    child(head, "title", title)
+    child(head, "style").text = style
+    return root, child(root, "body")
+
+
 def as_html(root: Element) -> str:
     """A whole page as text."""
     return "<!doctype html>\n" + tostring(root, encoding="unicode", method="html") + "\n"

@@ -8,11 +8,10 @@ from xml.etree.ElementTree import Element
 from jepsen_like.checkers.quantiles import seconds
 from jepsen_like.history.operation import Operation
 from jepsen_like.report.buckets import Bucket, buckets
-from jepsen_like.report.frame import BANDS_MAX, LEFT, RIGHT, WIDTH, Frame
+from jepsen_like.report.frame import BANDS_MAX, Frame, Picture
 from jepsen_like.report.markup import child
 from jepsen_like.report.scale import LogScale, Scale
 
-BUCKETS = 240
 LANE = 16.0
 LATENCY = 190.0
 THROUGHPUT = 150.0
@@ -20,6 +19,19 @@ SPACE = 14.0
 AXIS = 24.0
 # Latencies are drawn from here on: below, it is the clients' own speed.
 LATENCY_FLOOR_NS = 10_000.0
+
+
+LEGEND = (
+    *(("p50", "median latency"), ("p99", "99th percentile"), ("ok", "happened")),
+    *(("fail", "certainly did not happen"), ("info", "not known")),
+)
+
+
+def legend(parent: Element) -> None:
+    """Say below `parent` what the colours of the picture mean."""
+    line = child(parent, "p", class_="legend")
+    for class_, text in LEGEND:
+        child(line, "span", text, class_=f"key {class_}")
 
 
 def draw_overview(
@@ -31,64 +43,63 @@ def draw_overview(
     """Draw it below `parent`. Deliveries are functions that take no time, and have no latency."""
     lanes = frame.names()
     height = 6 + len(lanes) * LANE + SPACE + LATENCY + SPACE + THROUGHPUT + AXIS
-    svg = frame.picture(parent, height, "faults, latency and throughput over time")
+    picture = frame.picture(parent, height, "faults, latency and throughput over time")
     top = 6.0
     for name in lanes:
-        frame.name(svg, name, top + LANE - 5)
+        frame.name(picture, name, top + LANE - 5)
         for fault in [fault for fault in frame.faults if fault.name == name][:BANDS_MAX]:
-            frame.band(svg, fault, top + 2, LANE - 4, "lane")
+            frame.band(picture, fault, top + 2, LANE - 4, "lane")
         top += LANE
     top += SPACE
-    spans, span_ns = buckets(operations, frame.begin_ns, frame.end_ns, BUCKETS, deliveries)
+    spans, span_ns = buckets(
+        operations, frame.begin_ns, frame.end_ns, frame.sheet.spans, deliveries
+    )
     bottom = height - AXIS
-    frame.bands(svg, top, bottom)
-    frame.axis(svg, top, bottom)
-    _latency(svg, frame, spans, top)
-    _throughput(svg, frame, spans, span_ns, top + LATENCY + SPACE)
+    frame.bands(picture, top, bottom)
+    frame.axis(picture, top, bottom)
+    _latency(picture, frame, spans, top)
+    _throughput(picture, frame, spans, span_ns, top + LATENCY + SPACE)
 
 
-def _latency(svg: Element, frame: Frame, spans: Sequence[Bucket], top: float) -> None:
+def _latency(picture: Picture, frame: Frame, spans: Sequence[Bucket], top: float) -> None:
     slowest = max([span.p99_ns for span in spans], default=0)
     high = max(10 * LATENCY_FLOOR_NS, slowest * 1.2)
     low = min([span.p50_ns for span in spans if span.timed], default=LATENCY_FLOOR_NS)
     scale = LogScale(max(LATENCY_FLOOR_NS, low / 1.5), high, top + LATENCY, top + 20)
-    frame.name(svg, "latency", top + 10, "heading")
+    frame.name(picture, "latency", top + 10, "heading")
     for tick in scale.ticks():
-        _line(svg, frame, scale.at(tick), seconds(tick))
-    _steps(svg, frame, spans, lambda span: scale.at(span.p99_ns) if span.timed else None, "p99")
-    _steps(svg, frame, spans, lambda span: scale.at(span.p50_ns) if span.timed else None, "p50")
-    _legend(svg, top + 9, (("p50", "median"), ("p99", "99th percentile")))
+        _line(picture, frame, scale.at(tick), seconds(tick))
+    _steps(picture, frame, spans, lambda span: scale.at(span.p99_ns) if span.timed else None, "p99")
+    _steps(picture, frame, spans, lambda span: scale.at(span.p50_ns) if span.timed else None, "p50")
 
 
 def _throughput(
-    svg: Element, frame: Frame, spans: Sequence[Bucket], span_ns: int, top: float
+    picture: Picture, frame: Frame, spans: Sequence[Bucket], span_ns: int, top: float
 ) -> None:
     a_second = 1e9 / span_ns
     most = max([span.ok + span.failed + span.unknown for span in spans], default=0) * a_second
     scale = Scale(0.0, max(1.0, most), top + THROUGHPUT, top + 14)
-    frame.name(svg, "operations", top + 10, "heading")
+    frame.name(picture, "operations", top + 10, "heading")
     for tick in scale.ticks(4):
-        _line(svg, frame, scale.at(tick), f"{tick:,.6g}/s")
-    width = max(0.6, frame.time.at(spans[0].begin_ns + span_ns) - LEFT - 0.4)
+        _line(picture, frame, scale.at(tick), f"{tick:,.6g}/s")
+    width = max(0.6, frame.time.at(spans[0].begin_ns + span_ns) - frame.sheet.left - 0.4)
     for span in spans:
         x, floor = frame.time.at(span.begin_ns), 0.0
         for number, class_ in ((span.ok, "ok"), (span.failed, "fail"), (span.unknown, "info")):
             if number:
                 y, below = scale.at(floor + number * a_second), scale.at(floor)
                 height = max(0.5, below - y)
-                child(svg, "rect", x=x, y=y, width=width, height=height, class_=class_)
+                child(picture.svg, "rect", x=x, y=y, width=width, height=height, class_=class_)
                 floor += number * a_second
-    words = (("ok", "happened"), ("fail", "certainly did not"), ("info", "unknown"))
-    _legend(svg, top + 9, words)
 
 
-def _line(svg: Element, frame: Frame, y: float, text: str) -> None:
-    child(svg, "line", x1=LEFT, y1=y, x2=WIDTH - RIGHT, y2=y, class_="grid")
-    frame.name(svg, text, y + 4, "tick")
+def _line(picture: Picture, frame: Frame, y: float, text: str) -> None:
+    child(picture.svg, "line", x1=frame.sheet.left, y1=y, x2=frame.sheet.right, y2=y, class_="grid")
+    frame.name(picture, text, y + 4, "tick")
 
 
 def _steps(
-    svg: Element,
+    picture: Picture,
     frame: Frame,
     spans: Sequence[Bucket],
     at: Callable[[Bucket], float | None],
@@ -97,7 +108,7 @@ def _steps(
     """Draw a line that ends where nothing happened and begins again behind it."""
     path: list[str] = []
     pen_down = False
-    end = WIDTH - RIGHT
+    end = frame.sheet.right
     for index, span in enumerate(spans):
         y = at(span)
         if y is None:
@@ -108,12 +119,4 @@ def _steps(
         path.append(f"{'L' if pen_down else 'M'}{x:.1f} {y:.1f}H{right:.1f}")
         pen_down = True
     if path:
-        child(svg, "path", d="".join(path), class_=f"line {class_}")
-
-
-def _legend(svg: Element, y: float, words: Sequence[tuple[str, str]]) -> None:
-    x = LEFT + 6
-    for class_, text in words:
-        child(svg, "rect", x=x, y=y - 7, width=10, height=7, class_=f"key {class_}")
-        child(svg, "text", text, x=x + 14, y=y, class_="legend")
-        x += 26 + 6.2 * len(text)
+        child(picture.svg, "path", d="".join(path), class_=f"line {class_}")

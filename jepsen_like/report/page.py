@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from functools import partial
 from xml.etree.ElementTree import Element
 
 from jepsen_like.checkers.quantiles import quantiles, seconds
@@ -10,8 +11,8 @@ from jepsen_like.checkers.report import Verdict
 from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.report.failing_window import draw_failing_window, failing_window
 from jepsen_like.report.frame import BANDS_MAX, Frame
-from jepsen_like.report.markup import as_html, child
-from jepsen_like.report.overview import draw_overview
+from jepsen_like.report.markup import as_html, child, new_page
+from jepsen_like.report.overview import draw_overview, legend
 from jepsen_like.report.style import STYLE
 from jepsen_like.report.timeline import draw_timeline
 from jepsen_like.report.told_run import Checked, Outcome, ToldRun
@@ -31,26 +32,24 @@ DEATHS_MAX = 200
 
 def page(run: ToldRun) -> str:
     """The report of a run: one HTML page that needs nothing else."""
-    root = Element("html", {"lang": "en"})
-    head = child(root, "head")
-    child(head, "meta", charset="utf-8")
-    child(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
-    child(head, "title", f"{VERDICTS[run.outcome]}: {run.title}")
-    child(head, "style").text = STYLE
-    body = child(root, "body")
+    root, body = new_page(f"{VERDICTS[run.outcome]}: {run.title}", STYLE)
     frame = _frame(run)
     _verdict(body, run)
     _problems(body, run, frame)
     if run.operations:
         child(body, "h2", "Faults, latency, throughput")
-        draw_overview(_picture(body), frame, run.operations, run.deliveries)
+        legend(body)
+        frame.on_each_sheet(
+            body,
+            lambda parent, on: draw_overview(parent, on, run.operations, run.deliveries),
+        )
         if len(run.faults) > BANDS_MAX:
             child(body, "p", f"The first {BANDS_MAX} of {len(run.faults)} faults are drawn.")
     _gaps(body, run)
     _checks(body, run.checks)
     if run.operations:
         child(body, "h2", "Clients")
-        draw_timeline(_picture(body), frame, run.operations)
+        frame.on_each_sheet(body, lambda parent, on: draw_timeline(parent, on, run.operations))
         _functions(body, run.operations, run.deliveries)
     _deaths(body, run, frame)
     _facts(body, run)
@@ -64,10 +63,6 @@ def _frame(run: ToldRun) -> Frame:
     begin_ns = min(begins, default=0)
     end_ns = max([begin_ns + 1, *begins, *ends])
     return Frame(begin_ns, end_ns, begin_ns, run.faults)
-
-
-def _picture(body: Element) -> Element:
-    return child(body, "div", class_="picture")
 
 
 def _verdict(body: Element, run: ToldRun) -> None:
@@ -107,7 +102,8 @@ def _problems(body: Element, run: ToldRun, frame: Frame) -> None:
             child(body, "p", f"{problem.kind}: {problem.how}")
             window = failing_window(problem, run.operations, run.faults, frame.zero_ns)
             if window is not None and drawn < WINDOWS_MAX:
-                draw_failing_window(_picture(body), window)
+                draw = partial(draw_failing_window, window=window)
+                window.frame.on_each_sheet(body, draw)
                 drawn += 1
         if report.allowed:
             allowed = ", ".join(f"{report.counts[kind]:,} {kind}" for kind in report.allowed)

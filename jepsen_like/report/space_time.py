@@ -12,19 +12,23 @@ from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
 from jepsen_like.report.happened import Happened
-from jepsen_like.report.markup import as_html, child
+from jepsen_like.report.lettering import Lettering, cut_to
+from jepsen_like.report.markup import as_html, child, new_page
 from jepsen_like.report.space_time_rows import Rows, rows_of
 from jepsen_like.report.space_time_style import SPACE_TIME_STYLE
 from jepsen_like.report.style import STYLE
 
-WIDTH = 1120.0
+WIDTH_MIN = 1120.0
 TIME_RIGHT = 66.0
 CLIENT_LEFT = 84.0
 CLIENT_LANES = 4
 LANE = 9.0
 CLIENT_TEXT = CLIENT_LEFT + CLIENT_LANES * LANE + 6.0
 FIRST_MEMBER = 390.0
-LAST_MEMBER = 975.0
+# The last member's column has this room at its right, for its role and for notes.
+LAST_ROOM = 145.0
+# The widest role, "pre-candidate, term 99", stands beside a member's band.
+COLUMN_MIN = 185.0
 TOP = 46.0
 BAND = 14.0
 # Names of members stand again after so many pixels, where the first ones are out of sight.
@@ -32,12 +36,15 @@ NAMES_EVERY = 620.0
 # Times are written at events that are so many pixels apart.
 TIMES_EVERY = 26.0
 TEXT_CHARACTERS_MAX = 36
+# A text whose place is taken moves by so many pixels, and so often at most.
+MOVE = 4.0
+MOVES_MAX = 40
 # How far a lost message gets, as a share of its way.
 LOST_AT = 0.45
 LOST_DROP = 14.0
 # Where the words of a message stand, as a share of its way.
-WORDS_AT_BEGIN = 0.3
-WORDS_AT_END = 0.72
+WORDS_AT_BEGIN = (0.3, 0.5, 0.2, 0.4, 0.6)
+WORDS_AT_END = (0.72, 0.6, 0.82, 0.5, 0.4)
 
 
 @dataclass(frozen=True)
@@ -65,13 +72,7 @@ class SpaceTime:
 
 def space_time_page(run: SpaceTime) -> str:
     """The page of a run."""
-    root = Element("html", {"lang": "en"})
-    head = child(root, "head")
-    child(head, "meta", charset="utf-8")
-    child(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
-    child(head, "title", run.title)
-    child(head, "style").text = STYLE + SPACE_TIME_STYLE
-    body = child(root, "body")
+    root, body = new_page(run.title, STYLE + SPACE_TIME_STYLE)
     child(body, "h1", run.title)
     box = child(body, "div", class_=f"verdict {'violation' if run.broken else 'nothing-found'}")
     child(box, "strong", "A promise was broken" if run.broken else "Nothing found")
@@ -119,33 +120,44 @@ class _Diagram:
         self._end = rows.end + 30.0
         self._leaving: Counter[tuple[str, float]] = Counter()
         gaps = max(1, len(run.members) - 1)
-        step = (LAST_MEMBER - FIRST_MEMBER) / gaps
-        self._x = {name: FIRST_MEMBER + at * step for at, name in enumerate(run.members)}
+        self._step = max(COLUMN_MIN, (WIDTH_MIN - LAST_ROOM - FIRST_MEMBER) / gaps)
+        self._width = FIRST_MEMBER + gaps * self._step + LAST_ROOM
+        self._x = {name: FIRST_MEMBER + at * self._step for at, name in enumerate(run.members)}
+        self._shown = _told_apart(run.members, self._step - 8)
         label = f"Messages between {len(run.members)} members and their clients, over time"
         height = f"{self._end + 10:.0f}"
-        self._svg = child(
-            parent, "svg", role="img", viewBox=f"0 0 {WIDTH:.0f} {height}", aria_label=label
+        width = f"{self._width:.0f}"
+        svg = child(
+            parent,
+            "svg",
+            role="img",
+            viewBox=f"0 0 {width} {height}",
+            aria_label=label,
+            style=f"min-width: {width}px",
         )
+        self._svg = child(svg, "g")
+        self._texts = Lettering(svg)
 
     def draw(self) -> None:
-        """Draw what lies behind first."""
+        """Draw what lies behind first. Texts that come first have the places that they want."""
+        self._names()
         self._times()
-        self._bands()
         self._notes()
-        self._messages()
+        self._bands()
         self._calls()
         self._progress()
-        self._names()
+        self._messages()
 
     def _events(self, *kinds: str) -> list[tuple[Happened, float]]:
         pairs = zip(self._rows.events, self._rows.heights, strict=True)
         return [(one, y) for one, y in pairs if one.kind in kinds]
 
-    def _text(self, words: str, x: float, y: float, class_: str, anchor: str = "start") -> None:
-        shown = words if len(words) <= TEXT_CHARACTERS_MAX else f"{words[:TEXT_CHARACTERS_MAX]}…"
-        text = child(self._svg, "text", shown, x=x, y=y, class_=class_, text_anchor=anchor)
-        if shown != words:
-            child(text, "title", words)
+    def _text(
+        self, words: str, x: float, y: float, kind: str, anchor: str = "start", class_: str = ""
+    ) -> None:
+        """Write words at a place, or as near below as there is room."""
+        places = [(x, y + MOVE * at) for at in range(MOVES_MAX)]
+        self._texts.write(_short(words), places, kind, class_=class_, anchor=anchor, whole=words)
 
     def _line(self, x1: float, y1: float, x2: float, y2: float, class_: str) -> Element:
         return child(self._svg, "line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
@@ -155,9 +167,10 @@ class _Diagram:
     def _names(self) -> None:
         top = 18.0
         while top < self._end:
-            self._text("clients", CLIENT_LEFT, top, "heading")
+            self._texts.write("clients", [(CLIENT_LEFT, top)], "heading")
             for name, x in self._x.items():
-                self._text(name, x, top, "heading member", "middle")
+                cut = cut_to(self._shown[name], self._step - 8, "member")
+                self._texts.write(cut, [(x, top)], "member", anchor="middle", whole=name)
             top += NAMES_EVERY
 
     def _times(self) -> None:
@@ -166,7 +179,7 @@ class _Diagram:
             if y - written >= TIMES_EVERY:
                 written = y
                 self._text(f"{one.at_s:.4f} s", TIME_RIGHT, y + 4, "tick", "end")
-                self._line(TIME_RIGHT + 4, y, WIDTH, y, "grid")
+                self._line(TIME_RIGHT + 4, y, self._width, y, "grid")
 
     # --- members ----------------------------------------------------------------------------------
 
@@ -181,12 +194,12 @@ class _Diagram:
                 if one.kind == "role":
                     role = one.what
                     kind, _, term = role.partition(" ")
-                    self._text(f"{kind}, term {term}", x + BAND, y + 11, f"role {kind}")
+                    self._text(f"{kind}, term {term}", x + BAND, y + 11, "role", class_=kind)
                 elif one.what != state:
                     if one.what == "down":
                         role = ""
                     if state and one.what != "up":
-                        self._text(one.what, x + BAND, y + 11, "role down")
+                        self._text(one.what, x + BAND, y + 11, "role", class_="down")
                     if one.what == "down":
                         self._cross(x, y)
                     state = one.what
@@ -282,10 +295,9 @@ class _Diagram:
             self._head(x1, top, x2, bottom, class_)
         if not idle:
             # One of many that leave at once has its words where it arrives.
-            at = WORDS_AT_END if self._leaving[one.who, top] > 1 else WORDS_AT_BEGIN
-            self._text(
-                one.what, x1 + (x2 - x1) * at, top + (bottom - top) * at - 2, "said", "middle"
-            )
+            shares = WORDS_AT_END if self._leaving[one.who, top] > 1 else WORDS_AT_BEGIN
+            places = [(x1 + (x2 - x1) * at, top + (bottom - top) * at - 2) for at in shares]
+            self._texts.write(_short(one.what), places, "said", anchor="middle", whole=one.what)
 
     def _head(self, x1: float, y1: float, x2: float, y2: float, class_: str) -> None:
         """The head of an arrow. Its markers would each need a colour of their own."""
@@ -326,7 +338,9 @@ class _Diagram:
             self._text(one.what, CLIENT_TEXT, text_y, "client")
             text_free = text_y + 11
             if end is not None:
-                self._text(f"= {end[0].what}", CLIENT_TEXT, text_free, f"client answer {outcome}")
+                self._text(
+                    f"= {end[0].what}", CLIENT_TEXT, text_free, "client", class_=f"answer {outcome}"
+                )
                 text_free += 12
             if one.to in self._x:
                 side = self._x[one.to] - BAND / 2
@@ -337,8 +351,21 @@ class _Diagram:
     def _notes(self) -> None:
         for one, y in self._events("note"):
             class_ = "broken" if one.what.startswith("broken") else "fault"
-            self._line(TIME_RIGHT + 4, y, WIDTH, y, f"note {class_}")
-            self._text(one.what, WIDTH - 4, y - 3, f"note-text {class_}", "end")
+            self._line(TIME_RIGHT + 4, y, self._width, y, f"note {class_}")
+            self._text(one.what, self._width - 4, y - 3, "note-text", "end", class_)
+
+
+def _short(words: str) -> str:
+    return words if len(words) <= TEXT_CHARACTERS_MAX else f"{words[:TEXT_CHARACTERS_MAX]}…"
+
+
+def _told_apart(names: Sequence[str], room: float) -> dict[str, str]:
+    """Names as they are shown: where one is too long, without the beginning that all share."""
+    shared = 0
+    if len(names) > 1 and any(cut_to(name, room, "member") != name for name in names):
+        while len({name[: shared + 1] for name in names}) == 1:
+            shared += 1
+    return {name: f"…{name[shared:]}" if shared else name for name in names}
 
 
 def _class_of(what: str) -> str:

@@ -5,10 +5,6 @@ SPACE_TIME_STYLE = """
   --entries: #2d6cb5; }
 @media (prefers-color-scheme: dark) { :root { --follower: #56677b; --candidate: #c99238;
   --leader: #55b28c; --votes: #e0ab4a; --entries: #69a5e8; } }
-.picture svg { min-width: 1000px; }
-.legend { display: flex; flex-wrap: wrap; gap: 4px 16px; font-size: 13px; }
-.key::before { content: ""; display: inline-block; width: 12px; height: 12px; margin-right: 5px;
-  border-radius: 2px; vertical-align: -1px; }
 .key.follower::before { background: var(--follower); }
 .key.candidate::before { background: var(--candidate); }
 .key.leader::before { background: var(--leader); }
@@ -35,11 +31,8 @@ rect.call.open { fill: var(--soft); }
 .note { stroke-width: 1; stroke: var(--fail); stroke-dasharray: 7 4; }
 .note.broken { stroke: var(--info); stroke-width: 2; stroke-dasharray: none; }
 svg text { paint-order: stroke; stroke: var(--paper); stroke-width: 3px; stroke-linejoin: round; }
-svg .said, svg .progress, svg .client, svg .role, svg .note-text { font-size: 10px; }
-svg .said { fill: var(--soft); } svg .progress { font-size: 9.5px; }
-svg .role { font-weight: 600; } svg .role.down { fill: var(--info); }
-svg .client { font-family: ui-monospace, monospace; }
+svg .said { fill: var(--soft); } svg .role.down { fill: var(--info); }
 svg .answer { fill: var(--soft); } svg .answer.info { fill: var(--info); }
-svg .note-text { fill: var(--fail); } svg .note-text.broken { fill: var(--info); font-weight: 600; }
-svg .member { font-size: 13px; }
+svg .note-text { fill: var(--fail); } svg .note-text.broken { fill: var(--info); }
+@media print { .picture svg { min-width: 0 !important; } }
 """

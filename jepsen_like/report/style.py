@@ -1,6 +1,8 @@
 """How a report looks: in light and dark, narrow and wide, on paper."""
 
-STYLE = """
+from jepsen_like.report.lettering import letters_style
+
+_LOOK = """
 :root {
   --paper: #ffffff; --ink: #1c2430; --soft: #5b6675; --rule: #d9dee5; --panel: #f6f8fa;
   --ok: #3d8a6b; --fail: #d99a2b; --info: #c2453d; --p50: #2d6cb5; --p99: #8c4fa8;
@@ -29,7 +31,16 @@ pre { background: var(--panel); padding: 10px 12px; border-radius: 4px; overflow
   white-space: pre-wrap; overflow-wrap: anywhere; }
 .whole { display: inline-block; overflow-wrap: anywhere; }
 .picture, .table { overflow-x: auto; margin: 8px 0; }
-.picture svg { display: block; width: 100%; min-width: 760px; height: auto; }
+.picture svg { display: block; width: 100%; height: auto; }
+.narrow { display: none; max-width: 520px; }
+@media (max-width: 900px) { body { padding: 12px; } .wide { display: none; }
+  .narrow { display: block; } }
+.legend { display: flex; flex-wrap: wrap; gap: 4px 16px; font-size: 13px; }
+.key::before { content: ""; display: inline-block; width: 12px; height: 12px; margin-right: 5px;
+  border-radius: 2px; vertical-align: -1px; }
+.key.p50::before { background: var(--p50); } .key.p99::before { background: var(--p99); }
+.key.ok::before { background: var(--ok); } .key.fail::before { background: var(--fail); }
+.key.info::before { background: var(--info); }
 table { border-collapse: collapse; font-size: 14px; }
 th, td { text-align: left; padding: 4px 14px 4px 0; border-bottom: 1px solid var(--rule);
   vertical-align: top; }
@@ -38,8 +49,8 @@ td.word { white-space: nowrap; }
 th { color: var(--soft); font-weight: 600; }
 ul { padding-left: 20px; margin: 6px 0; }
 svg text { fill: var(--ink); font: 12px system-ui, sans-serif; }
-svg .tick, svg .legend, svg .name { fill: var(--soft); font-size: 11px; }
-svg .heading { font-weight: 600; } svg .call { font: 12px ui-monospace, monospace; }
+svg .tick, svg .name { fill: var(--soft); }
+svg text.call, svg text.client { font-family: ui-monospace, monospace; }
 svg .call.inside { fill: var(--paper); }
 .grid { stroke: var(--rule); stroke-width: 1; }
 .line { fill: none; stroke-width: 1.6; }
@@ -52,5 +63,6 @@ rect.named { stroke: var(--ink); stroke-width: 2; }
 .fault2 { fill: var(--fault2); } .fault3 { fill: var(--fault3); }
 .fault4 { fill: var(--fault4); } .fault5 { fill: var(--fault5); }
 .fault6 { fill: var(--fault6); } .fault7 { fill: var(--fault7); }
-@media print { body { max-width: none; } .picture svg { min-width: 0; } }
+@media print { body { max-width: none; } }
 """
+STYLE = _LOOK + letters_style()

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
-from jepsen_like.report.markup import as_html, child
+from jepsen_like.report.markup import as_html, child, new_page
 from jepsen_like.report.page import VERDICTS
 from jepsen_like.report.style import STYLE
 from jepsen_like.report.told_run import Outcome
@@ -48,13 +48,7 @@ class SuiteRun(NamedTuple):
 
 def suite_page(title: str, command: str, outcome: Outcome, runs: Sequence[SuiteRun]) -> str:
     """The index of the runs that were made so far: one HTML page that needs nothing else."""
-    root = Element("html", {"lang": "en"})
-    head = child(root, "head")
-    child(head, "meta", charset="utf-8")
-    child(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
-    child(head, "title", f"{VERDICTS[outcome]}: {title}")
-    child(head, "style").text = STYLE
-    body = child(root, "body")
+    root, body = new_page(f"{VERDICTS[outcome]}: {title}", STYLE)
     child(body, "h1", title)
     box = child(body, "div", class_=f"verdict {_class(outcome)}")
     child(box, "strong", VERDICTS[outcome])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
@@ -36,40 +37,44 @@ def draw_timeline(parent: Element, frame: Frame, operations: Sequence[Operation]
         left_out = len(rows) - len(shown)
         child(parent, "p", f"Of {len(rows)} clients the first {ROWS_MAX}; {left_out} more.")
     bottom = 4 + ROW * len(shown)
-    svg = frame.picture(parent, bottom + AXIS, "operations of each client over time")
-    frame.bands(svg, 4, bottom)
-    frame.axis(svg, 4, bottom)
+    picture = frame.picture(parent, bottom + AXIS, "operations of each client over time")
+    frame.bands(picture, 4, bottom)
+    frame.axis(picture, 4, bottom)
     for at, process in enumerate(shown):
         top = 4 + at * ROW
         members = {one.member for one in rows[process] if one.member is not None}
         bound = f" at {members.pop()}" if len(members) == 1 else ""
-        frame.name(svg, f"{process}{bound}", top + ROW - 4)
+        frame.name(picture, f"{process}{bound}", top + ROW - 4)
         for bar in _bars(frame, rows[process]):
             width = max(0.8, bar.right - bar.left)
             class_ = CLASSES[bar.outcome]
             one = child(
-                svg, "rect", x=bar.left, y=top + 3, width=width, height=ROW - 5, class_=class_
+                picture.svg,
+                "rect",
+                x=bar.left,
+                y=top + 3,
+                width=width,
+                height=ROW - 5,
+                class_=class_,
             )
-            if bar.outcome is not EventType.OK:
+            if bar.outcome is not EventType.OK and frame.sheet.has_titles:
                 child(one, "title", f"{bar.operations} with outcome {class_}")
 
 
 def _bars(frame: Frame, operations: Sequence[Operation]) -> Iterator[_Bar]:
-    """The operations of one client; neighbours of one outcome are one bar."""
-    current: _Bar | None = None
+    """The operations of one client, what went wrong last; near ones of one outcome are one bar."""
+    bars: dict[EventType, list[_Bar]] = {outcome: [] for outcome in CLASSES}
     for index, operation in enumerate(operations):
         end_ns = operation.ended_ns
         if end_ns is None:  # never answered: until the client's next call, if there is one
             later = operations[index + 1 : index + 2]
             end_ns = later[0].invoked_ns if later else frame.end_ns
         left, right = frame.time.at(operation.invoked_ns), frame.time.at(end_ns)
-        outcome = operation.outcome
-        if current is not None and current.outcome is outcome and left <= current.right + NEAR:
-            right = max(right, current.right)
-            current = _Bar(current.left, right, outcome, current.operations + 1)
-            continue
-        if current is not None:
-            yield current
-        current = _Bar(left, right, outcome, 1)
-    if current is not None:
-        yield current
+        of_outcome = bars[operation.outcome]
+        if of_outcome and left <= of_outcome[-1].right + NEAR:
+            before = of_outcome.pop()
+            right = max(right, before.right)
+            of_outcome.append(before._replace(right=right, operations=before.operations + 1))
+        else:
+            of_outcome.append(_Bar(left, right, operation.outcome, 1))
+    return chain.from_iterable(bars.values())

@@ -1,21 +1,6 @@
-"""Reads and writes plain connections by system calls, without trio's streams.
-
-A stream of trio takes two reads for a message, the first of which finds nothing, and as much time
-again in wrappers. Connections with TLS go through the stream, which encrypts.
-"""
+"""Reads and writes plain connections by system calls at once, as far as the socket lets them."""
 
 import os
-from typing import Final
-
-import trio
-
-# Stands for the descriptor of a connection that is used through its stream only.
-NO_DESCRIPTOR: Final = -1
-
-
-def plain_descriptor(stream: trio.abc.Stream) -> int:
-    """The descriptor of a plain connection; NO_DESCRIPTOR for any other stream."""
-    return stream.socket.fileno() if isinstance(stream, trio.SocketStream) else NO_DESCRIPTOR
 
 
 def write_now(descriptor: int, frame: bytes) -> int:
@@ -38,18 +23,3 @@ def read_now(descriptor: int, max_bytes: int) -> bytes | None:
         return os.read(descriptor, max_bytes)
     except BlockingIOError:
         return None
-
-
-async def read_some(descriptor: int, max_bytes: int) -> bytes:
-    """Wait for bytes and return them; empty at the end of the stream.
-
-    Raises trio.BrokenResourceError, and trio.ClosedResourceError after this side closed it.
-    """
-    while True:
-        await trio.lowlevel.wait_readable(descriptor)
-        try:
-            return os.read(descriptor, max_bytes)
-        except BlockingIOError:
-            continue
-        except OSError as error:
-            raise trio.BrokenResourceError(f"the connection broke: {error}") from error

@@ -13,7 +13,7 @@ import pytest
 import trio
 
 from broker import second_port
-from broker.__main__ import main
+from broker.broker_command import main
 from broker.config import BrokerConfig, read_nameservers
 from broker.errors import SettingInvalid
 from broker.server import SPARE_DESCRIPTORS
@@ -98,7 +98,7 @@ def test_an_address_at_the_second_port_of_clients_is_named_with_a_port_that_is_f
 def test_a_program_at_the_second_port_is_told_and_the_broker_starts(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("broker.__main__._run", nothing)
+    monkeypatch.setattr("broker.broker_command._run", nothing)
     (listen,) = free_ports(1, beside=second_port.SECOND_PORT)
     (log,) = free_ports(1)
     assert main(arguments(tmp_path, listen, log)) == 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from types import SimpleNamespace
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 import msgpack
 import pytest
@@ -16,16 +16,13 @@ from broker.log.state_snapshot import captured
 from broker.machine import BrokerMachine
 from broker.messages.record_facts import UNIT
 from broker.retention.commands import KeepLogFrom
-from broker.retention.full_disk import FullDisk
-from broker.retention.keeper import LogKeeper
-from broker.retention.kept_back import KeptBack
-from broker.retention.policy import RetentionPolicy
 from broker.store.consume_queue import UNIT_BYTES
 from broker.store.consume_queue_disk import OS_DISK
 from broker.store.rebuild_steps import RebuildSteps
 from broker.store.synced_mark import NOTHING_SYNCED, SyncedMark
 from broker.topics.commands import DeleteTopic
-from dledger import Entry, Node
+from dledger import Entry
+from tests.broker.keeper_alone import keeper_alone
 from tests.broker.test_broker_consume_queue import FEW, queues
 from tests.broker.test_broker_fold import Log, with_runs, with_topic
 
@@ -365,18 +362,7 @@ async def test_retention_leaves_the_files_of_damaged_queues_alone(tmp_path: Path
     )
     machine.restore(iter(snapshot_of(log)))  # of another member
     (tmp_path / "consumequeue" / "A" / "0" / f"{FEW * UNIT_BYTES:020d}").unlink()
-    keeper = LogKeeper(
-        RetentionPolicy,
-        tmp_path,
-        cast(Node, SimpleNamespace(disk_short=None)),  # is asked more by leaders only
-        machine,
-        FullDisk("b"),
-        KeptBack(),
-        lambda: False,
-        lambda: 0,
-        lambda _: 0,
-        lambda _: 0.0,
-    )
+    keeper = keeper_alone(tmp_path, machine, SimpleNamespace(disk_short=None))
     await keeper.look()
     mended(machine, KeptLog(log))
     assert messages(machine, kept.pos) == (3 * FEW - 1, [kept.body_pos])

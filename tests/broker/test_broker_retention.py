@@ -6,18 +6,17 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pytest
 import trio
 
-import broker.__main__ as command
+import broker.broker_command as command
 from broker.errors import SettingInvalid
 from broker.features import empty_state
 from broker.machine import BrokerMachine
 from broker.messages.state import MESSAGES
-from broker.retention.full_disk import FullDisk
-from broker.retention.keeper import LOG_KEEPER, LogKeeper
+from broker.retention.keeper import LOG_KEEPER
 from broker.retention.policy import Drop, RetentionPolicy, read_hours, utc_hour
 from broker.server import Broker
 from dledger import Discarded, LogFull, SegmentBegin
@@ -27,6 +26,7 @@ from dledger_mq import ConsumeFrom, PushConsumer, ReceivedMessage
 from nameserver.server import serve_nameserver
 from remoting.message.record import decode_records
 from remoting.wire.codes import ResponseCode
+from tests.broker.keeper_alone import keeper_alone
 from tests.broker.one_broker import START_MS, Client, Clock, running_broker, until
 from tests.broker.three_brokers import group_of_three
 
@@ -456,18 +456,8 @@ async def test_a_decision_that_the_log_refused_is_made_again(tmp_path: Path) -> 
         due=lambda *_: Drop.EXPIRED,
         expired_at_ms=lambda _now_ms: 5,
     )
-    keeper = LogKeeper(
-        policy=lambda: cast(Any, policy),
-        directory=tmp_path,
-        node=cast(Any, node),
-        machine=cast(Any, SimpleNamespace(state=state, queues=queues)),
-        disk=FullDisk("broker-a"),
-        kept_back=cast(Any, None),
-        is_leading=lambda: True,
-        wall_clock_ms=lambda: 7,
-        hour_of=lambda _now_ms: 4,
-        used_percent=lambda _directory: 0.0,
-    )
+    machine = SimpleNamespace(state=state, queues=queues)
+    keeper = keeper_alone(tmp_path, machine, node, policy=lambda: policy, is_leading=True)
     for refusal in (Discarded(1, 1), LogFull(1, 1)):
         await keeper.look()
         await keeper.look()

@@ -179,15 +179,6 @@ def test_each_held_pull_is_taken_exactly_once(script: list[tuple[str, int, int, 
     assert len(pulls) == 0
 
 
-def test_deadlines_of_answered_pulls_do_not_pile_up() -> None:
-    pulls = HeldPulls(10)
-    origin = Origin()
-    for _ in range(5000):
-        hold(pulls, origin, 0, 1e9)
-        assert len(arrived(pulls, {1})) == 1
-    assert len(pulls._deadlines) < 2000
-
-
 def test_only_a_pull_that_wants_the_tag_is_taken() -> None:
     pulls = HeldPulls(10)
     origin = Origin()

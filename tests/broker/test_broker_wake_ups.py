@@ -17,10 +17,9 @@ from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.delay.delivery_task import DeliveryTask
 from broker.features import empty_state
-from broker.retention.full_disk import FullDisk
-from broker.retention.keeper import LogKeeper
 from broker.serving.confirmed_reads import ConfirmedReads
 from broker.serving.registrar import Registrar
+from tests.broker.keeper_alone import keeper_alone
 from tests.broker.untimed import AtOnce
 
 ROUNDS = 4
@@ -118,18 +117,8 @@ def retention(work: Work, folder: Path) -> Task:
         work.done += 1
 
     queues = SimpleNamespace(keys=list, damaged=False)
-    keeper = LogKeeper(
-        policy=policy,
-        directory=folder,
-        node=cast(Any, SimpleNamespace(disk_short=None)),
-        machine=cast(Any, SimpleNamespace(state=empty_state(), queues=queues)),
-        disk=FullDisk("broker-a"),
-        kept_back=cast(Any, None),
-        is_leading=lambda: False,
-        wall_clock_ms=lambda: 7,
-        hour_of=lambda _now_ms: 4,
-        used_percent=lambda _directory: 0.0,
-    )
+    machine = SimpleNamespace(state=empty_state(), queues=queues)
+    keeper = keeper_alone(folder, machine, SimpleNamespace(disk_short=None), policy=policy)
     work.bring = lambda: keeper.look_soon(done, drops=False)
     return keeper.run
 

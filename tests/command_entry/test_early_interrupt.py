@@ -21,25 +21,42 @@ class Interrupt:
 
 
 sys.meta_path.insert(0, Interrupt())
+{begin}
+"""
+BEGIN = """
 import command_entry
 
 sys.argv = [{command!r}, "--help"]
 command_entry.{command}()
 """
+BEGIN_MODULE = """
+import runpy
+
+sys.argv = [{command!r}, "--help"]
+runpy.run_module({command!r}, run_name="__main__", alter_sys=True)
+"""
 
 COMMANDS = ["dledger", "dledger_mq", "dledger_spark", "jepsen_like"]
+# Their packages load nothing, so these are told as readably when they run by `python -m`.
+MODULES = ["broker", "nameserver"]
+
+
+def beginning_of(command: str) -> str:
+    """The code that begins a command as its users do."""
+    return (BEGIN_MODULE if command in MODULES else BEGIN).format(command=command)
 
 
 def interrupted(command: str, loaded: str, before: str) -> subprocess.CompletedProcess[str]:
-    code = _INTERRUPTED.format(command=command, loaded=loaded, before=before)
+    code = _INTERRUPTED.format(loaded=loaded, before=before, begin=beginning_of(command))
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *MODULES])
 def test_ctrl_c_while_a_command_loads_ends_it_without_a_word(command: str) -> None:
-    for loaded in (command, "click"):
+    own = f"{command}.{command}_command" if command in MODULES else command
+    for loaded in (own, "click"):
         ended = interrupted(command, loaded, "default_int_handler")
         assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "")
 

@@ -9,7 +9,7 @@ import pytest
 
 from command_entry import NO_MEMORY
 from dledger.system_refusals import told
-from tests.command_entry.test_early_interrupt import COMMANDS
+from tests.command_entry.test_early_interrupt import COMMANDS, MODULES, beginning_of
 
 # Raises this when the module named first begins to load.
 _SHORT = """
@@ -23,26 +23,25 @@ class Short:
 
 
 sys.meta_path.insert(0, Short())
-import command_entry
-
-sys.argv = [{command!r}, "--help"]
-command_entry.{command}()
+{begin}
 """
 SHORT_OF_MEMORY = (
     "MemoryError",
+    "OSError(12, 'Cannot allocate memory', 'a folder')",
+    "SystemError('error return without exception set')",
     "ImportError('libssl.so.3: failed to map segment from shared object')",
     "ImportError('libpython3.so: cannot map zero-fill pages: Cannot allocate memory')",
 )
 
 
 def loaded_with(command: str, loaded: str, error: str) -> subprocess.CompletedProcess[str]:
-    code = _SHORT.format(command=command, loaded=loaded, error=error)
+    code = _SHORT.format(loaded=loaded, error=error, begin=beginning_of(command))
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=False
     )
 
 
-@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize("command", [*COMMANDS, *MODULES])
 def test_too_little_memory_to_load_a_command_ends_it_with_one_line(command: str) -> None:
     for error in SHORT_OF_MEMORY:
         ended = loaded_with(command, "click", error)
@@ -55,6 +54,7 @@ def test_the_line_is_that_of_the_table() -> None:
 
 
 def test_what_is_not_installed_is_told_as_before() -> None:
-    ended = loaded_with("dledger", "click", "ImportError('No module named click')")
-    assert "No module named click" in ended.stderr
-    assert "memory" not in ended.stderr
+    for error in ("ImportError('No module named click')", "OSError(5, 'No module named click')"):
+        ended = loaded_with("dledger", "click", error)
+        assert "No module named click" in ended.stderr
+        assert "memory" not in ended.stderr

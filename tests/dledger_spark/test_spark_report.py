@@ -38,6 +38,7 @@ from dledger_spark.tables.duckdb_engine import DuckdbEngine, engine_over
 from tests.dledger_spark.broker_script import ScriptedLog
 from tests.dledger_spark.test_spark_table_updates import scripted, write
 from tests.dledger_spark.test_spark_tables import facts_of
+from tests.picture_texts import PAIRS_IN_A_BROWSER, unreadable
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 HOSTILE = "</svg></style><script>alert(1)</script>&\"'\x00\x1b[31m\u202e" + "x" * 500
@@ -128,6 +129,37 @@ def test_a_page_of_a_log_in_which_everything_happened_has_every_part(tables: Tab
     assert "waiting" not in words.section("delays")
     assert re.search(r"\d+ delivered", words.section("delays"))
     assert "b0" in words.section("keys")
+
+
+def test_the_age_of_a_lag_is_that_at_the_end_of_the_log(engine: DuckdbEngine) -> None:
+    span = span_of(engine)
+    assert span is not None
+    told = {
+        row["consumer_group"]: row["oldest_ms"]
+        for row in rows(engine, lag.lag_query(span.steps(5000)))
+        if row["last"]
+    }
+    ages = rows(
+        engine,
+        """
+        with known as (
+            select
+                p.raft_group, p.consumer_group, p.topic, p.topic_life, p.queue,
+                arg_max({'at': p.offset}, p.index).at as next
+            from consumer_progress p
+            group by all
+        )
+        select k.consumer_group, max(l.ms - epoch_ms(m.store_time)) as age
+        from known k
+        join messages m
+            on m.topic = k.topic and m.topic_life = k.topic_life and m.queue = k.queue
+            and m.offset = k.next
+        cross join (select max(epoch_ms(e.store_time)) as ms from messages e) l
+        group by k.consumer_group
+        """,
+    )
+    assert told
+    assert told.items() <= {row["consumer_group"]: row["age"] for row in ages}.items()
 
 
 def test_the_steps_of_throughput_have_all_messages(engine: DuckdbEngine) -> None:
@@ -505,6 +537,11 @@ def test_what_is_missing_is_said_in_a_line(made: Path, tmp_path: Path) -> None:
         assert "Traceback" not in output
 
 
+@pytest.mark.parametrize("before", ["", "W" * 200, HOSTILE])
+def test_no_text_of_a_picture_stands_over_another(tables: Tables, before: str) -> None:
+    assert unreadable(page_of(renamed(tables, before))) == []
+
+
 # --- a browser ------------------------------------------------------------------------------------
 
 
@@ -520,8 +557,9 @@ def measured(text: str, width: int) -> str:
       parent.document.title = JSON.stringify([document.documentElement.scrollWidth, innerWidth,
         drawn.length, Math.min(...drawn.map(one => one.clientHeight)),
         Math.min(...letters.map(one => one.height)),
-        Math.min(...letters.map(one => one.left)), Math.max(...letters.map(one => one.right))]);
-    })</script></body>"""
+        Math.min(...letters.map(one => one.left)), Math.max(...letters.map(one => one.right)),
+        PAIRS]);
+    })</script></body>""".replace("PAIRS", PAIRS_IN_A_BROWSER)
     free = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text)
     assert free != text
     inside = escape(free.replace("</body>", script))
@@ -547,7 +585,7 @@ def test_a_browser_shows_the_whole_page_without_scrolling_sideways(
     shown_as = browsed(tmp_path, measured(text, width)).stdout
     title = re.search(r"<title>\[(.*?)\]</title>", shown_as)
     assert title is not None
-    content, inside, pictures, lowest, letters, left, right = map(float, title[1].split(","))
+    content, inside, pictures, lowest, letters, left, right, pairs = map(float, title[1].split(","))
     assert inside == width
     assert content <= inside
     assert pictures == text.count("<svg") / 2  # one of two sheets
@@ -555,6 +593,7 @@ def test_a_browser_shows_the_whole_page_without_scrolling_sideways(
     assert letters >= 12
     assert left >= 0
     assert right <= inside
+    assert pairs == 0
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")

@@ -145,6 +145,14 @@ def test_filters_that_are_pushed_change_no_row(spark: Any, write_log: LogWriter)
         rows = messages().filter(condition).select("index").collect()
         wanted = [at for at in filter(is_message, expected) if at % 3 or "bills" not in condition]
         assert sorted(row["index"] for row in rows) == wanted, condition
+    # A DataFrame for each place of a query, as the documentation says.
+    one = messages().filter("index < 10")
+    for other, expected in (
+        (messages().filter("index > 290"), [*range(10), *range(291, 300)]),
+        (messages(), [*range(10), *range(300)]),
+    ):
+        rows = one.union(other).select("index").collect()
+        assert sorted(row["index"] for row in rows) == sorted(filter(is_message, expected))
     query = messages().filter("index < 10 and topic = 'bills'")
     plan = query._jdf.queryExecution().optimizedPlan().toString()
     assert "Filter" not in plan

@@ -234,10 +234,13 @@ def test_entries_that_retention_has_removed_are_an_error_that_names_both_places(
     folder = write_log(numbers(200))
     reader = stream(folder, maxOffsetsPerTrigger=20)
     start, _rows = next(batches(reader))
-    begin = cut(folder, 100)
     end = reader.latestOffset(start, ReadMaxRows(60))
+    begin = cut(folder, 100)
     with pytest.raises(DataLost, match=f"goes on at entry 20, and .* begins with {begin}"):
         reader.partitions(start, end)
+    # An offset would be in the checkpoint before anybody asks for the batch.
+    with pytest.raises(DataLost, match=f"goes on at entry 20, and .* begins with {begin}"):
+        reader.latestOffset(start, ReadMaxRows(60))
     going_on = stream(folder, failOnDataLoss="false")
     assert [at for _end, batch in batches(going_on, start) for at in indexes(batch)] == list(
         range(begin, 200)

@@ -24,22 +24,17 @@ from deltalake import DeltaTable
 
 from dledger_spark.tables import delta_files
 from dledger_spark.tables.catalog import catalog
-from dledger_spark.tables.delta_files import CHECKPOINT_COMMITS, CONFIGURATION, SMALL_FILES_MAX
+from dledger_spark.tables.delta_files import CHECKPOINT_COMMITS, SMALL_FILES_MAX, configuration
 from dledger_spark.tables.duckdb_engine import duckdb_engine
 from dledger_spark.tables.fact_table import FactTable
 from dledger_spark.tables.refresh import refresh
-from dledger_spark.tables.table_home import TableHome
+from dledger_spark.tables.table_home import KEPT_HOURS, TableHome
 from tests.dledger_spark.test_spark_table_updates import scripted, update, write
 
 PROJECT = Path(__file__).parents[2]
 SCHEMA = pa.schema([("raft_group", pa.string()), ("index", pa.int64())])
 APP = "dledger/g"
 UPDATES, ROWS = 200, 5
-SHORT = {
-    "delta.checkpointInterval": str(CHECKPOINT_COMMITS),
-    "delta.deletedFileRetentionDuration": "interval 0 hours",
-    "delta.logRetentionDuration": "interval 0 hours",
-}
 
 
 def rows(first: int) -> list[pa.RecordBatch]:
@@ -49,10 +44,10 @@ def rows(first: int) -> list[pa.RecordBatch]:
 
 def grow(path: str, updates: int) -> FactTable:
     """Add rows in small updates, and go on where the table ends."""
-    table = FactTable(path, SCHEMA)
+    table = FactTable(path, SCHEMA, kept_hours=0)
     for first in range(table.next_index(APP) or 0, updates * ROWS, ROWS):
         table.append(APP, range(first, first + ROWS), rows(first))
-        table.put_together(kept_hours=0)
+        table.put_together()
     return table
 
 
@@ -61,10 +56,7 @@ def indexes(table: DeltaTable) -> list[int]:
     return sorted(found)
 
 
-def test_small_updates_do_not_make_files_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("dledger_spark.tables.fact_table.CONFIGURATION", SHORT)
+def test_small_updates_do_not_make_files_for_ever(tmp_path: Path) -> None:
     path = str(tmp_path / "table")
     grow(path, UPDATES)
     table = DeltaTable(path)
@@ -87,7 +79,26 @@ def test_what_is_replaced_stays_for_those_who_have_opened_the_table(tmp_path: Pa
     table.put_together()
     assert len(DeltaTable(path).file_uris()) == 1
     assert all(os.path.exists(file) for file in files)
-    assert DeltaTable(path).metadata().configuration == CONFIGURATION
+    assert DeltaTable(path).metadata().configuration == configuration(KEPT_HOURS)
+
+
+def test_what_is_replaced_stays_as_long_as_the_user_says_also_in_tables_that_are_there(
+    tmp_path: Path,
+) -> None:
+    log = scripted(5)
+    ends = (40, 60, 80, len(log.entries))
+    for first, end, hours in zip((0, *ends), ends, (KEPT_HOURS, 48, 48, 0), strict=False):
+        home = TableHome(str(tmp_path / "tables"), hours)
+        update(home, write(log, tmp_path / "log", first, end))
+        with home.held(), duckdb_engine(catalog(home, derived=False)) as engine:
+            refresh(home, engine, {})
+        tables = catalog(home)
+        assert {one.name for one in tables} > {"entries", "traffic"}
+        for one in tables:
+            assert one.table.metadata().configuration == configuration(hours), one.name
+        folder = home.derived_path("traffic")
+        there = [name for name in os.listdir(folder) if name.endswith(".parquet")]
+        assert (len(there) == 1) == (hours == 0 or first == 0)
 
 
 def test_large_files_are_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,7 @@ import sys
 from click.testing import CliRunner
 
 from dledger.free_ports import free_ports
-from nameserver.__main__ import _is_of, _networks, main
+from nameserver.nameserver_command import _is_of, _networks, main
 
 
 def test_a_name_server_tells_of_a_hangup_and_goes_on() -> None:

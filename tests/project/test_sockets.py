@@ -30,7 +30,9 @@ MAKES = frozenset(
 )
 
 # These look for an address or a free port with a socket that is never connected.
-PROBES = frozenset({"broker/__main__.py", "dledger/free_ports.py", "dledger_mq/this_process.py"})
+PROBES = frozenset(
+    {"broker/broker_command.py", "dledger/free_ports.py", "dledger_mq/this_process.py"}
+)
 
 
 def makes_connections(path: Path) -> bool:

@@ -24,8 +24,8 @@ MODULES = {
     "dledger-mq": ("dledger_mq.__main__", "main"),
     "dledger-spark": ("dledger_spark.commands", "dledger_spark"),
     "jepsen-like": ("jepsen_like.__main__", "main"),
-    "python -m broker": ("broker.__main__", "broker"),
-    "python -m nameserver": ("nameserver.__main__", "main"),
+    "python -m broker": ("broker.broker_command", "broker"),
+    "python -m nameserver": ("nameserver.nameserver_command", "main"),
 }
 PAGES = (*sorted((ROOT / "docs").rglob("*.md")), ROOT / "README.md", ROOT / "CONTRIBUTING.md")
 

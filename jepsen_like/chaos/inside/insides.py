@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
 from typing import Final
 
 from jepsen_like.chaos.inside.library import VARIABLE, built_library
@@ -46,14 +45,7 @@ class Insides:
         """The steering of each member, by its name."""
         return self._steerings
 
-    def __enter__(self) -> Insides:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def close(self) -> None:
+        """Close the steerings."""
         for steering in self._steerings.values():
             steering.close()

@@ -6,41 +6,27 @@ import threading
 import time
 
 from dledger.node.syncer import QUICK_SYNC_S
-from dledger.store.disk import DiskFile, OsDisk
+from dledger.store.disk import OsDisk, OsDiskFile
 
 
-class HeldFile:
+class HeldFile(OsDiskFile):
     """A file whose sync waits while its disk is held."""
 
-    def __init__(self, file: DiskFile, disk: HeldDisk) -> None:
-        self._file = file
-        self._disk = disk
-        self.path = file.path
-        self.size = file.size
-        self.read = file.read
-        self.write = file.write
-        self.grow = file.grow
-        self.close = file.close
+    __slots__ = ("_disk",)
 
-    def allocate(self, size: int) -> None:
-        self._file.allocate(size)
+    def __init__(self, file: OsDiskFile, disk: HeldDisk) -> None:
+        super().__init__(file.path, file._descriptor)
+        self._disk = disk
 
     def sync(self) -> None:
         """Wait, if the disk hangs; quick otherwise, as nothing reaches a real disk."""
         self._disk.wait(self.path)
 
 
-class HeldDisk:
+class HeldDisk(OsDisk):
     """Hangs in the syncs of files whose path has one of the held parts."""
 
     def __init__(self) -> None:
-        self._disk = disk = OsDisk()
-        self.make_folder = disk.make_folder
-        self.list = disk.list
-        self.rename = disk.rename
-        self.remove = disk.remove
-        self.sync_folder = disk.sync_folder
-        self.lock = disk.lock
         self._held: set[str] = set()
         self.slow = ""  # syncs of files with this in their path are too slow to wait for
         self._free = threading.Event()
@@ -65,10 +51,8 @@ class HeldDisk:
             self.hangs.set()
             self._free.wait()
 
-    def open(self, path: str, *, writable: bool = True) -> DiskFile:
-        """As in Disk."""
-        return HeldFile(self._disk.open(path, writable=writable), self)
+    def open(self, path: str, *, writable: bool = True) -> HeldFile:
+        return HeldFile(super().open(path, writable=writable), self)
 
-    def create(self, path: str) -> DiskFile:
-        """As in Disk."""
-        return HeldFile(self._disk.create(path), self)
+    def create(self, path: str) -> HeldFile:
+        return HeldFile(super().create(path), self)

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -85,7 +85,7 @@ def made_insides(folder: Path) -> Insides:
 @pytest.fixture(scope="module")
 def one_child(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Child]:
     folder = tmp_path_factory.mktemp("run")
-    with made_insides(folder / "inside") as insides:
+    with closing(made_insides(folder / "inside")) as insides:
         command = insides.command("n0", [sys.executable, "-c", PROGRAM, str(folder / "file")])
         with running(command) as process:
             one = Child(process, insides.steerings["n0"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -59,7 +59,7 @@ async def steered(folder: Path, then: str = "ends") -> AsyncIterator[Steered]:
         insides = Insides(folder / "inside")
     except LibraryMissing as missing:
         pytest.skip(str(missing))
-    with insides:
+    with closing(insides):
         one = Steered(folder, insides, then)
         async with trio.open_nursery() as nursery:
             nursery.start_soon(one.member.run_once)
@@ -215,6 +215,6 @@ def test_libraries_that_are_preloaded_anyway_stay_so(tmp_path: Path) -> None:
         insides = Insides(tmp_path, "/lib/other.so")
     except LibraryMissing as missing:
         pytest.skip(str(missing))
-    with insides:
+    with closing(insides):
         command = insides.command("n0", ["true"])
         assert f"LD_PRELOAD={tmp_path / 'calls.so'}:/lib/other.so" in command

@@ -77,7 +77,7 @@ def member_that_says(tmp_path: Path) -> Iterator[Make]:
 
         def make(words: str) -> OneMember:
             one = OneMember(tmp_path, words, broken=bool(words))
-            stack.enter_context(one.faults)
+            stack.callback(one.faults.close)
             return one
 
         yield make

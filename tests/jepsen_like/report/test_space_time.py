@@ -13,6 +13,7 @@ from jepsen_like.report.space_time import SpaceTime, space_time_page
 from jepsen_like.report.space_time_rows import EVENTS_MAX, rows_of
 from jepsen_like.simulation.service.spoken_message import IDLE
 from tests.jepsen_like.services import Register
+from tests.picture_texts import PAIRS_IN_A_BROWSER
 
 
 def picture_of_a_run() -> str:
@@ -84,13 +85,14 @@ def test_a_band_goes_on_from_before_the_first_event_that_is_shown() -> None:
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
 in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="there is no chromium on this machine")
 # The page says how it was laid out.
-MEASURE = """<script>
+MEASURE = f"""<script>
 const band = document.querySelector(".member-band.leader");
-Object.assign(document.body.dataset, {
+Object.assign(document.body.dataset, {{
   width: document.documentElement.scrollWidth,
   fill: getComputedStyle(band).fill,
   height: Math.round(band.getBoundingClientRect().height),
-});
+  pairs: {PAIRS_IN_A_BROWSER},
+}});
 </script>"""
 
 
@@ -113,3 +115,4 @@ def test_a_browser_shows_the_page_narrow_and_wide(tmp_path: Path, width: int) ->
     assert measured["width"] == str(width), "the page itself must not scroll sideways"
     assert measured["fill"] in ("rgb(61, 138, 107)", "rgb(85, 178, 140)")
     assert int(measured["height"]) > 20
+    assert measured["pairs"] == "0"

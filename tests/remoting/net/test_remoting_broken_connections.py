@@ -13,13 +13,13 @@ import trio
 import trio.testing
 from trio.testing import MockClock, memory_stream_pair
 
+from dledger.network.plain_socket import NO_DESCRIPTOR
 from remoting.net import client_work, connection
 from remoting.net.address import Address
 from remoting.net.client_work import ClientWork
 from remoting.net.connection import Connection, ConnectionLimits
 from remoting.net.errors import ConnectionClosed, TooManyRequests
 from remoting.net.held_bytes import HeldBytes
-from remoting.net.plain_socket import NO_DESCRIPTOR
 from remoting.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 from remoting.wire.errors import RemotingError
 from remoting.wire.frame import FrameDecoder, encode_command

@@ -1,0 +1,328 @@
+"""The command: `python -m broker --group broker-a --node n0 --peers ... --listen ... --dir ...`."""
+
+import errno
+import logging
+import os
+import signal
+import socket
+import sys
+import time
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import click
+import trio
+
+from broker import second_port
+from broker.config import (
+    DEFAULT_CLUSTER,
+    BrokerConfig,
+    read_address,
+    read_nameservers,
+    read_networks,
+)
+from broker.errors import BrokerError, SettingInvalid
+from broker.retention.policy import RetentionPolicy, read_hours
+from broker.server import Broker, run_broker
+from broker.transactions.policy import CheckPolicy
+from dledger import DLedgerError, collect_seldom, parse_peers
+from dledger.start_report import StartReport
+from dledger.system_refusals import line_about
+from remoting.net.address import Address
+from remoting.net.bounded_log import BoundedLog
+from remoting.net.descriptors import raise_descriptor_limit
+from remoting.net.log_lines import LogLines
+from remoting.wire.errors import RemotingError
+from remoting.wire.quoted import quoted
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run a broker until a signal ends it; its exit code, after one line about an error."""
+    handler = logging.StreamHandler()
+    handler.addFilter(BoundedLog(time.monotonic))
+    handler.setFormatter(LogLines())
+    logging.basicConfig(level=logging.WARNING, handlers=[handler])
+    try:
+        return broker.main(arguments, prog_name=_PROGRAM, standalone_mode=False) or 0
+    except click.ClickException as error:
+        # As one line, like every other error.
+        problem = " ".join(error.format_message().split())
+        return _fail(
+            SettingInvalid("arguments", f"{problem}; see {_PROGRAM} --help"), error.exit_code
+        )
+    except click.Abort:
+        return _INTERRUPTED
+    except BaseException as error:
+        if (line := line_about(error, (BrokerError, DLedgerError, RemotingError))) is None:
+            raise
+        return _fail(line)
+
+
+_log = logging.getLogger(__name__)
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PROGRAM: Final = "python -m broker"
+_INTERRUPTED: Final = 130  # what a shell reports for Ctrl-C
+_DEFAULT: Final = RetentionPolicy()
+_CHECKS: Final = CheckPolicy()
+
+_EPILOG: Final = """Ctrl-C or SIGTERM ends it.
+
+\b
+  python -m broker --group broker-a --node n0 --peers n0=127.0.0.1:20911 \\
+    --listen 127.0.0.1:10911 --nameservers 127.0.0.1:9876 --dir /tmp/n0
+"""
+
+
+def _number(option: str, default: float, explanation: str) -> Callable[[F], F]:
+    """An option whose value is a whole number."""
+    return click.option(option, type=int, default=default, show_default=True, help=explanation)
+
+
+@click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
+@click.option("--group", required=True, help="Name of the group: what clients see as broker name.")
+@click.option("--node", required=True, help="This member's id, one of --peers.")
+@click.option("--peers", required=True, help="All members: n0=host:port,n1=host:port,...")
+@click.option("--join", is_flag=True, help="Join a group that runs; --peers is this member alone.")
+@click.option(
+    "--new",
+    is_flag=True,
+    help="The group has never begun: do not wait for all of --peers. Only for the first start.",
+)
+@click.option("--listen", required=True, help="Where clients connect: host:port.")
+@click.option(
+    "--advertise",
+    help="How clients reach the group, if not by --listen-group or --listen: IPv4:port.",
+)
+@click.option(
+    "--listen-group",
+    help="Where clients connect that want the leader, whichever member that is: host:port.",
+)
+@click.option(
+    "--share-port",
+    is_flag=True,
+    help="Members on this machine share the port of --listen-group.",
+)
+@click.option(
+    "--relays-from",
+    default="",
+    help="Networks of members that pass clients on, and of other relays, as 10.0.0.0/8: PROXY "
+    "headers from there are believed. The addresses in --peers with --listen-group, else none.",
+)
+@click.option(
+    "--listen-peers",
+    help="Where the other members connect, if not at this member's address in --peers.",
+)
+@click.option("--prefer", help="The member that should lead whenever it is healthy.")
+@click.option("--nameservers", default="", help="Name servers: host:port;host:port.")
+@click.option(
+    "--dir",
+    "directory",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="Folder for the log and the consume queues.",
+)
+@click.option("--cluster", default=DEFAULT_CLUSTER, show_default=True, help="Name of the cluster.")
+@click.option(
+    "--auto-create-topics/--no-auto-create-topics",
+    default=True,
+    show_default=True,
+    help="Whether a first message creates its topic.",
+)
+@click.option(
+    "--max-connections",
+    type=int,
+    help="Connections of clients at once; as many as the process may open files for.",
+)
+@click.option("--metrics", help="Answer GET /metrics for Prometheus here: host:port.")
+@_number("--keep-hours", _DEFAULT.keep_hours, "Messages are kept for so many hours.")
+@click.option(
+    "--delete-at-hours",
+    default=";".join(map(str, sorted(_DEFAULT.at_hours))),
+    show_default=True,
+    help="Older ones go at these hours of the day, local time, as 4;16.",
+)
+@_number(
+    "--disk-clean-percent",
+    _DEFAULT.clean_percent,
+    "Older ones go at any hour when more of the disk is used.",
+)
+@_number(
+    "--disk-force-percent",
+    _DEFAULT.force_percent,
+    "The oldest ones go, however old, when more of the disk is used.",
+)
+@_number(
+    "--disk-refuse-percent",
+    _DEFAULT.refuse_percent,
+    "No message is taken when more of the disk is used.",
+)
+@_number(
+    "--transaction-check-after-seconds",
+    _CHECKS.after_seconds,
+    "A producer that leaves a transaction open for so long is asked how it ends.",
+)
+@_number(
+    "--transaction-check-every-seconds",
+    _CHECKS.every_seconds,
+    "It is asked again after so long.",
+)
+@_number(
+    "--transaction-max-checks",
+    _CHECKS.max_checks,
+    "After so many questions the transaction is given up.",
+)
+@_number(
+    "--transaction-give-up-hours",
+    _CHECKS.give_up_hours,
+    "And after so long if no producer of its group is there to be asked.",
+)
+@click.option(
+    "--pass-over-entry",
+    "pass_over",
+    type=click.IntRange(0),
+    multiple=True,
+    help="DANGEROUS: never apply this entry of the log. Only for an entry that no program reads, "
+    "and only with the same entries on every member: others come to another state.",
+)
+@click.option(
+    "--exit-with-stdin",
+    is_flag=True,
+    help="End when standard input ends, so that no child outlives its parent.",
+)
+def broker(exit_with_stdin: bool, **options: Any) -> None:
+    """Run one member of a group of brokers: a RocketMQ broker over a replicated log."""
+    config = read_config(options)
+    _warn_of_second_port(config)
+    collect_seldom()
+    raise_descriptor_limit()
+    trio.run(_run, config, exit_with_stdin)
+
+
+def read_config(options: Mapping[str, Any]) -> BrokerConfig:
+    """The settings of the command line. Raises SettingInvalid, ConfigInvalid."""
+    return BrokerConfig(
+        group=options["group"],
+        node_id=options["node"],
+        peers=parse_peers("--peers", options["peers"]),
+        joining=options["join"],
+        new=options["new"],
+        listen=read_address("--listen", options["listen"]),
+        listen_group=_address_or_none("--listen-group", options["listen_group"]),
+        shares_port=options["share_port"],
+        relays_from=read_networks(options["relays_from"]),
+        advertise=_address_or_none("--advertise", options["advertise"]),
+        listen_peers=_address_or_none("--listen-peers", options["listen_peers"]),
+        prefer=options["prefer"],
+        nameservers=read_nameservers(options["nameservers"]),
+        directory=options["directory"],
+        cluster=options["cluster"],
+        auto_create_topics=options["auto_create_topics"],
+        max_connections=options["max_connections"],
+        metrics=_address_or_none("--metrics", options["metrics"]),
+        pass_over=frozenset(options["pass_over"]),
+        retention=RetentionPolicy(
+            keep_hours=options["keep_hours"],
+            at_hours=read_hours(options["delete_at_hours"]),
+            clean_percent=options["disk_clean_percent"],
+            force_percent=options["disk_force_percent"],
+            refuse_percent=options["disk_refuse_percent"],
+        ),
+        checks=CheckPolicy(
+            after_seconds=options["transaction_check_after_seconds"],
+            every_seconds=options["transaction_check_every_seconds"],
+            max_checks=options["transaction_max_checks"],
+            give_up_hours=options["transaction_give_up_hours"],
+        ),
+    )
+
+
+def _address_or_none(setting: str, text: str | None) -> Address | None:
+    return read_address(setting, text) if text else None
+
+
+def _warn_of_second_port(config: BrokerConfig) -> None:
+    """Warn if clients with a VIP channel will not find this broker. All others do, so it starts."""
+    if (advice := second_port.advice(config)) is not None:
+        _log.warning("%s", quoted(advice, 400))
+        return
+    address = Address(config.listen.host, max(0, config.listen.port + second_port.SECOND_PORT))
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(address)
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                _log.warning(
+                    "another program listens on %s, where clients with a VIP channel, such as "
+                    "RocketMQ's dashboard, look for this broker, and fail: give --listen another "
+                    "port",
+                    address,
+                )
+
+
+async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
+    """Run until a signal, or until standard input ends."""
+    async with trio.open_nursery() as nursery:
+        running: list[Broker] = []
+        await nursery.start(_tell_of_hangups)
+        nursery.start_soon(_end_at_signal, running, nursery)
+        if exit_with_stdin:
+            nursery.start_soon(_cancel_at_end_of_input, running, nursery.cancel_scope)
+        start = partial(
+            run_broker,
+            config,
+            wall_clock_ms=lambda: time.time_ns() // 1_000_000,
+            process_id=os.getpid(),
+            report=lambda line: print(line, flush=True),
+            hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
+            start=StartReport(),
+        )
+        running.append(await nursery.start(start))
+
+
+async def _tell_of_hangups(task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+    """SIGHUP asks for a reload, and ends nothing: a broker's settings are flags or in the log."""
+    with trio.open_signal_receiver(signal.SIGHUP) as signals:
+        task_status.started()
+        async for _signal in signals:
+            _log.warning(
+                "SIGHUP: there is no file to read again; settings that may change while brokers "
+                "run are in the log, see `dledger-mq settings`"
+            )
+
+
+async def _end_at_signal(running: list[Broker], nursery: trio.Nursery) -> None:
+    """End at a signal: a member that serves hands leadership over first. A second signal does not
+    wait for that.
+    """
+    is_ending = False
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async for _signal in signals:
+            if is_ending or not running:
+                nursery.cancel_scope.cancel()
+            else:
+                is_ending = True
+                nursery.start_soon(_end, running[0], nursery.cancel_scope)
+
+
+async def _end(broker: Broker, scope: trio.CancelScope) -> None:
+    await broker.end()
+    scope.cancel()
+
+
+async def _cancel_at_end_of_input(running: list[Broker], scope: trio.CancelScope) -> None:
+    async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stream:
+        while await stream.receive_some(4096):
+            continue
+    if running:
+        await running[0].say_farewell()
+    scope.cancel()
+
+
+def _fail(error: BaseException | str, exit_code: int = 1) -> int:
+    print(f"broker: {error}", file=sys.stderr, flush=True)
+    return exit_code

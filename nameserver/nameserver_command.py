@@ -1,0 +1,154 @@
+"""Run a name server: ``python -m nameserver --listen 127.0.0.1:9876``."""
+
+import ipaddress
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterable, Awaitable, Callable
+from functools import partial
+from pathlib import Path
+from typing import TypeAlias
+
+import click
+import trio
+
+from dledger.loop_watch import watched_loop
+from dledger.system_refusals import line_about
+from nameserver.errors import SettingFileUnreadable
+from nameserver.server import NAMESERVER_PORT, serve_nameserver
+from remoting.net.address import Address, parse_address
+from remoting.net.bounded_log import BoundedLog
+from remoting.net.descriptors import raise_descriptor_limit
+from remoting.net.errors import AddressMalformed, ListenFailed, PortInUse, TooFewDescriptors
+from remoting.net.log_lines import LogLines
+from remoting.net.server import ServerLimits
+
+_log = logging.getLogger(__name__)
+
+_STDIN = 0
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+# What keeps it from serving; told in one line.
+_PROBLEMS = (PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable)
+
+
+@click.command(context_settings={"help_option_names": ["-h", "--help"]})
+@click.option(
+    "--listen",
+    "address",
+    default=f"127.0.0.1:{NAMESERVER_PORT}",
+    show_default=True,
+    metavar="HOST:PORT",
+    help="Where to listen.",
+)
+@click.option(
+    "--max-connections",
+    type=click.IntRange(1),
+    help="Connections at once; as many as the process may open files for.",
+)
+@click.option(
+    "--settings",
+    "settings_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="Keep settings such as order configurations in this file; only in memory without it.",
+)
+@click.option(
+    "--changes-from",
+    "changes_from",
+    callback=lambda _context, _option, text: _networks(text),
+    help="Networks of brokers and operators, as 10.0.0.0/8,127.0.0.1; all others may only ask. "
+    "By default anybody may register a broker and change what is told.",
+)
+@click.option(
+    "--exit-with-stdin",
+    is_flag=True,
+    help="End when standard input ends, as it does when the program that started this one dies.",
+)
+def main(
+    address: str,
+    max_connections: int | None,
+    settings_file: Path | None,
+    changes_from: tuple[Network, ...] | None,
+    exit_with_stdin: bool,
+) -> None:
+    """Tell clients where topics are. Run as many as you like."""
+    handler = logging.StreamHandler()
+    handler.addFilter(BoundedLog(time.monotonic))
+    handler.setFormatter(LogLines())
+    logging.basicConfig(level=logging.INFO, handlers=[handler])
+    raise_descriptor_limit()
+    serve = partial(
+        serve_nameserver,
+        limits=ServerLimits(max_connections=max_connections),
+        settings_file=settings_file,
+        may_change=partial(_is_of, changes_from),
+    )
+    try:
+        trio.run(_serve, parse_address(address), serve, exit_with_stdin)
+    except Exception as error:
+        if (line := line_about(error, (AddressMalformed, *_PROBLEMS))) is None:
+            raise
+        sys.exit(f"nameserver: {line}")
+
+
+def _networks(text: str | None) -> tuple[Network, ...] | None:
+    """Read "10.0.0.0/8,127.0.0.1"; None: all there are."""
+    if text is None:
+        return None
+    try:
+        return tuple(ipaddress.ip_network(part.strip()) for part in text.split(","))
+    except ValueError as error:
+        raise click.BadParameter(f"{error}: give networks, as 10.0.0.0/8,127.0.0.1") from None
+
+
+def _is_of(networks: tuple[Network, ...] | None, host: str) -> bool:
+    """Whether a host is in one of the networks."""
+    if networks is None:
+        return True
+    address = ipaddress.ip_address(host.partition("%")[0])
+    return any(address in network for network in networks)
+
+
+async def _serve(
+    address: Address, serve: Callable[..., Awaitable[None]], exit_with_stdin: bool
+) -> None:
+    """Serve until a signal, or the end of standard input."""
+    with (
+        watched_loop(),
+        trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals,
+        trio.open_signal_receiver(signal.SIGHUP) as hangups,
+    ):
+        problem: Exception | None = None
+        async with trio.open_nursery() as nursery:
+            try:
+                listening = await nursery.start(serve, address.host, address.port)
+            except _PROBLEMS as error:
+                # Raised below, so that it does not come wrapped in a group.
+                problem = error
+            else:
+                click.echo(f"nameserver listening on {listening}")
+                if exit_with_stdin:
+                    nursery.start_soon(_wait_for_stdin, nursery.cancel_scope)
+                nursery.start_soon(_tell_of_hangups, hangups)
+                async for _ in signals:
+                    break
+            nursery.cancel_scope.cancel()
+        if problem is not None:
+            raise problem
+
+
+async def _tell_of_hangups(hangups: AsyncIterable[int]) -> None:
+    """SIGHUP asks for a reload, and ends nothing: all that changes is told by requests."""
+    async for _ in hangups:
+        _log.info("SIGHUP: there is no file to read again; routes and settings stay as they are")
+
+
+async def _wait_for_stdin(scope: trio.CancelScope) -> None:
+    """Cancel `scope` when the other end of standard input is closed."""
+    async with trio.lowlevel.FdStream(os.dup(_STDIN)) as stream:
+        while await stream.receive_some():
+            pass
+    scope.cancel()
