@@ -42,6 +42,9 @@ TOGETHER = {
     f"{_SPARK}table_updates.py::test_spark_computes_the_same_tables": _JAVA,
     "tests/project/test_tutorial.py": "the wheel",
     "tests/project/test_wheel.py": "the wheel",
+    "tests/web/test_web_notebooks.py": "groups for web programs",
+    "tests/web/test_web_servers.py": "groups for web programs",
+    "tests/web/test_web_workers.py": "groups for web programs",
 }
 
 
