@@ -14,6 +14,9 @@ PYTEST_ARGUMENTS ?=
 # for other processes, so that four keep two cores busy.
 TEST_PROCESSES ?= 4
 SUPPORTED_PYTHONS := 3.11 3.12 3.13
+# The next one, too, where it is at hand.
+PAGES_PYTHONS := $(SUPPORTED_PYTHONS) 3.14
+PAGES := $(addprefix tests/project/test_,programs_in_docs.py readme.py examples.py tutorial.py)
 PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
 BENCH_ARGUMENTS ?=
 CHAOS_ARGUMENTS ?=
@@ -24,7 +27,8 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-spark test test-pythons test-long tests-compiled check format lint types docs demo clients client-gaps client-losses interop-java \
+.PHONY: help setup setup-spark setup-web test test-pythons test-pages test-pages-pythons test-long tests-compiled check format lint types docs demo \
+	clients client-gaps client-losses interop-java \
 	bench bench-failover bench-broker bench-spark sim chaos soak chaos-pysyncobj mutants lock clean distclean
 
 help: ## print this list
@@ -34,22 +38,35 @@ setup: $(VENV)/.installed-package ## make .venv with the locked tools and this p
 
 setup-spark: setup $(VENV)/.installed-spark ## add Spark, Arrow and a Java run time to .venv
 
+setup-web: $(VENV)/web/.installed ## make .venv/web, with the servers that the documented web programs run in
+
 test: setup-spark ## run the default test suite, Spark included
 	$(PYTEST) $(PYTEST_ARGUMENTS)
 
 test-pythons: $(SUPPORTED_PYTHONS:%=test-by-python%) ## run the default test suite by the other Pythons that are here
 
-test-by-python%: setup
-	@own=$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
-	if test $* = "$$own"; then echo "Python $*: make test runs the tests by it"; exit; fi; \
-	for python in python$* "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$*.*/bin/python$*; do \
+# Make a target by another Python, if it is here: $(call by_python,3.12,test)
+by_python = own=$$($(BIN)/python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	if test $(1) = "$$own"; then echo "Python $(1): make $(2) runs the tests by it"; exit; fi; \
+	for python in python$(1) "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/$(1).*/bin/python$(1); do \
 		if "$$python" -c "" 2>/dev/null; then \
-			exec $(MAKE) test VENV=.venv/python$* PYTHON="$$python"; \
+			exec $(MAKE) $(2) VENV=.venv/python$(1) PYTHON="$$python"; \
 		fi; \
 	done; \
-	echo "Python $*: not found here, its tests are skipped"
+	echo "Python $(1): not found here, its tests are skipped"
 
-test-long: setup-spark test-pythons ## run what the default suite leaves out: long campaigns, more examples, other Pythons
+test-by-python%: setup
+	@$(call by_python,$*,test)
+
+test-pages: setup ## run the programs of the documentation alone
+	$(PYTEST) $(PAGES) $(PYTEST_ARGUMENTS)
+
+test-pages-pythons: $(PAGES_PYTHONS:%=test-pages-by-python%) ## run them by the other Pythons that are here
+
+test-pages-by-python%: setup
+	@$(call by_python,$*,test-pages)
+
+test-long: setup-spark setup-web test-pythons ## run what the default suite leaves out: long campaigns, more examples, other Pythons
 	EXAMPLES=all $(PYTEST) -m long $(PYTEST_ARGUMENTS)
 	EXAMPLES=all $(PYTEST) -m "hypothesis and not long" $(PYTEST_ARGUMENTS)
 
@@ -132,6 +149,7 @@ lock: ## write requirements/*.txt anew (for maintainers; needs uv)
 	$(LOCK) pyproject.toml -o requirements/base.txt
 	$(LOCK) pyproject.toml --extra dev -c requirements/base.txt -o requirements/dev.txt
 	$(LOCK) pyproject.toml --extra spark -c requirements/dev.txt -o requirements/spark.txt
+	$(LOCK) pyproject.toml --extra web-tests -c requirements/dev.txt -o requirements/web.txt
 	$(LOCK) requirements/build.in -c requirements/dev.txt -o requirements/build.txt
 
 clean: ## remove what builds and tests left behind; .venv stays
@@ -162,4 +180,10 @@ $(VENV)/.installed-package: pyproject.toml $(VENV)/.installed-tools
 # setuptools is newest that day, hence no build isolation.
 $(VENV)/.installed-spark: requirements/spark.txt $(VENV)/.installed-tools
 	$(PIP_INSTALL) --no-compile --require-hashes --no-build-isolation --use-pep517 -r requirements/spark.txt
+	@touch $@
+
+# A venv of its own: these packages bring plugins for pytest, and are not in the default tests.
+$(VENV)/web/.installed: requirements/web.txt $(VENV)/.made
+	$(BIN)/python -m venv $(VENV)/web
+	$(VENV)/web/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/web.txt
 	@touch $@

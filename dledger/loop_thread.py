@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import Future, InvalidStateError
 from concurrent.futures import wait as wait_for_all
 from contextlib import AbstractAsyncContextManager, contextmanager
@@ -110,9 +110,7 @@ class LoopThread(Generic[Opened]):
 
     def begin(self) -> Future[Opened]:
         """Start the thread; the future has the context manager's value, or its error."""
-        if "gevent.monkey" in sys.modules and sys.modules["gevent.monkey"].is_module_patched(
-            "threading"
-        ):
+        if _is_patched():
             self._opening.set_exception(self._misplaced(_PATCHED))
             self.ended.set_result(None)
             return self._opening
@@ -122,11 +120,11 @@ class LoopThread(Generic[Opened]):
 
     def end(self) -> Future[None]:
         """Leave the context manager; return `ended`."""
-        if os.getpid() == self._process_id:
+        if self.is_elsewhere:
+            pass_over(self.ended)
+        else:
             self.is_ending = True
             self.soon(self._stop.cancel)
-        elif not self.ended.done():
-            self.ended.set_result(None)  # the other process ends it
         return self.ended
 
     def open(self) -> Opened:
@@ -140,7 +138,7 @@ class LoopThread(Generic[Opened]):
 
     def close(self) -> None:
         """As `end`, and wait. Raises the error that ended the loop."""
-        self.end().result()
+        self._come_to(self.end())
 
     def at_end(self, told: Callable[[], None]) -> None:
         """Call `told` in the loop's thread when the loop has ended."""
@@ -154,8 +152,7 @@ class LoopThread(Generic[Opened]):
         closing = [block.leave() for block in blocks]
         wait_for_all(closing, max(0.0, until - time.monotonic()))
         wait_for_all([self.end()], patience_s)
-        if not self.ended.done():  # whatever closes it now must not wait for a frozen thread
-            self.ended.set_result(None)
+        pass_over(self.ended)  # whatever closes it now must not wait for a frozen thread
 
     # --- calls ----------------------------------------------------------------------------------
 
@@ -205,12 +202,38 @@ class LoopThread(Generic[Opened]):
         try:
             yield opened
         finally:
-            block.leave().result()
+            self._come_to(block.leave())
+
+    def settle(self, futures: Collection[Future[Any]]) -> None:
+        """Wait at the end of a block for what is under way.
+
+        It does not wait where that could never end: in a process that was forked since, with
+        patched threads, and in the loop's own thread. A block that was forgotten ends in any of
+        them, as garbage.
+        """
+        is_own_thread = threading.get_ident() == self._thread.ident
+        if not (self.is_elsewhere or _is_patched() or is_own_thread):
+            wait_for_all(futures)
+
+    def _come_to(self, ending: Future[None]) -> None:
+        """As `settle`, and raise the error of an end."""
+        self.settle([ending])
+        if ending.done():
+            ending.result()
+
+    @property
+    def is_elsewhere(self) -> bool:
+        """Whether this process was forked since, so that the loop runs in the other one."""
+        return os.getpid() != self._process_id
 
     def check(self) -> None:
-        """Raise if no call can be answered here: this process was forked."""
-        if os.getpid() != self._process_id:
+        """Raise if no call can be answered here: this process was forked, or threads were patched
+        since.
+        """
+        if self.is_elsewhere:
             raise self._misplaced(_FORKED)
+        if _is_patched():
+            raise self._misplaced(_PATCHED)
 
     def check_waitable(self) -> None:
         """Raise if a wait for a call could never end: it is made in the loop's own thread."""
@@ -245,8 +268,7 @@ class LoopThread(Generic[Opened]):
         _left_open.discard(self)
         if self._ended is not None:
             answer(self.ended, self._ended)
-        elif not self.ended.done():
-            self.ended.set_result(None)
+        pass_over(self.ended)
 
     async def _main(self) -> None:
         with self._stop:
@@ -306,7 +328,10 @@ class Block(Generic[T]):
 
     def leave(self) -> Future[None]:
         """Leave it; the future has the error of its end."""
-        self._loop.soon(self._leave.set)
+        if self._loop.is_elsewhere:
+            pass_over(self.holding)
+        else:
+            self._loop.soon(self._leave.set)
         return self.holding
 
     def _not_opened(self, holding: Future[None]) -> None:
@@ -322,14 +347,25 @@ def answer(future: Future[Any], error: BaseException) -> None:
         return
 
 
+def pass_over(ending: Future[None]) -> None:
+    """Take an end for done, unless it is: nobody will tell here."""
+    if not ending.done():
+        ending.set_result(None)
+
+
+def _is_patched() -> bool:
+    """Whether gevent has replaced threads."""
+    monkey = sys.modules.get("gevent.monkey")
+    return monkey is not None and monkey.is_module_patched("threading")
+
+
 _left_open: WeakSet[LoopThread[Any]] = WeakSet()
 
 
 def _leave_all() -> None:
     """End the loops that a program has left open: its threads stop when this returns."""
-    process_id = os.getpid()
     for loop in list(_left_open):
-        if loop._process_id == process_id:
+        if not (loop.is_elsewhere or _is_patched()):
             loop.leave(EXIT_SECONDS)
 
 

@@ -401,7 +401,7 @@ def open_producer(producer: Producer) -> Iterator[BlockingProducer]:
         try:
             yield opened
         finally:
-            opened.wait()
+            loop.settle(opened._sent.open)
 
 
 @contextmanager

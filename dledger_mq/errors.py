@@ -6,13 +6,21 @@ are kinds of it) or `OutcomeUnknown` (it may be stored, sending it again may sto
 """
 
 from collections.abc import Sequence
+from typing import ClassVar
 
 from dledger.declared_error import DeclaredError
 from dledger_mq.send_result import SendResult
 
 
 class MessagingError(DeclaredError):
-    """Root of every error this package raises on purpose."""
+    """Root of every error this package raises on purpose.
+
+    Attributes:
+        retry_safe: whether nothing was done for certain, so that the call may be made again. As in
+            `dledger.DLedgerError`.
+    """
+
+    retry_safe: ClassVar[bool] = False
 
 
 class SendFailed(MessagingError):
@@ -39,6 +47,7 @@ class SendFailed(MessagingError):
 class Rejected(SendFailed):
     """The message is certainly not stored: no attempt reached a broker, or each was refused."""
 
+    retry_safe = True
     advice = "it is not stored, sending it again is safe"
 
 
@@ -305,6 +314,8 @@ class GroupInUse(MessagingError):
 class ClientClosed(MessagingError):
     """A producer, consumer or client was used outside its `async with` block."""
 
+    retry_safe = True
+
     what: str
     _template = "the {what} is not open: use it inside its `async with` block"
 
@@ -468,6 +479,8 @@ class CallMisplaced(MessagingError):
     Attributes:
         reason: which, and what to do.
     """
+
+    retry_safe = True
 
     reason: str
     _template = "the call was not made: {reason}"

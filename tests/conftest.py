@@ -56,6 +56,9 @@ TOGETHER = {
     "tests/project/test_typed_commands.py": _TREES,
     "tests/project/test_tutorial.py": "the wheel",
     "tests/project/test_wheel.py": "the wheel",
+    "tests/web/test_web_notebooks.py": "groups for web programs",
+    "tests/web/test_web_servers.py": "groups for web programs",
+    "tests/web/test_web_workers.py": "groups for web programs",
 }
 
 

@@ -14,6 +14,7 @@ from tests.project.running_program import PROJECT, RunningProgram, run_program
 
 EXAMPLES = PROJECT / "docs" / "examples"
 PAGE = (PROJECT / "docs" / "examples.md").read_text(encoding="utf-8")
+WEB_PAGE = (PROJECT / "docs" / "in-your-web-application.md").read_text(encoding="utf-8")
 NAMES = ("n0", "n1", "n2")
 # What a reader takes in at one go.
 LINES_MIN, LINES_MAX = 40, 140
@@ -114,6 +115,16 @@ def test_an_example_is_short_explains_itself_and_stands_on_its_page(path: Path) 
     assert explained is not None
     assert f"python {path.name}" in explained
     assert f"```{{literalinclude}} examples/{path.name}\n" in PAGE
+
+
+@pytest.mark.parametrize(
+    "path", sorted((EXAMPLES / "web").glob("*.py")), ids=lambda path: path.stem
+)
+def test_a_web_program_is_short_explains_itself_and_stands_on_its_page(path: Path) -> None:
+    text = path.read_text(encoding="utf-8")
+    assert len(text.splitlines()) <= LINES_MAX
+    assert ast.get_docstring(ast.parse(text)) is not None
+    assert f"```{{literalinclude}} examples/web/{path.name}\n" in WEB_PAGE
 
 
 def test_the_page_of_examples_includes_no_other() -> None:

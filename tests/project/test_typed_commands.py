@@ -52,7 +52,7 @@ FOREIGN_OPTIONS = {
     "--messages",  # of the demonstration
 }
 # Pages on programs of bench/ and tests/clients.
-OF_OTHER_PROGRAMS = ("performance", "real-clients")
+OF_OTHER_PROGRAMS = ("in-your-web-application", "performance", "real-clients")
 
 
 class Typed(NamedTuple):
