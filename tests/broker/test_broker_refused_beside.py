@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
 from broker.delay import deliveries
 from broker.delay.deliveries import DELIVERIES
 from broker.delay.state import DELAYS
-from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
-from remoting.wire.command import Command
 from tests.broker.broker_in_memory import broker_in_memory
 from tests.broker.leader_script import WAYS, Refusing, Script, by_a_full_log, pop_fields
 from tests.broker.one_broker import START_MS
@@ -19,11 +17,6 @@ from tests.broker.popping_broker import popped
 
 # Longer than any pause after a refusal, until the leader tries again.
 PATIENCE_S = 30
-
-
-def together(script: Script, *commands: Command) -> None:
-    """Clients ask at the same time: nothing is applied or refused in between."""
-    script.there.requests.on_commands(cast(Connection, script.there.client), list(commands))
 
 
 @pytest.mark.parametrize("order", ["true", "false"])
@@ -40,7 +33,7 @@ def test_a_pop_that_waits_for_one_that_is_refused_is_given_the_message(
         fields = pop_fields("P", 15_000, order=order)
         pops = [script.command(RequestCode.POP_MESSAGE, **fields) for _ in range(3)]
         refusing.refuse_next()
-        together(script, *pops)
+        there.together(pops)
         script.settle()
         told = [script.answer_to(one.opaque) for one in pops]
         given = [one for one in told if one is not None and one.code == 0]
@@ -58,7 +51,7 @@ def test_what_is_due_while_its_topic_is_deleted_is_delivered_when_that_is_refuse
         script.topic("T")
         script.send("T", b"soon", TIMER_DELIVER_MS=str(START_MS + 5_000))
         refusing.refuse_next()
-        together(script, script.command(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T"))
+        there.together([script.command(RequestCode.DELETE_TOPIC_IN_BROKER, topic="T")])
         there.now_ms += 6_000
         script.leap(6)
         there.parts[DELIVERIES].deliver()  # looks at it while the topic is being deleted
@@ -111,7 +104,7 @@ def test_what_gathered_behind_a_refused_entry_is_stored_without_a_tick(way: str,
                 fields = {**queue, "consumerGroup": "g", "offset": offset, "extraInfo": one.handle}
             command = script.command(code, **fields)
             asked.append(command.opaque)
-            together(script, command)
+            there.together([command])
         script.settle()
         codes = [None if reply is None else reply.code for reply in map(script.answer_to, asked)]
         assert codes[1:] == [0, 0, 0]
