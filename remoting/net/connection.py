@@ -135,7 +135,6 @@ class Connection:
         self._then: deque[Callable[[], None]] = deque()  # when the peer has taken enough
         self._wake = trio.lowlevel.ParkingLot()
         self._taken = trio.lowlevel.ParkingLot()
-        self._is_taken = False
         self._scope: trio.CancelScope | None = None
         self._descriptor = NO_DESCRIPTOR
         self._close_error: RemotingError | None = None
@@ -468,9 +467,8 @@ class Connection:
                 self.close(f"receiving failed: {error.__cause__ or error}")
                 return
             self._take(data)
-            self._is_taken = False
             self._stand_in_line()
-            while not self._is_taken:
+            while self._is_in_line or self._is_paused:
                 await self._taken.park()
 
     def _watch(self) -> None:
@@ -520,7 +518,6 @@ class Connection:
             self._turn_ends = math.inf
         self._is_in_line = False
         if not self._is_paused:
-            self._is_taken = True
             self._taken.unpark_all()
         return False
 

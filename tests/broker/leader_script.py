@@ -93,6 +93,16 @@ def by_the_fold(log: Refusing, bodies: Sequence[Body], done: Done) -> None:
     log.later.append(lambda: done(refused))
 
 
+def in_part(log: Refusing, bodies: Sequence[Body], done: Done) -> None:
+    """The fold refuses the first of several commands, and takes the others."""
+    refused = Appended(1, 1, 1, EntryRefused("a reason"))
+
+    def told(outcome: list[Appended] | DLedgerError) -> None:
+        done([refused, *outcome] if isinstance(outcome, list) else outcome)
+
+    log.submit(bodies[1:], told)
+
+
 def kinds_of(body: Body) -> Iterator[int]:
     """The kinds of the commands in an entry."""
     content = bytes(stamped_body(body, 0))

@@ -9,9 +9,17 @@ import pytest
 from broker.delay import deliveries
 from broker.delay.deliveries import DELIVERIES
 from broker.delay.state import DELAYS
+from broker.pop import acks
 from remoting.wire.codes import RequestCode
 from tests.broker.broker_in_memory import broker_in_memory
-from tests.broker.leader_script import WAYS, Refusing, Script, by_a_full_log, pop_fields
+from tests.broker.leader_script import (
+    WAYS,
+    Refusing,
+    Script,
+    by_a_full_log,
+    in_part,
+    pop_fields,
+)
 from tests.broker.one_broker import START_MS
 from tests.broker.popping_broker import popped
 
@@ -81,10 +89,11 @@ def test_as_many_as_are_due_are_delivered_at_once_though_few_are_on_their_way_to
 
 
 @pytest.mark.parametrize("kind", ["acknowledgements", "offsets"])
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", [*WAYS, "not at all"])
 def test_what_gathered_behind_a_refused_entry_is_stored_without_a_tick(way: str, kind: str) -> None:
+    is_refused = way in WAYS
     with broker_in_memory() as there:
-        refusing = Refusing(there.log, -1, WAYS[way])
+        refusing = Refusing(there.log, -1, WAYS.get(way, by_a_full_log))
         script = Script(there, refusing)
         script.topic("P")
         for _ in range(4):
@@ -92,7 +101,8 @@ def test_what_gathered_behind_a_refused_entry_is_stored_without_a_tick(way: str,
         out = [popped(script.pop(invisibleTime=60_000))[0] for _ in range(4)]
         queue: dict[str, Any] = {"topic": "P", "queueId": 0}
         script.ask(RequestCode.UPDATE_CONSUMER_OFFSET, **queue, consumerGroup="h", commitOffset=0)
-        refusing.refuse_next()
+        if is_refused:
+            refusing.refuse_next()
         asked: list[int] = []
         for at, one in enumerate(out):
             if kind == "offsets":
@@ -108,7 +118,40 @@ def test_what_gathered_behind_a_refused_entry_is_stored_without_a_tick(way: str,
         script.settle()
         codes = [None if reply is None else reply.code for reply in map(script.answer_to, asked)]
         assert codes[1:] == [0, 0, 0]
-        assert codes[0] not in (0, None)
+        assert codes[0] is not None
+        assert (codes[0] != 0) is is_refused
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_pop_in_order_goes_on_behind_what_was_acknowledged_though_others_were_refused(
+    count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(acks, "MAX_ACKS", 1)
+    topics = ["P", *(f"P{number}" for number in range(count))]
+    with broker_in_memory() as there:
+        refusing = Refusing(there.log, -1, in_part)
+        script = Script(there, refusing)
+        wanted = []
+        for topic in topics:
+            script.topic(topic)
+            for _ in range(2):
+                script.send(topic, topic.encode())
+            first = script.pop(topic=topic, order="true", invisibleTime=60_000)
+            (one,) = popped(first)
+            queue = {"consumerGroup": "g", "topic": topic, "queueId": 0}
+            offset = one.record.queue_offset
+            wanted.append({**queue, "offset": offset, "extraInfo": one.handle})
+        second = pop_fields("", 15_000, order="true", invisibleTime=60_000)
+        waiting = [
+            script.begin(RequestCode.POP_MESSAGE, **{**second, "topic": topic}) for topic in topics
+        ]
+        assert [script.answer_to(one) for one in waiting] == [None] * len(topics)
+        refusing.refuse_next()
+        there.together([script.command(RequestCode.ACK_MESSAGE, **each) for each in wanted])
+        script.settle()
+        given = [script.answer_to(one) for one in waiting]
+        bodies = [None if one is None else [each.body for each in popped(one)] for one in given]
+        assert bodies == [None, *([topic.encode()] for topic in topics[1:])]
 
 
 @pytest.mark.parametrize("way", ["after a while", "by the fold"])
