@@ -192,7 +192,7 @@ def leads_again(there: BrokerInMemory, script: Ending, told: str) -> None:
             proposed.append(bodies)
             raise NotLeader(None, 1)
 
-        there.log.submit = submit  # type: ignore[method-assign]
+        there.log.submit = submit  # type: ignore[method-assign, assignment]
     script.tell()
     assert proposed == [], "what waited was refused with the term, and is proposed after it"
     there.log.settle()

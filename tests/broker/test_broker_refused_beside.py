@@ -131,7 +131,7 @@ def test_a_pop_in_order_goes_on_behind_what_was_acknowledged_though_others_were_
     with broker_in_memory() as there:
         refusing = Refusing(there.log, -1, in_part)
         script = Script(there, refusing)
-        wanted = []
+        wanted: list[dict[str, Any]] = []
         for topic in topics:
             script.topic(topic)
             for _ in range(2):

@@ -134,10 +134,13 @@ async def test_a_message_is_acknowledged_once_whether_or_not_it_is_just_being_re
         await trio.lowlevel.checkpoint()
         return Command(ResponseCode.SUCCESS)
 
+    def settle(popped: Popped) -> None:
+        held.settle(popped)
+
     monkeypatch.setattr(pop_acknowledging, "call_master", taken)
     async with trio.open_nursery() as nursery:
         none = cast(Any, None)
-        acknowledging = Acknowledging(none, "g", nursery, lambda popped: held.settle(popped))
+        acknowledging = Acknowledging(none, "g", nursery, settle)
         held = Held(none, "g", 10, 2.0, 60.0, nursery, lambda _popped: None, acknowledging.add)
         queue = SimpleNamespace(broker_name="b")
         message = cast(Any, SimpleNamespace(message_id="m", queue=queue))
@@ -151,6 +154,6 @@ async def test_a_message_is_acknowledged_once_whether_or_not_it_is_just_being_re
         await trio.sleep_until(begun + 1.95)
         nursery.cancel_scope.cancel()
     handle = new_ms if is_renewed and consumed_at_s > 1 else 1
-    assert {one: popped_ms for one, popped_ms in acknowledged} == dict.fromkeys(messages, handle)
+    assert dict(acknowledged) == dict.fromkeys(messages, handle)
     assert len(acknowledged) == count
     assert all(one.is_settled for one in messages)
