@@ -302,8 +302,8 @@ def _room(chance: Chance, segment_bytes: int) -> RoomStyle:
     if not chance.happens(0.15):
         return RoomStyle(NEVER, 0)
     every_s = chance.choice((1.0, 4.0))
-    # A reserve has room for a segment or two, and for a snapshot.
-    return RoomStyle(every_s, chance.choice((8_192, 32_768, 131_072)) + 4 * segment_bytes)
+    # A reserve has room for some segments, a snapshot, and the records of many terms.
+    return RoomStyle(every_s, chance.choice((32_768, 32_768, 131_072)) + 4 * segment_bytes)
 
 
 def _leadership(chance: Chance) -> LeadershipStyle:

@@ -323,6 +323,7 @@ class VirtualDisk:
         for path, content in copy.files.items():
             file = self._names[path] = self._durable_names[path] = _File()
             file.visible[:] = file.durable[:] = content
+            file.taken.update(_sectors(0, len(content)))
 
     def mislaid(self) -> DiskImage:
         """The process ends, and an empty disk takes the place of this one, which is returned.
