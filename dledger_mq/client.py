@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import trio
 
+from dledger.wake_up import WakeUp
 from dledger_mq import requests
 from dledger_mq.background import Background
 from dledger_mq.errors import ClientClosed, GroupInUse, OtherLoop
@@ -101,7 +102,7 @@ class Client:
         self.replies = AwaitedReplies()
         self._consumers: dict[str, ConsumerEntry] = {}
         self._met: set[str] = set()  # masters that this client was connected with
-        self._heartbeat_wanted = trio.Event()
+        self._heartbeat_wanted = WakeUp()
         self._loop: trio.lowlevel.TrioToken | None = None
 
     async def __aenter__(self) -> "Client":
@@ -341,7 +342,6 @@ class Client:
         while True:
             with trio.move_on_after(HEARTBEAT_SECONDS):
                 await self._heartbeat_wanted.wait()
-            self._heartbeat_wanted = trio.Event()
             await self.send_heartbeats()
 
     async def _leave(self, command: Command) -> None:

@@ -6,6 +6,7 @@ from typing import Final
 
 import trio
 
+from dledger.wake_up import WakeUp
 from dledger_mq import pop_requests
 from dledger_mq.agenda import Agenda
 from dledger_mq.calls import call_master
@@ -67,7 +68,7 @@ class HeldMessages:
         self._asking: dict[Popped, trio.Event] = {}  # whose time is being changed
         self._promised = 0
         self._agenda: Agenda[Popped] = Agenda()
-        self._sooner = trio.Event()
+        self._sooner = WakeUp()
         self._room = trio.lowlevel.ParkingLot()  # the readers of several queues wait for it
 
     def __len__(self) -> int:
@@ -138,7 +139,6 @@ class HeldMessages:
     async def renew_for_ever(self) -> None:
         """Renew messages when it is time."""
         while True:
-            self._sooner = trio.Event()
             with trio.move_on_at(self._agenda.next_time):
                 await self._sooner.wait()
             for popped in self._agenda.take_due(trio.current_time()):

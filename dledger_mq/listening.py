@@ -77,7 +77,7 @@ class Listening:
         self._ready: deque[QueueReader] = deque()
         self._idle = trio.lowlevel.ParkingLot()
         self._busy = 0
-        self._quiet = trio.Event()
+        self._quiet = trio.lowlevel.ParkingLot()
         self._stopping = False
 
     def arrived(self, reader: QueueReader, messages: list[ReceivedMessage]) -> None:
@@ -104,8 +104,7 @@ class Listening:
         self._stopping = True
         with trio.move_on_after(timeout_seconds):
             while self._busy:
-                self._quiet = trio.Event()
-                await self._quiet.wait()
+                await self._quiet.park()
 
     async def work(self, listener: Listener) -> None:
         """Run the listener with one delivery after the other, for ever."""
@@ -181,7 +180,7 @@ class Listening:
             delivery.is_held = False
             self._busy -= 1
             if not self._busy:
-                self._quiet.set()
+                self._quiet.unpark_all()
 
     def _count(self, delivery: Delivery, seconds: float, *, is_consumed: bool) -> None:
         topic, messages = delivery.reader.queue.topic, delivery.messages

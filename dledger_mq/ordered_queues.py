@@ -9,6 +9,7 @@ from typing import Final
 
 import trio
 
+from dledger.wake_up import WakeUp
 from dledger_mq import requests
 from dledger_mq.calls import call_master
 from dledger_mq.client import Client
@@ -40,7 +41,7 @@ class _BrokerLocks:
     """The locks at one group of brokers, and their task's wake-up call."""
 
     locks: OwnLocks = field(default_factory=OwnLocks)
-    changed: trio.Event = field(default_factory=trio.Event)
+    changed: WakeUp = field(default_factory=WakeUp)
 
 
 class OrderedQueues:
@@ -72,8 +73,8 @@ class OrderedQueues:
         self._on_renewed = on_renewed
         self._on_lost = on_lost
         self._brokers: dict[str, _BrokerLocks] = {}
-        self._held_all = trio.Event()
-        self._losses_changed = trio.Event()
+        self._held_all = trio.lowlevel.ParkingLot()
+        self._losses_changed = WakeUp()
         nursery.start_soon(self._watch_losses)
 
     def want(self, queue: MessageQueue) -> None:
@@ -109,7 +110,7 @@ class OrderedQueues:
     async def wait_held(self) -> None:
         """Wait until every queue that is wanted is held."""
         while any(broker.locks.missing for broker in self._brokers.values()):
-            await self._held_all.wait()
+            await self._held_all.park()
 
     async def unlock_all(self) -> None:
         """Give back everything that this client may have, through an election if there is one.
@@ -140,7 +141,6 @@ class OrderedQueues:
         """Ask one group of brokers for what is due, one request after the other, for ever."""
         locks, failures = broker.locks, 0
         while True:
-            broker.changed = trio.Event()
             now = trio.current_time()
             unlock, lock = locks.to_unlock(now), locks.to_lock(now)
             if not unlock and not lock:
@@ -188,7 +188,6 @@ class OrderedQueues:
     async def _watch_losses(self) -> None:
         """Notice in time that a lock was not renewed, also while a request is under way."""
         while True:
-            self._losses_changed = trio.Event()
             at = min((one.locks.next_loss() for one in self._brokers.values()), default=math.inf)
             with trio.move_on_at(at):
                 await self._losses_changed.wait()
@@ -218,8 +217,7 @@ class OrderedQueues:
 
     def _tell_if_all(self) -> None:
         if not any(broker.locks.missing for broker in self._brokers.values()):
-            self._held_all.set()
-            self._held_all = trio.Event()
+            self._held_all.unpark_all()
 
 
 def _pieces(queues: Iterable[MessageQueue]) -> list[list[MessageQueue]]:

@@ -44,7 +44,7 @@ class Outcomes:
     def __init__(self) -> None:
         self._told: dict[int, SendOutcome] = {}
         self._count = 0
-        self._all_told: trio.Event | None = None
+        self._all_told = trio.lowlevel.ParkingLot()
 
     def next(self) -> SendCallback:
         """What the next message calls with its outcome."""
@@ -54,12 +54,11 @@ class Outcomes:
 
     async def all(self) -> list[SendOutcome]:
         """Wait for the outcomes of all messages so far."""
-        if len(self._told) < self._count:
-            self._all_told = trio.Event()
-            await self._all_told.wait()
+        while len(self._told) < self._count:
+            await self._all_told.park()
         return [self._told[number] for number in range(self._count)]
 
     def _settle(self, number: int, outcome: SendOutcome) -> None:
         self._told[number] = outcome
-        if self._all_told is not None and len(self._told) == self._count:
-            self._all_told.set()
+        if len(self._told) == self._count:
+            self._all_told.unpark_all()

@@ -48,7 +48,7 @@ class PopAcknowledging:
         self._nursery = nursery
         self._on_acknowledged = on_acknowledged
         self._waiting: dict[str, list[Popped]] = {}  # by the broker that is being asked
-        self._quiet = trio.Event()
+        self._quiet = trio.lowlevel.ParkingLot()
 
     def add(self, popped: Popped) -> None:
         """Acknowledge a message; once its handle is known, if that is about to change."""
@@ -66,8 +66,7 @@ class PopAcknowledging:
     async def drain(self) -> None:
         """Wait until all that was added is acknowledged, or another consumer's."""
         while self._waiting:
-            self._quiet = trio.Event()
-            await self._quiet.wait()
+            await self._quiet.park()
 
     async def _send(self, broker_name: str) -> None:
         waiting = self._waiting[broker_name]
@@ -78,7 +77,7 @@ class PopAcknowledging:
             await self._acknowledge(these)
         del self._waiting[broker_name]
         if not self._waiting:
-            self._quiet.set()
+            self._quiet.unpark_all()
 
     async def _acknowledge(self, these: list[Popped]) -> None:
         """Acknowledge messages of one group of brokers."""

@@ -8,6 +8,7 @@ from typing import Final
 
 import trio
 
+from dledger.wake_up import WakeUp
 from dledger_mq import pop_requests
 from dledger_mq.assignment import MEMBERS_TIMEOUT_SECONDS
 from dledger_mq.background import Background
@@ -117,7 +118,7 @@ class PopConsumer:
         self._direct = DirectCalls(group, listener, ordered)
         self._held: HeldMessages | None = None
         self._acknowledging: PopAcknowledging | None = None
-        self._look_wanted = trio.Event()
+        self._look_wanted = WakeUp()
         self._looked = trio.Event()
         self._is_stopped = False
         self._opened_milliseconds = 0
@@ -261,7 +262,6 @@ class PopConsumer:
     async def _look_for_ever(self) -> None:
         """Look every 20 s from which queues to pop, and at once when something has changed."""
         while True:
-            self._look_wanted = trio.Event()
             is_complete = True
             for topic in self._wanted:
                 if not topic.startswith(RETRY_TOPIC_PREFIX):  # the topic's own pops bring those

@@ -66,7 +66,7 @@ class PopListening:
         self._lanes: dict[Popped, Lane] = {}  # of an ordered consumer
         self._idle = trio.lowlevel.ParkingLot()
         self._busy: set[Popped] = set()
-        self._quiet = trio.Event()
+        self._quiet = trio.lowlevel.ParkingLot()
         self._is_stopping = False
 
     def offer(self, messages: list[Popped]) -> None:
@@ -88,8 +88,7 @@ class PopListening:
         self._is_stopping = True
         with trio.move_on_after(timeout_seconds):
             while self._busy:
-                self._quiet = trio.Event()
-                await self._quiet.wait()
+                await self._quiet.park()
 
     def give_no_more(self) -> None:
         """Hand out nothing more."""
@@ -137,7 +136,7 @@ class PopListening:
             finally:
                 self._busy.difference_update(these)
                 if not self._busy:
-                    self._quiet.set()
+                    self._quiet.unpark_all()
             # A listener that never waits must not keep the others from running.
             await trio.lowlevel.checkpoint()
 

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 import trio
 
+from dledger.wake_up import WakeUp
 from dledger_mq.agenda import Agenda
 from dledger_mq.queue_reader import QueueReader
 from dledger_mq.received_message import ReceivedMessage
@@ -14,7 +15,7 @@ class Postponed:
 
     def __init__(self) -> None:
         self._agenda: Agenda[tuple[QueueReader, list[ReceivedMessage]]] = Agenda()
-        self._changed = trio.Event()
+        self._changed = WakeUp()
 
     def add(self, time: float, reader: QueueReader, messages: list[ReceivedMessage]) -> None:
         """Let messages be taken at `time`; without any, let the queue be looked at then."""
@@ -25,7 +26,6 @@ class Postponed:
     async def release(self, offer: Callable[[QueueReader], None]) -> None:
         """Offer messages and queues when their time has come, for ever."""
         while True:
-            self._changed = trio.Event()
             with trio.move_on_at(self._agenda.next_time):
                 await self._changed.wait()
             for reader, messages in self._agenda.take_due(trio.current_time()):

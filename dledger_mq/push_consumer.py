@@ -10,6 +10,7 @@ from typing import Final
 
 import trio
 
+from dledger.wake_up import WakeUp
 from dledger_mq.assignment import Share, own_share, whole_topic
 from dledger_mq.background import Background
 from dledger_mq.cached_bytes import CachedBytes
@@ -199,7 +200,7 @@ class PushConsumer:
         self._iteration: Iteration | None = None
         self._direct = DirectCalls(group, listener, ordered)
         self._tally = ConsumeTally(trio.current_time)
-        self._rebalance_wanted = trio.Event()
+        self._rebalance_wanted = WakeUp()
         self._assigned = trio.Event()
         self._problems: dict[str, str] = {}
 
@@ -431,7 +432,6 @@ class PushConsumer:
         While a topic is missing it is looked for each second.
         """
         while True:
-            self._rebalance_wanted = trio.Event()
             is_complete = await self._rebalance()
             pause = REBALANCE_SECONDS if is_complete else LONGEST_PAUSE_SECONDS
             with trio.move_on_after(pause):

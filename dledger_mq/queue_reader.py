@@ -106,8 +106,8 @@ class QueueReader:
         self._scope = trio.CancelScope()
         self._pull_scope = trio.CancelScope()
         self._address = ""
-        self._room = trio.Event()
-        self._no_call = trio.Event()
+        self._room = trio.lowlevel.ParkingLot()
+        self._no_call = trio.lowlevel.ParkingLot()
         self._tell_damage_at = -math.inf
         self._damages = 0  # damaged answers in a row
 
@@ -120,8 +120,7 @@ class QueueReader:
         self.is_leaving = True
         self._scope.cancel()
         while self.running:
-            self._no_call = trio.Event()
-            await self._no_call.wait()
+            await self._no_call.park()
 
     def drop(self) -> None:
         """Read nothing more; what is in work must not be committed."""
@@ -139,12 +138,12 @@ class QueueReader:
         """A call of the listener ended."""
         self.running -= 1
         if not self.running:
-            self._no_call.set()
+            self._no_call.unpark_all()
 
     def has_room(self) -> None:
         """Messages are done; go on pulling if that was waited for."""
         if not self.cached.full:
-            self._room.set()
+            self._room.unpark_all()
         elif self.cached.total.is_full:
             self.cached.total.when_room(self.has_room)
 
@@ -174,9 +173,8 @@ class QueueReader:
             failures = 0
             while True:
                 while self.cached.full:
-                    self._room = trio.Event()
                     self.has_room()  # has it told when all queues together have room again
-                    await self._room.wait()
+                    await self._room.park()
                 try:
                     result = await self._pull(refresh=failures > 0)
                     if result is not None:

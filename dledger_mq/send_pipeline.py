@@ -14,6 +14,7 @@ from typing import Final
 
 import trio
 
+from dledger.wake_up import WakeUp
 from dledger_mq import requests
 from dledger_mq.batching import Batching, Joined, joined_body
 from dledger_mq.client import Client
@@ -90,7 +91,7 @@ class SendPipeline:
         self._lingers = batching is not None and batching.linger_milliseconds > 0
         # By topic: what goes with the next requests. All of it is open, so the window bounds it.
         self._gathered: dict[str, list[Sending]] = {}
-        self._has_gathered = trio.Event()
+        self._has_gathered = WakeUp()
         self._metrics = metrics
         self._on_outcome = on_outcome
         self._open: set[Sending] = set()
@@ -101,13 +102,13 @@ class SendPipeline:
         self._is_admitting = False
         # Since when answers are owed and none has come; None when none is owed.
         self._silent_since: float | None = None
-        self._idle = trio.Event()  # set when nothing is on its way and nothing waits
+        self._idle = trio.lowlevel.ParkingLot()  # until nothing is on its way and nothing waits
         self._turns: dict[str, RoundRobin] = {}
         # By topic: messages to send again, how often in a row that failed, when to do it next.
         self._deferred: dict[str, list[Sending]] = {}
         self._failures: dict[str, int] = {}
         self._due: dict[str, float] = {}
-        self._wake = trio.Event()
+        self._wake = WakeUp()
         self._closed = False
 
     def has_room(self, weight: int) -> bool:
@@ -157,8 +158,7 @@ class SendPipeline:
     async def drain(self) -> None:
         """Wait until every message has its outcome; each has one when its time is over."""
         while self._open or self._waiting:
-            self._idle = trio.Event()
-            await self._idle.wait()
+            await self._idle.park()
 
     def start(self, sending: Sending) -> None:
         """Send a message; its callback gets the outcome once, perhaps before this returns."""
@@ -193,7 +193,6 @@ class SendPipeline:
                 next_time = min(self._due.values(), default=float("inf"))
                 with trio.move_on_at(next_time):
                     await self._wake.wait()
-                self._wake = trio.Event()
             for topic in due:
                 await self._send_topic_again(topic)
 
@@ -291,7 +290,6 @@ class SendPipeline:
             await self._has_gathered.wait()
             if linger_seconds:
                 await trio.sleep(linger_seconds)
-            self._has_gathered = trio.Event()
             for topic in list(self._gathered):
                 self._send_gathered_of(topic)
 
@@ -492,7 +490,7 @@ class SendPipeline:
 
     def _tell(self, sending: Sending, outcome: SendOutcome) -> None:
         if not self._open and not self._waiting:
-            self._idle.set()
+            self._idle.unpark_all()
         if self._metrics is not None or self._on_outcome is not None:
             self._report(sending, outcome)
         try:

@@ -9,6 +9,7 @@ from typing import Final
 
 import trio
 
+from dledger.wake_up import WakeUp
 from dledger_mq.background import Background
 from dledger_mq.client import Client
 from dledger_mq.composer import Composer
@@ -72,7 +73,7 @@ class TraceWriter:
         self._topic = topic
         self.dropped = 0
         self._steps: deque[TraceStep] = deque()
-        self._has_steps = trio.Event()
+        self._has_steps = WakeUp()
         self._stack = AsyncExitStack()
         self._pipeline = SendPipeline(
             client, f"_INNER_TRACE_PRODUCER-{group}", _MAX_IN_FLIGHT, _MAX_IN_FLIGHT_BYTES
@@ -163,7 +164,6 @@ class TraceWriter:
         while True:
             await self._has_steps.wait()
             await trio.sleep(GATHER_SECONDS)
-            self._has_steps = trio.Event()
             await self._write_waiting()
 
     async def _write_waiting(self) -> None:

@@ -7,6 +7,7 @@ import trio
 from broker.delay.deliveries import Deliveries
 from broker.log.one_by_one import failure
 from dledger import DLedgerError
+from dledger.wake_up import WakeUp
 
 # After a failure; it may be over by then.
 _AFTER_FAILURE_SECONDS: Final = 10.0
@@ -17,13 +18,12 @@ class DeliveryTask:
 
     def __init__(self, deliveries: Deliveries) -> None:
         self._deliveries = deliveries
-        self._woken = trio.Event()
+        self._woken = WakeUp()
         deliveries.on_sooner = self._wake
 
     async def run(self) -> None:
         """Deliver, for ever."""
         while True:
-            self._woken = trio.Event()
             with trio.move_on_after(self._deliver()):
                 await self._woken.wait()
             await trio.lowlevel.checkpoint()

@@ -81,8 +81,12 @@ class OffsetCommits:
 
     def bring(self, offset: CommittedOffset) -> None:
         """Commit an offset that a pull brings, if its group is still there then. As `add`."""
+        # A client that asked for the queue's offset before is told that it is committed.
+        waiting, key = self._waiting, offset[:3]
+        was_asked_for = key in waiting.offsets and key not in waiting.brought
         self.add(offset, None)
-        self._waiting.brought.add(offset[:3])
+        if not was_asked_for:
+            waiting.brought.add(key)
 
     def forget(self, group: str, topic: str, queue_id: int) -> None:
         """What waits for a queue does not count: it is from before the group was moved there."""

@@ -236,8 +236,7 @@ class Popping:
 
     def end_term(self, _refusal: RequestRefused) -> None:
         """Have all that wait ask again: another member leads, or soon will."""
-        pops = list(self._waiting.take_all())
-        self._work.each("pops that are asked again", pops, self._answer_nothing)
+        self._work.each("pops that are asked again", self._waiting.take_all(), self._answer_nothing)
 
     def drop(self, origin: Origin) -> None:
         """A client is gone."""

@@ -88,12 +88,13 @@ class WaitingPops:
             self.remove(pop)
         return expired
 
-    def take_all(self) -> Iterator[WaitingPop]:
+    def take_all(self) -> list[WaitingPop]:
         """Everything."""
-        for waiting in list(self._by_origin.values()):
-            for pop in list(waiting):
-                self.remove(pop)
-                yield pop
+        taken = [pop for waiting in self._by_origin.values() for pop in waiting]
+        self._waiting, self._by_origin = {}, {}
+        self._ends.clear()
+        self._count = 0
+        return taken
 
     def take_topic(self, topic: str) -> Iterator[WaitingPop]:
         """Those that wait for a topic, one by one; what comes or goes meanwhile does no harm."""

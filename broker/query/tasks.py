@@ -102,15 +102,15 @@ class IndexTasks:
         self._queues = member.machine.queues
         self._pace = _Pace()
         self._messages = messages
-        self._advanced = trio.Event()
-        self._wanted = trio.Event()
+        self._advanced = trio.lowlevel.ParkingLot()
+        self._wanted = trio.lowlevel.ParkingLot()
         self._synced_at = 0.0
         self._synced_to = 0
         self._dropped_before = 0
         searches.on_added = self._wake
 
     def _wake(self) -> None:
-        self._wanted.set()
+        self._wanted.unpark_all()
 
     async def keep(self) -> None:
         """Fill the index, for ever."""
@@ -133,8 +133,7 @@ class IndexTasks:
             if self._queues.damaged or not self._step():
                 await self._rest(LOOK_SECONDS)
             else:
-                advanced, self._advanced = self._advanced, trio.Event()
-                advanced.set()
+                self._advanced.unpark_all()
                 if self._searches.waiting:
                     await trio.lowlevel.checkpoint()
                 elif self._indexing.is_sweeping:
@@ -161,7 +160,8 @@ class IndexTasks:
     async def _rest(self, seconds: float) -> None:
         """Rest, but no longer than until a search comes."""
         with trio.move_on_after(seconds):
-            await self._wanted.wait()
+            if not self._searches.waiting:
+                await self._wanted.park()
             await trio.sleep(BEHIND_REST_SECONDS)  # queues have to be mended before it is answered
 
     def _is_sync_due(self) -> bool:
@@ -179,10 +179,8 @@ class IndexTasks:
     async def answer(self) -> None:
         """Answer searches, for ever."""
         while True:
-            if not self._searches.waiting:
-                if self._wanted.is_set():  # else the index may rest until it is
-                    self._wanted = trio.Event()
-                await self._wanted.wait()
+            while not self._searches.waiting:
+                await self._wanted.park()
             await trio.lowlevel.checkpoint()
             if self._searches.waiting:
                 search = self._searches.waiting[0]
@@ -197,7 +195,7 @@ class IndexTasks:
         """Wait until the index has what the search is for, or until its time is over."""
         with trio.move_on_at(search.deadline):
             while self._index.covered < search.position:
-                await self._advanced.wait()
+                await self._advanced.park()
 
     async def _answer(self, search: Search) -> None:
         try:

@@ -59,7 +59,7 @@ class GroupDoor:
         self.end_connections = end_connections
         self._relays = Relays(self._turn)
         self._leader: str | None = None
-        self._role_changed = trio.Event()
+        self._role_changed = trio.lowlevel.ParkingLot()
         self._taking: trio.CancelScope | None = None
         self._is_ending = False
 
@@ -104,15 +104,14 @@ class GroupDoor:
     async def _until(self, *, leads: bool) -> None:
         """Wait until this member leads, or leads no more."""
         while self._node.is_ready_leader != leads:
-            await self._role_changed.wait()
+            await self._role_changed.park()
 
     async def _follow_leader(self) -> None:
         async for change in self._node.role_changes():
             if change.leader != self._leader:
                 self._leader = change.leader
                 self._relays.move_all()
-            self._role_changed.set()
-            self._role_changed = trio.Event()
+            self._role_changed.unpark_all()
 
     async def _turn(self) -> None:
         await self._server().client_work.turn()

@@ -26,6 +26,7 @@ from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
 from dledger import DiskFailed, Node, OutsideLog, SegmentBegin
 from dledger.waits.blocking_work import in_a_thread
+from dledger.wake_up import WakeUp
 from remoting.wire.codes import ResponseCode
 from remoting.wire.quoted import quoted
 
@@ -91,7 +92,7 @@ class LogKeeper:
         self.is_deciding = False
         self._applied = -1  # at the last look that decided nothing
         self._queues_kept_from = 0  # up to where the consume queues' files were removed
-        self._woken = trio.Event()
+        self._woken = WakeUp()
         self._told_when_decided: list[Callable[[], None]] = []
         self._drops_soon = False
         self._asked: list[Callable[[], None]] = []  # to call when a look is done
@@ -103,7 +104,6 @@ class LogKeeper:
             is_full = self._disk.is_refusing or self._disk.has_no_room()
             with trio.move_on_after(FULL_LOOK_SECONDS if is_full else LOOK_SECONDS):
                 await self._woken.wait()
-            self._woken = trio.Event()
 
     def look_soon(self, then: Callable[[], None], *, drops: bool) -> None:
         """Look now; `then` is called when it is decided what goes.

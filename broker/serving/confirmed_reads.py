@@ -6,12 +6,11 @@ first (`Node.read`): one question for all answers that gathered while the one be
 
 from collections.abc import Awaitable, Callable, Sequence
 
-import trio
-
 from broker.errors import RequestRefused
 from broker.log.submissions import Then
 from broker.serving.work_in_steps import WorkInSteps
 from dledger import DLedgerError
+from dledger.wake_up import WakeUp
 from remoting.wire.codes import ResponseCode
 
 
@@ -29,7 +28,7 @@ class ConfirmedReads:
         self._limit = limit
         self._work = work
         self._waiting: list[Then] = []
-        self._wanted = trio.Event()
+        self._wanted = WakeUp()
 
     def add(self, then: Then) -> None:
         """Have `then` told when the state may be looked at, or why it may not; not at once.
@@ -47,7 +46,6 @@ class ConfirmedReads:
         """Ask the group, for ever."""
         while True:
             await self._wanted.wait()
-            self._wanted = trio.Event()
             waiting, self._waiting = self._waiting, []
             refusal: RequestRefused | None = None
             try:

@@ -49,3 +49,4 @@ class Deadlines(Generic[W]):
     def clear(self) -> None:
         """Nothing waits any more."""
         self._heap.clear()
+        self._last_number = 0

@@ -15,6 +15,7 @@ from typing import Final
 import trio
 
 from broker.log.one_by_one import call_each
+from dledger.wake_up import WakeUp
 from remoting.bodies.registration import (
     BrokerRegistration,
     encode_registration_in_steps,
@@ -87,7 +88,7 @@ class Registrar:
             self._fields["directAddr"] = direct_address
         self._registration = registration
         self._led_term = led_term
-        self._wake = trio.Event()
+        self._wake = WakeUp()
         self._thens: list[Callable[[], None]] = []
         self._problems: dict[str, str] = {}
 
@@ -101,12 +102,11 @@ class Registrar:
         """Register whenever it is due, for ever."""
         due = trio.current_time()
         while True:
-            with trio.move_on_at(min(due, trio.current_time() + RETRY_SECONDS)):
+            with trio.move_on_at(min(due, trio.current_time() + RETRY_SECONDS)) as pause:
                 await self._wake.wait()
             now = trio.current_time()
-            if not (self._wake.is_set() or now >= due or self._any_lost()):
+            if pause.cancelled_caught and now < due and not self._any_lost():
                 continue
-            self._wake = trio.Event()
             thens, self._thens = self._thens, []
             if self._led_term() is not None:
                 await self._register_everywhere()

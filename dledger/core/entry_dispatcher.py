@@ -130,6 +130,7 @@ class EntryDispatcher:
         "next_index",
         "peer",
         "phase",
+        "promised_index",
         "proven",
         "regressed",
     )
@@ -148,6 +149,7 @@ class EntryDispatcher:
         # The no-op that opens the term is already the last entry: begin right before it.
         self.next_index = view.last_index
         self.match_index = -1
+        self.promised_index = -1  # acknowledged while it was proven
         self.answered = False  # whether the peer has answered a push yet
         self.proven = True  # as the peer reports about itself: see Admission
         self.regressed = False  # the peer seems to have lost entries that it acknowledged
@@ -288,6 +290,8 @@ class EntryDispatcher:
         self.heard(now)
         self.answered = True
         self.proven = response.proven
+        if response.proven:
+            self.promised_index = max(self.promised_index, response.match)
         if response.match > self.match_index:
             self.match_index = response.match
             self._measure(now)

@@ -164,8 +164,12 @@ class Leadership:
             # Either the peer lost entries that it had acknowledged, or the refusal is an old one.
             # Only the peer can tell which.
             self.forget_acknowledged(dispatcher.peer)
-            reminder = Reminder(self._state.term, dispatcher.match_index)
+            reminder = Reminder(self._state.term, dispatcher.promised_index)
             self._outbox.send(dispatcher.peer, reminder)
+            if dispatcher.promised_index < dispatcher.match_index:
+                # The peer was in doubt, and has the folder again that it had before: it lost
+                # nothing that it promised.
+                dispatcher.start_over(now)
 
     def acknowledge(self, member: str, index: int, now: float) -> None:
         """Count that `member`, which may be this one, has the log durably up to `index`."""

@@ -29,6 +29,7 @@ from dledger.store.log_store import SyncWork
 from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.waits.blocking_work import IN_A_THREAD, RunBlocking
 from dledger.waits.pending_appends import Done
+from dledger.wake_up import WakeUp
 
 T = TypeVar("T")
 
@@ -79,7 +80,7 @@ class Driver:
         self._wake = trio.lowlevel.ParkingLot()
         self._woken = False
         self._apply = trio.lowlevel.ParkingLot()
-        self._look = trio.Event()
+        self._look = WakeUp()
         self._failure: Exception | None = None
         self._closed = False
         self._nursery: trio.Nursery | None = None
@@ -218,7 +219,6 @@ class Driver:
     async def _look_for_ever(self) -> None:
         while True:
             now = trio.current_time()
-            self._look = trio.Event()
             self._do(partial(self.member.look, now))
             with trio.move_on_at(max(now, self.member.next_look_at)):
                 await self._look.wait()

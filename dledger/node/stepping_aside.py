@@ -33,20 +33,23 @@ class SteppingAside:
         self._replica = replica
         self._is_able = is_able
         self._hand_over_to = hand_over
-        self._stopped = trio.Event()
+        self._is_stopped = False
+        self._begun = trio.lowlevel.ParkingLot()
 
     def begin(self) -> None:
         """The state machine has stopped."""
-        self._stopped.set()
+        self._is_stopped = True
+        self._begun.unpark_all()
 
     def end(self) -> None:
         """The state machine goes on."""
-        self._stopped = trio.Event()
+        self._is_stopped = False
 
     async def run(self) -> None:
         """Hand leadership on whenever this member has it and should not, for ever."""
         while True:
-            await self._stopped.wait()
+            while not self._is_stopped:
+                await self._begun.park()
             self._hand_over()
             await trio.sleep(LOOK_S)
 

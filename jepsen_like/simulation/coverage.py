@@ -8,7 +8,9 @@ from collections.abc import Iterable, Mapping
 # The counts that a few hundred seeds together must reach, each at least once.
 EXPECTED = (
     "acknowledged appends",
+    "appends refused for lack of room",
     "changes in force",
+    "disks that others filled",
     "duplicated messages",
     "early elections",
     "elections",
@@ -68,6 +70,7 @@ EXPECTED = (
     "wiped disks",
     "wiped disks in groups that change",
     "wiped disks of first members of grown groups",
+    "writes without room",
     "wrong signs of an end",
 )
 

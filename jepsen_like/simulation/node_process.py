@@ -276,6 +276,11 @@ class NodeProcess:
     def _append(self, numbers: list[int], bodies: list[Body]) -> None:
         """A client asks to append."""
         around = self._around
+        if self.member.room.is_short:  # as AppendGate does
+            around.coverage.count("appends refused for lack of room")
+            for number in numbers:
+                around.history.refuse(number)
+            return
 
         def done(outcome: Outcome) -> None:
             if isinstance(outcome, list):

@@ -43,6 +43,7 @@ from dledger.store.sync_work import SegmentSyncWork
 from jepsen_like.simulation.early_election_bugs import EARLY_ELECTION_BUGS
 from jepsen_like.simulation.lost_disk_bugs import LOST_DISK_BUGS
 from jepsen_like.simulation.membership_bugs import MEMBERSHIP_BUGS
+from jepsen_like.simulation.room_bugs import ROOM_BUGS
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
 from jepsen_like.simulation.snapshot_bugs import SNAPSHOT_BUGS
 from jepsen_like.simulation.stall_bugs import STALL_BUGS
@@ -59,6 +60,7 @@ _BUGS: dict[str, SeededBug] = {
         *LOST_DISK_BUGS,
         *TURN_BUGS,
         *STALL_BUGS,
+        *ROOM_BUGS,
     )
 }
 

@@ -10,6 +10,7 @@ from jepsen_like.simulation.churn import Churn
 from jepsen_like.simulation.clients import Told
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.faults import Faults
+from jepsen_like.simulation.full_disks import FullDisks
 from jepsen_like.simulation.group import MakeApplication, simulated_group
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.mislaid_disks import MislaidDisks
@@ -61,6 +62,7 @@ class Simulation:
         self._restores = Restores(self._nodes, around, swarm.fault_seconds)
         self._mislaid = MislaidDisks(self._nodes, around, swarm.fault_seconds)
         self._wipes = Wipes(self._nodes, around, self._mislaid, swarm.fault_seconds)
+        self._full_disks = FullDisks(self._nodes, around, swarm.fault_seconds)
         self._swarm = swarm
 
     @property
@@ -82,6 +84,7 @@ class Simulation:
             self._stalls.start()
             self._restores.start()
             self._mislaid.start()
+            self._full_disks.start()
             self._around.signs.start()
             self._loop.run_until(self._swarm.fault_seconds)
             self._stalls.judge()
@@ -119,6 +122,7 @@ class Simulation:
         self._application.stop()
         self._around.network.calm()
         self._mislaid.stop()
+        self._full_disks.stop()
         self._faults.stop()
 
     def _converge(self) -> None:
@@ -165,6 +169,7 @@ class Simulation:
             and len(processes) == len(members)
             and applied == ends == {max(ends)}
             and all(process.replica.state.proven for process in processes)
+            and not any(process.member.room.is_short for process in processes)
             and self._application.is_settled(members)
         )
 

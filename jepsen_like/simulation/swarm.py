@@ -97,6 +97,14 @@ class SnapshotStyle:
 
 
 @dataclass(frozen=True, slots=True)
+class RoomStyle:
+    """The room on members' disks: how large their reserve is, and how often others fill them."""
+
+    fill_every_s: float
+    reserve_bytes: int  # 0: there is none
+
+
+@dataclass(frozen=True, slots=True)
 class ChurnStyle:
     """How the group changes."""
 
@@ -135,6 +143,7 @@ class Swarm:
     signs: SignStyle
     only_stalls: bool = False  # nothing else goes wrong, so no leader may be replaced
     restore_every_s: float = NEVER  # mean time between folders that are restored from copies
+    room: RoomStyle = RoomStyle(NEVER, 0)
 
 
 def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = None) -> Swarm:
@@ -257,7 +266,7 @@ def members_swarm_of(
     swarm = swarm_of(seed, nodes, fault_seconds)
     stalls = _stalls(seed, swarm.election_timeout_s)
     if stalls.alone_every_s == NEVER:
-        return swarm
+        return replace(swarm, room=_room(Chance(seed, "room"), swarm.segment_bytes))
     return replace(
         swarm,
         nodes=nodes or max(3, swarm.nodes),
@@ -286,6 +295,15 @@ def members_swarm_of(
         signs=SignStyle(ends_seen=False, wrong_every_s=NEVER),
         only_stalls=True,
     )
+
+
+def _room(chance: Chance, segment_bytes: int) -> RoomStyle:
+    # The faults of the other seeds, and what mistakes they show, stay as they are.
+    if not chance.happens(0.15):
+        return RoomStyle(NEVER, 0)
+    every_s = chance.choice((1.0, 4.0))
+    # A reserve has room for some segments, a snapshot, and the records of many terms.
+    return RoomStyle(every_s, chance.choice((32_768, 32_768, 131_072)) + 4 * segment_bytes)
 
 
 def _leadership(chance: Chance) -> LeadershipStyle:

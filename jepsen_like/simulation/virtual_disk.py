@@ -17,6 +17,8 @@ from dledger.errors import DataFolderLocked
 from jepsen_like.simulation.chance import Chance
 
 SECTOR_BYTES = 512
+# What is free on a disk that nobody fills.
+EMPTY_DISK_BYTES = 1 << 40
 
 
 class PowerCut(BaseException):
@@ -26,15 +28,16 @@ class PowerCut(BaseException):
 class _File:
     """The content of a file: two images, and the sectors in which they may differ."""
 
-    __slots__ = ("dirty", "durable", "visible")
+    __slots__ = ("dirty", "durable", "taken", "visible")
 
     def __init__(self) -> None:
         self.visible = bytearray()
         self.durable = bytearray()
         self.dirty: set[int] = set()  # sorted before use: a set has no reliable order
+        self.taken: set[int] = set()  # sectors that were written or allocated
 
     def mark(self, at: int, size: int) -> None:
-        self.dirty.update(range(at // SECTOR_BYTES, (at + size - 1) // SECTOR_BYTES + 1))
+        self.dirty.update(_sectors(at, size))
 
     def sync(self) -> None:
         visible, durable = self.visible, self.durable
@@ -61,6 +64,10 @@ class _File:
             self.durable[start:end] = self.visible[start:end]
         self.visible = bytearray(self.durable)
         self.dirty.clear()
+
+
+def _sectors(at: int, size: int) -> range:
+    return range(at // SECTOR_BYTES, (at + size - 1) // SECTOR_BYTES + 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +135,10 @@ class VirtualFile:
             if self._life == self._disk.life:
                 self._put(data[: self._disk.chance.randint(0, len(data))], at)
             raise
-        self._put(data, at)
+        fits = self._disk.take(self._file, at, len(data))
+        self._put(data[:fits], at)
+        if fits < len(data):
+            raise self._no_room()
 
     def _put(self, data: bytes, at: int) -> None:
         if not data:
@@ -148,8 +158,14 @@ class VirtualFile:
             visible.extend(bytes(size - len(visible)))
 
     def allocate(self, size: int) -> None:
-        """Make the file `size` bytes long, if it is shorter; there is always room."""
+        """Make the file `size` bytes long, if it is shorter, and take up the room for it."""
+        if self._disk.take(self._file, 0, size) < size:
+            raise self._no_room()
         self.grow(size)
+
+    def _no_room(self) -> OSError:
+        self._disk.on_fault("writes without room")
+        return OSError(errno.ENOSPC, "the virtual disk is full", self._path)
 
     def sync(self) -> None:
         """Make content and length durable."""
@@ -199,6 +215,7 @@ class VirtualDisk:
         # power or without.
         self.steps_left: int | None = None
         self.takes_power = True
+        self.room_bytes: int | None = None  # what other programs leave to its files
         self.on_fault: Callable[[str], None] = lambda what: None
 
     # --- faults -------------------------------------------------------------------------------
@@ -227,6 +244,34 @@ class VirtualDisk:
         self.steps_left = None
         self.sync_fails = self.folder_sync_fails = self.rename_fails = False
 
+    def fill(self, left_bytes: int) -> None:
+        """Other programs take up all but so many bytes of what is free."""
+        self.room_bytes = self._used_bytes() + min(left_bytes, self.free_bytes)
+
+    @property
+    def free_bytes(self) -> int:
+        """How much may be written to files in addition."""
+        if self.room_bytes is None:
+            return EMPTY_DISK_BYTES
+        return max(0, self.room_bytes - self._used_bytes())
+
+    def _used_bytes(self) -> int:
+        return sum(len(file.taken) for file in self._names.values()) * SECTOR_BYTES
+
+    def take(self, file: _File, at: int, size: int) -> int:
+        """Take up room for bytes of a file; return for how many, as a kernel takes a part."""
+        if self.room_bytes is None:
+            file.taken.update(_sectors(at, size))
+            return size
+        free = self.free_bytes // SECTOR_BYTES
+        for sector in _sectors(at, size):
+            if sector not in file.taken:
+                if not free:
+                    return max(0, sector * SECTOR_BYTES - at)
+                free -= 1
+                file.taken.add(sector)
+        return size
+
     def cut_power(self, style: CrashStyle) -> None:
         """The machine loses power: unsynced changes are lost, kept or torn, by chance."""
         self.end_process()
@@ -248,6 +293,7 @@ class VirtualDisk:
         What is durable in the folder `kept` is on another disk, and stays.
         """
         self.end_process()
+        self.room_bytes = None
         others = {
             path: file
             for path, file in self._durable_names.items()
@@ -277,6 +323,7 @@ class VirtualDisk:
         for path, content in copy.files.items():
             file = self._names[path] = self._durable_names[path] = _File()
             file.visible[:] = file.durable[:] = content
+            file.taken.update(_sectors(0, len(content)))
 
     def mislaid(self) -> DiskImage:
         """The process ends, and an empty disk takes the place of this one, which is returned.
@@ -284,6 +331,7 @@ class VirtualDisk:
         Call it after a power cut: the image holds what is durable.
         """
         self.end_process()
+        self.room_bytes = None
         image = DiskImage(self._durable_names, self._folders)
         self._names, self._durable_names, self._folders = {}, {}, {}
         self._changes.clear()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
 
 from dledger.config import NodeConfig
@@ -15,7 +16,10 @@ from dledger.errors import DiskFailed, DLedgerError
 from dledger.node.recovered_membership import recovered_membership
 from dledger.snapshots.beside import Continuation
 from dledger.snapshots.restoring import Opened, open_and_restore
+from dledger.store.disk_room import DiskRoom
+from dledger.store.folder import node_folder
 from dledger.store.log_store import SyncWork
+from dledger.store.reserve import FILE_NAME, Reserve
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.node_process import (
@@ -72,6 +76,7 @@ class VirtualNode:
         rate = 1.0 + leadership.clock_spread * clocks.choice((-1, -1, 1, 1, clocks.uniform(-1, 1)))
         self.clock = VirtualClock(rate, clocks.uniform(0.0, LONGEST_UPTIME_S))
         self._node_config = node_config(name, began_with, swarm)
+        self._folder = node_folder(str(self._node_config.data_dir), name)
         self._settings = member_settings(swarm)
         self._arrivals = Arrivals()
         self._life = 0  # grows with every start and end: events of an older life are void
@@ -104,15 +109,14 @@ class VirtualNode:
         try:
             machine = around.application.machine(self.name, self.disk)
             opened = open_and_restore(
-                self.disk, self._node_config, machine, state_folder=STATE_FOLDER
+                self.disk, self._node_config, machine, self._room(), STATE_FOLDER
             )
         except PowerCut:
             around.coverage.count("power cuts during recovery", self.disk.takes_power)
             self.crash(power=self.disk.takes_power)
             return
-        except (DiskFailed, OSError):
-            around.coverage.count("failed syncs")
-            self.crash(power=True)
+        except (DiskFailed, OSError) as error:
+            self._disk_failed(error)
             return
         store = opened.store
         first = store.first_index
@@ -137,6 +141,16 @@ class VirtualNode:
         self.wake()
         self.wake_look()
         around.application.started(self)
+
+    def _room(self) -> DiskRoom:
+        size = self._around.swarm.room.reserve_bytes
+        reserve = Reserve(self.disk, self._folder, size)
+        return DiskRoom(self.disk, reserve, lambda: self.disk.free_bytes)
+
+    @property
+    def has_reserve(self) -> bool:
+        """Whether the process runs and has taken up its reserve on the disk."""
+        return self.is_up and self.disk.exists(f"{self._folder}/{FILE_NAME}")
 
     def _replica(self, opened: Opened, batches: BatchSizer, source: SnapshotSource) -> Replica:
         store = opened.store
@@ -186,9 +200,8 @@ class VirtualNode:
             process.close()
         except PowerCut:
             self._crash_inside_disk_call()
-        except (DiskFailed, OSError):
-            self._around.coverage.count("failed syncs")
-            self.crash(power=True)
+        except (DiskFailed, OSError) as error:
+            self._disk_failed(error)
         else:
             self._around.coverage.count("nodes closed in order")
             self.crash(power=False)
@@ -236,6 +249,13 @@ class VirtualNode:
         what = "power cuts" if power else "kills"
         self._around.coverage.count(f"{what} inside disk calls")
         self.crash(power=power)
+
+    def _disk_failed(self, error: DiskFailed | OSError) -> None:
+        """The node stops by itself, and the writes of the failed sync are lost."""
+        if error.errno == errno.ENOSPC:
+            raise InvariantViolated("full disks end no member", f"{self.name}: {error}")
+        self._around.coverage.count("failed syncs")
+        self.crash(power=True)
 
     def pause(self) -> None:
         """Stop the process, as SIGSTOP does: messages wait."""
@@ -378,10 +398,8 @@ class VirtualNode:
         except PowerCut:
             self._crash_inside_disk_call()
             return False
-        except DiskFailed:
-            # The node stops by itself, and the writes of the failed sync are lost.
-            around.coverage.count("failed syncs")
-            self.crash(power=True)
+        except DiskFailed as error:
+            self._disk_failed(error)
             return False
         lease = process.replica.lease
         until_s = self.clock.shows_at(lease.until) if lease is not None else NEVER
@@ -475,9 +493,8 @@ class VirtualNode:
             go_on = work()
         except PowerCut:
             self._crash_inside_disk_call()
-        except DiskFailed:  # as in `_step`: the node stops by itself
-            self._around.coverage.count("failed syncs")
-            self.crash(power=True)
+        except DiskFailed as error:
+            self._disk_failed(error)
         else:
             self._loop.after(self._timing.wait_s(THREAD_MEAN_S), self._go_on_event, life, go_on)
 

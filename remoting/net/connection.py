@@ -128,8 +128,8 @@ class Connection:
         self._steps: deque[Iterator[object]] = deque()  # of answers that were begun
         self._gathers = False  # whether frames wait for `write_gathered`
         self._then: deque[Callable[[], None]] = deque()  # when the peer has taken enough
-        self._wake = trio.Event()
-        self._taken = trio.Event()
+        self._wake = trio.lowlevel.ParkingLot()
+        self._taken = trio.lowlevel.ParkingLot()
         self._scope: trio.CancelScope | None = None
         self._descriptor = NO_DESCRIPTOR
         self._close_error: RemotingError | None = None
@@ -280,7 +280,7 @@ class Connection:
         if self._held is not None:
             self._held.add(size)
         if not self._gathers:
-            self._wake.set()
+            self._wake.unpark_all()
         elif unsent >= _SEND_BYTES:
             self.write_gathered()
             self._gathers = not self._queue
@@ -309,7 +309,7 @@ class Connection:
         if written < len(frames):
             self._queue.append(frames[written:])
         if self._queue or self._last_words is not None:
-            self._wake.set()
+            self._wake.unpark_all()
 
     def _write_now(self, frame: bytes) -> int:
         written = write_now(self._descriptor, frame)
@@ -462,10 +462,9 @@ class Connection:
                 self.close(f"receiving failed: {error.__cause__ or error}")
                 return
             self._take(data)
-            self._taken = trio.Event()
             self._stand_in_line()
-            if not self._taken.is_set():
-                await self._taken.wait()
+            while self._is_in_line or self._is_paused:
+                await self._taken.park()
 
     def _watch(self) -> None:
         """Have `_readable` called, if it is this that reads."""
@@ -514,7 +513,7 @@ class Connection:
             self._turn_ends = math.inf
         self._is_in_line = False
         if not self._is_paused:
-            self._taken.set()
+            self._taken.unpark_all()
         return False
 
     def _work_some(self, until: float) -> bool:
@@ -651,8 +650,7 @@ class Connection:
                 while not queue:
                     if self._last_words is not None:
                         self.close(self._last_words)
-                    self._wake = trio.Event()
-                    await self._wake.wait()
+                    await self._wake.park()
                 parts = [queue.popleft()]
                 size = len(parts[0])
                 while queue and size < _SEND_BYTES:

@@ -5,7 +5,7 @@ Each append is applied by the next `settle`. The test moves the clock.
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -120,6 +120,7 @@ class BrokerInMemory:
         self._format_version = format_version
         self.parts = self._new_parts()
         self._answers: dict[int, Command] = {}
+        self._answer_counts: Counter[int] = Counter()
         self._opaque = 0
         self.questions: list[Command] = []
         self.client = Client(self._answered, self.questions.append)
@@ -171,18 +172,29 @@ class BrokerInMemory:
 
     def _answered(self, reply: Command) -> None:
         self._answers[reply.opaque] = reply
+        self._answer_counts[reply.opaque] += 1
+
+    def check_answers(self) -> None:
+        """No request was answered twice: the second answer may be another request's."""
+        assert [one for one, count in self._answer_counts.items() if count > 1] == []
 
     def fold(self, command: LogCommand) -> None:
         """Append a command, as no service does."""
         self.log.submit([encode_log_command(command)], lambda _outcome: None)
         self.log.settle()
 
+    def together(self, commands: Sequence[Command]) -> None:
+        """Requests that come in one read; those behind an answer in steps wait for it."""
+        left = list(commands)
+        while left:
+            del left[: self.requests.on_commands(cast(Connection, self.client), left)]
+
     def ask(self, code: int, body: bytes = b"", **fields: Any) -> Command:
         """A request and its reply."""
         self._opaque += 1
         texts = {name: str(value) for name, value in fields.items()}
         command = Command(code, texts, body, opaque=self._opaque)
-        self.requests.on_commands(cast(Connection, self.client), [command])
+        self.together([command])
         self.log.settle()
         return self._answers.pop(self._opaque)
 
@@ -224,5 +236,6 @@ def broker_in_memory(
         broker = BrokerInMemory(Path(folder), max_body_bytes, format_version)
         try:
             yield broker
+            broker.check_answers()
         finally:
             broker.machine.close()

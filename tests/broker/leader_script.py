@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from types import FunctionType, MethodType
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from broker.delay.deliveries import DELIVERIES
 from broker.log.entry import EntryKind, is_record, kind_of, read_log_command
@@ -19,7 +19,6 @@ from dledger import Appended, Body, Discarded, DLedgerError, LogFull, NotLeader
 from dledger.entry import stamped_body
 from remoting.message.message_id import parse_message_id
 from remoting.message.properties import encode_properties
-from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 from tests.broker.broker_in_memory import BrokerInMemory, MemoryLog
@@ -92,6 +91,16 @@ def by_the_fold(log: Refusing, bodies: Sequence[Body], done: Done) -> None:
         return
     refused = [Appended(1, 1, 1, EntryRefused("a reason")) for _ in bodies]
     log.later.append(lambda: done(refused))
+
+
+def in_part(log: Refusing, bodies: Sequence[Body], done: Done) -> None:
+    """The fold refuses the first of several commands, and takes the others."""
+    refused = Appended(1, 1, 1, EntryRefused("a reason"))
+
+    def told(outcome: list[Appended] | DLedgerError) -> None:
+        done([refused, *outcome] if isinstance(outcome, list) else outcome)
+
+    log.submit(bodies[1:], told)
 
 
 def kinds_of(body: Body) -> Iterator[int]:
@@ -178,7 +187,7 @@ class Script:
     def begin(self, code: int, body: bytes = b"", **fields: Any) -> int:
         """Ask without waiting for the answer; by the number that is returned it is found later."""
         command = self.command(code, body, **fields)
-        self.there.requests.on_commands(cast(Connection, self.there.client), [command])
+        self.there.together([command])
         self.settle()
         return command.opaque
 

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
-from broker.consumers.members import Consumers, Member
+from broker.consumers.members import MEMBER_EXPIRY_SECONDS, Consumers, Member
 from broker.limits import BrokerLimits
 from broker.producers.members import Producer, Producers
-from remoting.bodies.heartbeat import ConsumerData, SubscriptionData
+from remoting.bodies.heartbeat import ConsumerData, MessageModel, SubscriptionData
 from remoting.wire.codes import RequestCode, ResponseCode, language_named
 from tests.broker.one_broker import served
 from tests.hostile.broker_requests import HEARTBEAT, LOCK
@@ -137,3 +138,43 @@ async def test_all_connections_together_cannot_either(tmp_path: Path) -> None:
 def test_a_language_is_a_name() -> None:
     assert language_named("KLINGON") == "KLINGON"
     assert language_named(LONG) == language_named("OTHER")
+
+
+def broadcaster(client_id: str, group: str) -> Member:
+    data = ConsumerData(group, message_model=MessageModel.BROADCASTING)
+    return Member(client_id, 0.0, data)
+
+
+def test_a_group_broadcasts_as_long_as_one_of_its_members_does() -> None:
+    consumers, one, other = Consumers(), cast(Any, Connection()), cast(Any, Connection())
+    consumers.register(other, consumer("other", "g", "T"))
+    for leave in (
+        lambda: consumers.unregister(one, "g"),
+        lambda: consumers.drop(one),
+        lambda: consumers.register(one, consumer("one", "g", "T")),
+        lambda: consumers.register(one, consumer("renamed", "g", "T")),
+    ):
+        consumers.register(one, broadcaster("one", "g"))
+        assert consumers.is_broadcasting("g")
+        leave()
+        assert not consumers.is_broadcasting("g")
+
+
+def test_consumers_that_were_cleared_are_as_new_ones() -> None:
+    consumers = Consumers()
+    for number in range(3):
+        connection: Any = Connection()
+        for group in ("g", "h"):
+            consumers.register(connection, consumer("same id", group, "T"))
+            consumers.register(connection, broadcaster(f"c{number}", group))
+            consumers.register(connection, consumer("same id", group, "T", f"T{number}"))
+    consumers.clear()
+    assert vars(consumers) == vars(Consumers())
+
+
+def test_a_member_that_was_heard_of_again_keeps_no_silent_one() -> None:
+    consumers, first, second = Consumers(), cast(Any, Connection()), cast(Any, Connection())
+    for connection, group, now in ((first, "g", 0.0), (second, "h", 1.0), (first, "g", 100.0)):
+        consumers.register(connection, replace(consumer("c", group, "T"), last_heartbeat=now))
+    assert consumers.expire(1.0 + MEMBER_EXPIRY_SECONDS) == ["h"]
+    assert consumers.expire(100.0 + MEMBER_EXPIRY_SECONDS) == ["g"]

@@ -6,15 +6,14 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import pytest
 
 from broker.serving.requests import Requests
 from broker.store.message_reader import MESSAGE_READER
-from dledger import Body, LeadershipLost
+from dledger import Body, LeadershipLost, NotLeader
 from remoting.bodies.heartbeat import Heartbeat, encode_heartbeat
-from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
 from tests.broker.broker_in_memory import BrokerInMemory, broker_in_memory
 from tests.broker.leader_script import (
@@ -25,6 +24,7 @@ from tests.broker.leader_script import (
     pop_fields,
     pull_fields,
 )
+from tests.broker.popping_broker import popped
 from tests.broker.test_broker_refused_work import play
 
 # More appends than the script makes.
@@ -37,12 +37,30 @@ KEPT: Final = {
     "Copies.refused": "a figure",
     "Deliveries._asleep_until_ms": "set before each pause",
     "Deliveries._move_before": "what retention wants to go",
+    "HeldPulls._last_number": "tells those of one deadline apart",
     "Popping._turns": "with which queue the next pop begins",
     "PullProcessor._commits_offsets": "a member that ends does so in its next term, too",
     "RedriveProcessor._turn": "to which queue the next one goes",
     "RetryProcessor._turn": "to which queue the next one goes",
     "Sends._epoch": "tells the appends of one term from those of another",
     "Sends._turn": "to which queue the next one goes",
+    "WaitingPops._last_number": "tells those of one deadline apart",
+}
+# What waits when the term ends, in some of the runs.
+WAITS: Final = {
+    "Checks._due",
+    "Chooser._soonest",
+    "HeldPulls._weight",
+    "OffsetCommits._is_on_its_way",
+    "OwnTopics._making",
+    "PopAcks._is_on_its_way",
+    "PopAcks._messages",
+    "PopAcks._thens",
+    "Popping._busy",
+    "TopicChanges._deleting",
+    "WaitingPops._count",
+    "_Waiting.offsets",
+    "_Waiting.thens",
 }
 # The clients of a member stay when its term ends, and figures go on.
 NOT_OF_A_TERM: Final = ("broker.traffic.", "broker.consumers.", "broker.producers.")
@@ -96,13 +114,25 @@ def memory(requests: Requests, shared: set[int]) -> dict[str, list[str]]:
     return {name: sorted(values) for name, values in found.items()}
 
 
-def ask_for_all(there: BrokerInMemory, script: Script) -> None:
+def pop_some(script: Script) -> list[dict[str, Any]]:
+    """Messages that are out all the time, as those that acknowledge them name them."""
+    script.topic("OUT")
+    out: list[dict[str, Any]] = []
+    for _ in range(4):
+        script.send("OUT")
+        pop = script.pop(topic="OUT", consumerGroup="out", invisibleTime=43_200_000)
+        (one,) = popped(pop)
+        queue = {"consumerGroup": "out", "topic": "OUT", "queueId": 0}
+        out.append({**queue, "offset": one.record.queue_offset, "extraInfo": one.handle})
+    return out
+
+
+def ask_for_all(there: BrokerInMemory, script: Script, out: Sequence[dict[str, Any]]) -> None:
     """Clients ask for what waits for messages, for topics and for the log."""
     queue: dict[str, Any] = {"consumerGroup": "g", "topic": "P", "queueId": 0}
     offset: dict[str, Any] = {**queue, "consumerGroup": "h", "commitOffset": 0}
     pull = pull_fields("T", there.parts[MESSAGE_READER].end("T", 0))
     reset: dict[str, Any] = {"group": "g", "topic": "T", "timestamp": 0, "isForce": "true"}
-    handle = "0 0 1000 0 0 broker-a 0 0"
     send = {
         **{"a": "P", "b": "brand new", "c": "TBW102", "d": 1, "e": 0, "f": 0},
         **{"g": 0, "h": 0, "i": "", "j": 0, "k": "false"},
@@ -115,7 +145,7 @@ def ask_for_all(there: BrokerInMemory, script: Script) -> None:
         (RequestCode.PULL_MESSAGE, b"", {**pull, "consumerGroup": "h"}),
         (RequestCode.UPDATE_CONSUMER_OFFSET, b"", offset),
         (RequestCode.UPDATE_CONSUMER_OFFSET, b"", offset),
-        (RequestCode.ACK_MESSAGE, b"", {**queue, "offset": 0, "extraInfo": handle}),
+        *((RequestCode.ACK_MESSAGE, b"", each) for each in out),
         (RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, b"", reset),
         (RequestCode.SEND_MESSAGE_V2, b"x", send),
         (RequestCode.SEND_MESSAGE_V2, b"x", send),
@@ -128,7 +158,7 @@ def ask_for_all(there: BrokerInMemory, script: Script) -> None:
     ]
     for _ in range(2):  # the second ones wait behind the first
         commands = [script.command(code, body, **fields) for code, body, fields in asked]
-        there.requests.on_commands(cast(Connection, there.client), commands)
+        there.together(commands)
 
 
 def differences(there: BrokerInMemory, when: str) -> dict[str, str]:
@@ -154,9 +184,17 @@ def leads_again(there: BrokerInMemory, script: Ending, told: str) -> None:
     for service in there.requests._services:
         service.ending()
     there.log.is_ready_leader = False
+    proposed: list[Sequence[Body]] = []
     if told != TOLD[0]:
         there.requests.follow_role()
+
+        def submit(bodies: Sequence[Body], _done: Done) -> None:
+            proposed.append(bodies)
+            raise NotLeader(None, 1)
+
+        there.log.submit = submit  # type: ignore[method-assign, assignment]
     script.tell()
+    assert proposed == [], "what waited was refused with the term, and is proposed after it"
     there.log.settle()
     there.requests.follow_role()
     there.log.is_ready_leader, there.log.term = True, 2
@@ -166,17 +204,22 @@ def leads_again(there: BrokerInMemory, script: Ending, told: str) -> None:
 @pytest.mark.parametrize("told", TOLD)
 def test_a_member_that_leads_again_is_as_a_new_leader_is(told: str) -> None:
     differs: dict[str, str] = {}
+    waited: set[str] = set()
     ends = 0
     for number in range(0, MOST_APPENDS, EACH):
         with broker_in_memory() as there:
             script = Ending(there, number)
+            out: list[dict[str, Any]] = []
             with suppress(Ended):
+                out = pop_some(script)
                 play(script)
             if not script.lost:
                 break
             ends += 1
-            ask_for_all(there, script)
+            ask_for_all(there, script, out)
+            waited |= differences(there, "").keys()
             leads_again(there, script, told)
             differs |= differences(there, f"append {number}")
     assert ends > 15
+    assert waited >= WAITS  # else the questions ask for nothing
     assert differs == {}

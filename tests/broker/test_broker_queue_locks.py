@@ -213,3 +213,20 @@ async def test_the_most_queues_of_a_request_are_locked_and_given_up_in_the_order
             given_up = encode_queue_lock(QueueLock("g", "c1", held))
             assert (await client.ask(42, given_up)).code == 0
             assert len(locks.owners) == MAX_LOCKED_QUEUES - len(held)
+
+
+def test_a_lock_that_is_renewed_keeps_none_that_are_over() -> None:
+    locks = QueueLocks()
+    for queue_id, time_ms in ((0, 0), (1, 1), (0, 50_000)):
+        locks.lock("g", "c", [("T", queue_id)], time_ms)
+    locks.unlock("g", "another", [], LOCK_MS + 2)
+    assert locks.room(10) == 9
+    assert locks.owners.keys() == {("g", "T", 0)}
+
+
+def test_nothing_is_left_of_locks_that_were_given_back() -> None:
+    locks = QueueLocks()
+    queues = [("T", queue_id) for queue_id in range(4)]
+    locks.lock("g", "c", queues, 0)
+    locks.unlock("g", "c", queues, 0)
+    assert len(locks._oldest_first) == len(locks.owners) == 0

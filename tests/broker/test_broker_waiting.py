@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import product
 from typing import Any
 
 import pytest
@@ -631,16 +632,23 @@ def commits_of(log: FakeLog) -> list[object]:
     return [REGISTRY.decode(body) for bodies, _done in log.taken for body in bodies]  # type: ignore[arg-type]
 
 
-def test_an_offset_that_a_pull_brings_is_not_committed_for_a_group_that_is_gone() -> None:
+@pytest.mark.parametrize("steps", [ways for n in (1, 2, 3) for ways in product("ab", repeat=n)])
+def test_for_a_group_that_is_gone_an_offset_is_committed_if_a_client_asked_for_it(
+    steps: tuple[str, ...],
+) -> None:
     log, state = FakeLog(), with_topic_t()
     state[GROUPS].configs["g"] = ConsumerGroup("g")
     commits = OffsetCommits(log, state, 10, lambda: 1, AtOnce())
-    for queue_id in range(2):
-        commits.bring(CommittedOffset("g", "T", queue_id, 1))
-    commits.add(CommittedOffset("g", "T", 1, 2), None)  # a client may commit for any group
+    for number, step in enumerate(steps):
+        offset = CommittedOffset("g", "T", 0, number)
+        if step == "a":
+            commits.add(offset, None)  # a client may commit for any group
+        else:
+            commits.bring(offset)
     del state[GROUPS].configs["g"]
     commits.flush_all()
-    assert commits_of(log) == [CommitOffsets([CommittedOffset("g", "T", 1, 2)], 1, as_of=100)]
+    last = CommittedOffset("g", "T", 0, len(steps) - 1)
+    assert commits_of(log) == ([CommitOffsets([last], 1, as_of=100)] if "a" in steps else [])
 
 
 def test_an_offset_from_before_the_group_was_moved_does_not_follow_the_end_of_the_reset() -> None:

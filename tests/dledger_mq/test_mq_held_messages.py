@@ -10,8 +10,12 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
+from dledger_mq import pop_acknowledging
 from dledger_mq.held_messages import HeldMessages
+from dledger_mq.pop_acknowledging import PopAcknowledging
 from dledger_mq.popped import Popped
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 
 
 async def renewals(*, is_acknowledged: bool) -> tuple[int, bool]:
@@ -97,3 +101,59 @@ async def test_all_queues_that_wait_for_room_pop_again_when_there_is_some(
         await trio.testing.wait_all_tasks_blocked()
         assert sorted(going_on) == list(range(queues))
         nursery.cancel_scope.cancel()
+
+
+# A message of two seconds is renewed after one, and that takes half a second. One that could not be
+# renewed is given up then.
+@pytest.mark.parametrize(
+    ("consumed_at_s", "is_renewed"),
+    [(0.9, True), (0.9, False), (1.1, True), (1.1, False), (1.4, True), (1.4, False), (1.7, True)],
+)
+async def test_a_message_is_acknowledged_once_whether_or_not_it_is_just_being_renewed(
+    consumed_at_s: float,
+    is_renewed: bool,
+    autojump_clock: MockClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    begun, new_ms, count = trio.current_time(), 7, 3
+    acknowledged: list[tuple[Popped, int]] = []
+
+    class Held(HeldMessages):
+        async def _ask_in_time(self, popped: Popped, seconds: float) -> bool:
+            await trio.sleep(0.5)
+            if is_renewed:
+                popped.popped_ms, popped.deadline = new_ms, begun + 1 + seconds
+            return is_renewed
+
+    class Acknowledging(PopAcknowledging):
+        def _command(self, these: list[Popped]) -> Command:
+            acknowledged.extend((one, one.popped_ms) for one in these)
+            return Command(0)
+
+    async def taken(*_arguments: object, **_more: object) -> Command:
+        await trio.lowlevel.checkpoint()
+        return Command(ResponseCode.SUCCESS)
+
+    def settle(popped: Popped) -> None:
+        held.settle(popped)
+
+    monkeypatch.setattr(pop_acknowledging, "call_master", taken)
+    async with trio.open_nursery() as nursery:
+        none = cast(Any, None)
+        acknowledging = Acknowledging(none, "g", nursery, settle)
+        held = Held(none, "g", 10, 2.0, 60.0, nursery, lambda _popped: None, acknowledging.add)
+        queue = SimpleNamespace(broker_name="b")
+        message = cast(Any, SimpleNamespace(message_id="m", queue=queue))
+        messages = [Popped(message, 0, 1, 2000, 0, "0", begun + 2, begun) for _ in range(count)]
+        for one in messages:
+            held.add(one)
+        nursery.start_soon(held.renew_for_ever)
+        await trio.sleep_until(begun + consumed_at_s)
+        for one in messages:
+            acknowledging.add(one)
+        await trio.sleep_until(begun + 1.95)
+        nursery.cancel_scope.cancel()
+    handle = new_ms if is_renewed and consumed_at_s > 1 else 1
+    assert dict(acknowledged) == dict.fromkeys(messages, handle)
+    assert len(acknowledged) == count
+    assert all(one.is_settled for one in messages)

@@ -222,3 +222,28 @@ def test_former_holders_are_bounded_and_short_ones_push_no_long_one_out() -> Non
     with pytest.raises(NameHeld):
         holders.check("b", "theirs", 9001.0)
     assert len(holders._former) == MAX_FORMER
+
+
+def test_a_name_is_held_while_one_of_its_brokers_is_left_and_forgotten_with_the_last() -> None:
+    table, stranger = RouteTable(), Speaker("stranger", "10.0.0.9")
+    for number, now in ((0, 0.0), (1, 0.0)):
+        address = f"10.0.0.{number}:10911"
+        table.register(
+            BrokerIdentity("cl", "b", number, address),
+            BrokerRegistration({}, DataVersion(0, 0, 0)),
+            speaker=Speaker(address, f"10.0.0.{number}"),
+            now=now,
+            proof="shared",
+        )
+    table.connection_closed("10.0.0.1:10911", 1.0)
+    taken = BrokerIdentity("cl", "b", 0, "10.0.0.9:10911")
+    with pytest.raises(NameHeld):
+        table.register(
+            taken,
+            BrokerRegistration({}, DataVersion(0, 0, 9)),
+            speaker=stranger,
+            now=1.0 + PROOF_KEPT_SECONDS + 1,
+        )
+    table.connection_closed("10.0.0.0:10911", 20.0)
+    table.expire(20.0 + PROOF_KEPT_SECONDS)
+    assert "b" not in table._holders

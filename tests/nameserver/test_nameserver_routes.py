@@ -624,3 +624,32 @@ def test_a_broker_that_leaves_while_a_long_route_is_told_is_left_out_of_the_rest
     full.table.expire(1e9)
     assert len(told.brokers) == 64
     assert [len(part.brokers) for part in parts] == [0, 0, 0]
+
+
+def test_every_change_of_what_lists_tell_is_counted() -> None:
+    """Lists are made once for each count: one that is not counted leaves clients with old ones."""
+    table = RouteTable()
+    host_b = speaker(B)
+    queues = [QueueData("b", 4, 4, 6, 0)]
+    steps: dict[str, Any] = {
+        "a broker": lambda: register(table, A, 0),
+        "a second one": lambda: register(table, B, 1),
+        "another topic": lambda: register(table, A, 0, told("T", "U")),
+        "a name": lambda: register(table, C, 0, told("V"), name="c", timeout_seconds=30.0),
+        "a topic that an operator adds": lambda: table.add_queues("W", queues),
+        "a topic that is deleted": lambda: table.delete_topic("U"),
+        "a broker that leaves": lambda: table.unregister(identity(B, 1), host_b),
+        "one that comes back": lambda: register(table, B, 1),
+        "a connection that breaks": lambda: table.connection_closed(host_b.connection, 1.0),
+        "one that is silent": lambda: table.expire(31.0),
+        "the last one": lambda: table.unregister(identity(A, 0), speaker(A)),
+    }
+
+    def lists() -> object:
+        return table.topics(), table.cluster_info()
+
+    for what, do in steps.items():
+        before, counted = lists(), table.changes
+        do()
+        assert lists() != before, what
+        assert table.changes != counted, what

@@ -125,3 +125,31 @@ def _drops_everything(handler: ast.ExceptHandler) -> bool:
         for name in names
     )
     return takes_all and all(isinstance(statement, ast.Pass) for statement in handler.body)
+
+
+def remade_events(files: dict[str, SourceFile]) -> list[str]:
+    """Attributes that get another `trio.Event` while a task may wait on the one before."""
+    found: list[str] = []
+    for file in files.values():
+        for function in functions(file):
+            if function.name != "__init__":
+                found += [
+                    f"{file.path}:{node.lineno}: {ast.unparse(node.targets[-1])} is made anew"
+                    for node in ast.walk(function)
+                    if isinstance(node, ast.Assign) and _remakes_event(node)
+                ]
+    return found
+
+
+def _remakes_event(node: ast.Assign) -> bool:
+    values = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+    targets = [
+        target
+        for each in node.targets
+        for target in (each.elts if isinstance(each, ast.Tuple) else [each])
+    ]
+    return any(isinstance(target, ast.Attribute) for target in targets) and any(
+        isinstance(value, ast.Call)
+        and ast.unparse(value.func) in ("Event", "trio.Event", "asyncio.Event")
+        for value in values
+    )

@@ -13,6 +13,7 @@ from tests.project.source_shape import (
     UNFINISHED_ERROR,
     forbidden_names,
     longer_than,
+    remade_events,
     unfinished,
 )
 from tests.project.source_tree import SourceFile, read_tree
@@ -47,6 +48,13 @@ def test_no_name_says_only_where_code_was_put(files: dict[str, SourceFile]) -> N
 def test_nothing_is_left_unfinished(files: dict[str, SourceFile]) -> None:
     found = unfinished(files)
     assert not found, "\n".join(found)
+
+
+def test_no_event_is_made_anew_where_a_wake_up_belongs(product: dict[str, SourceFile]) -> None:
+    # The seats of simulated hosts have an event for each life of a member.
+    served = {path: file for path, file in product.items() if file.package != "jepsen_like"}
+    found = remade_events(served)
+    assert not found, "use dledger.wake_up, or a parking lot\n" + "\n".join(found)
 
 
 # Below, the checks are shown to be able to fail.
@@ -116,3 +124,29 @@ def test_unfinished_work_is_found(tmp_path: Path, text: str) -> None:
 )
 def test_finished_work_is_not_reported(tmp_path: Path, text: str) -> None:
     assert unfinished(one_file(tmp_path, text)) == []
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "self._woken = trio.Event()",
+        "broker.changed = Event()",
+        "before, self._woken = self._woken, trio.Event()",
+        "mine = self._woken = trio.Event()",
+    ],
+)
+def test_an_event_that_is_made_anew_is_found(tmp_path: Path, line: str) -> None:
+    text = f"class C:\n    async def run(self):\n        {line}\n"
+    assert len(remade_events(one_file(tmp_path, text))) == 1
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "class C:\n    def __init__(self):\n        self._woken = trio.Event()\n",
+        "async def ask():\n    answered = trio.Event()\n",
+        "async def ask():\n    answered = asking[1] = trio.Event()\n",
+    ],
+)
+def test_an_event_that_is_set_once_is_not_reported(tmp_path: Path, text: str) -> None:
+    assert remade_events(one_file(tmp_path, text)) == []

@@ -93,7 +93,7 @@ class Recollections:
             return
         self.entered(dispatcher.peer, self._state.term)
         known = self._known[dispatcher.peer]
-        held = min(dispatcher.match_index, self._state.committed)
+        held = min(dispatcher.promised_index, self._state.committed)
         self._keep(dispatcher.peer, known._replace(held=max(held, known.held)))
 
     def _keep(self, member: str, promised: Promised) -> None:

@@ -751,6 +751,28 @@ def test_a_restored_folder_of_an_older_term_is_found_out_by_the_leader_it_acknow
     assert restored.log == group["n0"].log
 
 
+def test_what_members_acknowledged_in_doubt_is_no_promise_of_the_folders_that_they_had_before() -> (
+    None
+):
+    group = led_group(entries=20)
+    leader, others = group["n0"], ("n1", "n2")
+    kept = {name: group[name] for name in others}
+    for name in others:  # their disks are mislaid, and empty ones take the place of them
+        group.members[name] = Member(name, THREE, [], standing=Standing.FRESH, now=group.now)
+        leader.replica.reachable(name, group.now)
+    group.propose("n0", 5)
+    group.pass_time(TIMEOUT_S / 2)
+    assert all(group[name].log == leader.log for name in others)
+    assert proven(group) == {"n0"}
+    for name in others:
+        group.members[name] = kept[name]
+        leader.replica.reachable(name, group.now)
+    for _ in range(60):
+        group.pass_time(HEARTBEAT_S / 4)
+        assert proven(group) == set(THREE)
+    assert {group[name].committed for name in others} == {leader.replica.view.last_index}
+
+
 def test_a_reminder_of_what_is_there_casts_no_doubt() -> None:
     group = led_group(entries=20)
     follower = group["n1"]

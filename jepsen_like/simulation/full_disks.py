@@ -1,0 +1,60 @@
+"""Lets other programs fill the disks of members for a while, as logs and backups do."""
+
+from __future__ import annotations
+
+from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.node_process import Surroundings
+from jepsen_like.simulation.swarm import NEVER
+from jepsen_like.simulation.virtual_node import VirtualNode
+
+# What they leave free: nothing, room for a record or two, or as parts of the reserve.
+LEFT_BYTES = (0, 0, 512, 4_096)
+LEFT_SHARES = (0.5, 1.0, 1.3)
+# A disk stays full for at most this multiple of the mean.
+LONGEST_FACTOR = 4.0
+MEAN_FULL_S = 2.0
+
+
+class FullDisks:
+    """Fills disks until `end_s`; `stop` frees them all."""
+
+    def __init__(self, nodes: list[VirtualNode], around: Surroundings, end_s: float) -> None:
+        self._nodes = nodes
+        self._around = around
+        self._style = around.swarm.room
+        self._end_s = end_s
+        self._chance = Chance(around.swarm.seed, "full disks of members")
+
+    def start(self) -> None:
+        """Draw the time of the first full disk."""
+        if self._style.fill_every_s == NEVER:
+            return
+        at_s = self._around.loop.now + self._chance.wait_s(self._style.fill_every_s)
+        if at_s < self._end_s:
+            self._around.loop.at(at_s, self._next)
+
+    def stop(self) -> None:
+        """Free all disks."""
+        for node in self._nodes:
+            node.disk.room_bytes = None
+
+    def _next(self) -> None:
+        chance, style = self._chance, self._style
+        count = chance.choice((1, 1, len(self._nodes)))
+        parts = [round(style.reserve_bytes * share) for share in LEFT_SHARES]
+        left_bytes = chance.choice((*LEFT_BYTES, *parts))
+        full_s = min(chance.wait_s(MEAN_FULL_S), MEAN_FULL_S * LONGEST_FACTOR)
+        for node in chance.sample(self._nodes, count):
+            if node.disk.room_bytes is not None or not node.has_reserve:
+                continue  # what the member has freed since is its own
+            self._around.coverage.count("disks that others filled")
+            node.note(f"others leave {left_bytes} bytes of its disk free for {full_s:.3f} s")
+            node.disk.fill(left_bytes)
+            self._around.loop.after(full_s, self._free, node, node.disk.room_bytes)
+        self.start()
+
+    @staticmethod
+    def _free(node: VirtualNode, room_bytes: int | None) -> None:
+        if node.disk.room_bytes == room_bytes:  # else it was replaced, or filled once more
+            node.disk.room_bytes = None
+            node.note("others leave its disk")
