@@ -305,7 +305,7 @@ class Admin:
                 attempt_seconds=_SEARCH_ATTEMPT_SECONDS,
             )
             if reply.code == ResponseCode.SUCCESS:
-                found += [received(record, queue) for record in decode_records(reply.body)]
+                found += await self._client.side_work.run(_received, reply.body, queue)
         found.sort(key=lambda one: one.store_timestamp, reverse=True)
         return found
 
@@ -464,3 +464,8 @@ class Admin:
             pop_requests.request_modes(), "tell the request modes"
         )
         return sorted({one for reply in replies.values() for one in decode_modes(reply.body)})
+
+
+def _received(body: bytes, queue: MessageQueue) -> list[ReceivedMessage]:
+    """The messages that a broker has found. Raises MessageMalformed."""
+    return [received(record, queue) for record in decode_records(body)]

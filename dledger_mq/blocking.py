@@ -59,8 +59,9 @@ Opened = TypeVar("Opened")
 # producer has by default. It bounds the memory if threads send faster than brokers answer.
 MAX_SENT_SOON: Final = 8192
 
-# The bytes of such messages that are long; all others together have no more.
-MAX_SENT_SOON_BYTES: Final = 256 * 1024 * 1024
+# The bytes of such messages that are long, so that hundreds of pictures may wait; all others together
+# have no more.
+MAX_SENT_SOON_BYTES: Final = 512 * 1024 * 1024
 _LONG_BYTES: Final = MAX_SENT_SOON_BYTES // MAX_SENT_SOON
 
 
@@ -133,7 +134,7 @@ class BlockingProducer:
         """As `send`, but return a future. Cancelling it before the message is sent prevents that.
 
         Raises:
-            WindowFull: 8192 messages, or long ones of 256 MiB together, have no outcome yet.
+            WindowFull: 8192 messages, or long ones of 512 MiB together, have no outcome yet.
         """
         self._sent.check_room(message)
         return self._sent.send(message, selector, timeout_seconds)

@@ -18,6 +18,7 @@ from dledger_mq.nameserver_addresses import read_nameservers
 from dledger_mq.replies import AwaitedReplies
 from dledger_mq.routes import Routes
 from dledger_mq.running_info import RunningInfo, encode_offsets, encode_running_info
+from dledger_mq.side_work import SideWork
 from dledger_mq.silence_watch import SilenceWatch
 from dledger_mq.this_process import new_identity
 from dledger_mq.topic_route import ClientRoute
@@ -78,6 +79,7 @@ class Client:
 
     Attributes:
         replies: the questions that wait for replies.
+        side_work: does what would hold the loop.
 
     Raises:
         InvalidNameServers: there is none, or one is no address.
@@ -99,6 +101,7 @@ class Client:
         self._identity: Identity | None = None
         self._producers: dict[str, list[Asked | None]] = {}
         self.replies = AwaitedReplies()
+        self.side_work = SideWork()
         self._consumers: dict[str, ConsumerEntry] = {}
         self._met: set[str] = set()  # masters that this client was connected with
         self._heartbeat_wanted = trio.Event()

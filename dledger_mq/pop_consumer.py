@@ -1,7 +1,7 @@
 """The consumer that pops: it holds no queue, and acknowledges each message."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final
@@ -320,6 +320,7 @@ class PopConsumer:
                 self._wanted[queue.topic],
                 self._held,
                 self._options,
+                beside=self._beside,
                 is_ordered=self._is_ordered,
                 from_first=self._from_first,
                 on_messages=self._arrived,
@@ -329,6 +330,11 @@ class PopConsumer:
         ]
         for reader in self._readers[queue]:
             self._nursery.start_soon(reader.run)
+
+    def _beside(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run something in the background; after the end of the block, nothing."""
+        if self._nursery is not None:
+            self._nursery.start_soon(work)
 
     def _arrived(self, result: PopResult) -> None:
         """Messages have come; perhaps too late."""

@@ -148,10 +148,7 @@ class Producer:
                 None if self._trace is None else self._trace.sent,
             )
             self._composer = Composer(self._client.identity, now_milliseconds, *self._body_limits)
-            nursery.start_soon(self._pipeline.send_again)
-            nursery.start_soon(self._pipeline.watch_for_silence)
-            nursery.start_soon(self._pipeline.give_up_waiting)
-            nursery.start_soon(self._pipeline.send_gathered)
+            nursery.start_soon(self._pipeline.run)
             self._client.routes.watch(self._pipeline.route_changed)
             if self._check is not None:
                 self._asked = TransactionChecks(
@@ -231,7 +228,7 @@ class Producer:
         compose = self._compose().message
         timeout = self._timeout(timeout_seconds)
         outcomes = Outcomes()
-        called_at = trio.current_time()
+        called_at = pipeline.now()
         for number, message in enumerate(messages):
             settle = outcomes.next()
             try:
@@ -324,6 +321,7 @@ class Producer:
             queue = self._oneway_turn.choose(route.write_queues)
         else:
             queue = selector(route.write_queues, message)
+        await self._opened().compression.alone(sending)
         command = requests.send(
             self.group,
             queue,
@@ -499,7 +497,7 @@ class Producer:
     async def _send_one(self, sending: Sending, told: OneOutcome) -> SendResult:
         """Send what was composed, and wait for its only outcome."""
         pipeline = self._opened()
-        pipeline.submit(sending, trio.current_time())
+        pipeline.submit(sending, pipeline.now())
         try:
             outcome = await told.wait()
         finally:

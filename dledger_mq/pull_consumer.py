@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Final
 
@@ -10,6 +11,7 @@ from dledger_mq.calls import call_master
 from dledger_mq.client import Client
 from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.client_use import ClientUse
+from dledger_mq.inflating import read_beside
 from dledger_mq.lifetime import Lifetime
 from dledger_mq.message import check_topic
 from dledger_mq.offsets import BrokerOffsets
@@ -126,7 +128,9 @@ class PullConsumer:
             timeout_seconds=hold_seconds + _GRACE_SECONDS,
             attempt_seconds=hold_seconds + _GRACE_SECONDS,
         )
-        result = read_pull_reply(reply, queue, wanted)
+        result = await read_beside(
+            self._client.side_work, partial(read_pull_reply, reply, queue, wanted)
+        )
         if self._metrics is not None:
             lag = max(result.max_offset - result.next_offset, 0)
             self._metrics.pulled(self.group, queue, len(result.messages), len(reply.body), lag)

@@ -14,10 +14,12 @@ from typing import Final
 
 import trio
 
+from dledger.core.patience import Patience
 from dledger_mq import requests
 from dledger_mq.batching import Batching, Joined, joined_body
 from dledger_mq.client import Client
 from dledger_mq.composer import BATCH_PROPERTIES
+from dledger_mq.compression import Compression
 from dledger_mq.errors import MessagingError, NoMaster, NoNameServers
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.reported_metrics import ReportedMetrics
@@ -49,7 +51,8 @@ MAX_IN_FLIGHT_BYTES: Final = 16 * 1024 * 1024
 SILENCE_SECONDS: Final = 1.0
 
 # How often it is looked whether messages that wait for room should give up; RocketMQ's clients look
-# for late answers once a second.
+# for late answers once a second. Between two looks little more time than this counts: a loop that
+# was kept from its work finds the answers of that time in its sockets.
 GIVE_UP_SECONDS: Final = 0.5
 
 _BATCH_TEXT: Final = properties_text(BATCH_PROPERTIES)
@@ -70,6 +73,9 @@ class SendPipeline:
         metrics: told each outcome, or None.
         on_outcome: called with each message, its outcome, and the seconds since its first attempt.
             Must not raise.
+
+    Attributes:
+        compression: of the messages.
     """
 
     def __init__(
@@ -95,6 +101,9 @@ class SendPipeline:
         self._on_outcome = on_outcome
         self._open: set[Sending] = set()
         self._bytes = 0
+        self.compression = Compression(client.side_work, self._compressed)
+        self._compressing = 0  # open messages that wait for it
+        self._patience = Patience(GIVE_UP_SECONDS, trio.current_time())
         # What waits for room, in its order, with the event of the task that waits for its start.
         # Each is the message of a caller that waits, so callers bound their number.
         self._waiting: OrderedDict[Sending, trio.Event | None] = OrderedDict()
@@ -110,6 +119,21 @@ class SendPipeline:
         self._wake = trio.Event()
         self._closed = False
 
+    def now(self) -> float:
+        """The clock of the pipeline: it stands still while this process was kept from its work."""
+        now = trio.current_time()
+        self._patience.look(now)
+        return self._patience.at(now)
+
+    async def run(self) -> None:
+        """Do for the messages what their callers do not, for ever."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.compression.run)
+            nursery.start_soon(self._send_again)
+            nursery.start_soon(self._watch_for_silence)
+            nursery.start_soon(self._give_up_waiting)
+            nursery.start_soon(self._send_gathered)
+
     def has_room(self, weight: int) -> bool:
         """Whether a message of `weight` bytes may start now; an empty pipeline takes any one."""
         return not self._waiting and self._fits(weight)
@@ -123,7 +147,7 @@ class SendPipeline:
 
         Args:
             sending: the message.
-            called_at: when its user's call began, on trio's clock.
+            called_at: when its user's call began, by `now`.
 
         Returns:
             False if it waits: it has neither started nor given up.
@@ -162,12 +186,29 @@ class SendPipeline:
 
     def start(self, sending: Sending) -> None:
         """Send a message; its callback gets the outcome once, perhaps before this returns."""
-        now = trio.current_time()
+        self._open.add(sending)
+        may_go = self._closed or self.compression.passes(sending)
+        self._bytes += sending.weight
+        if may_go:
+            self._begin(sending)
+        else:
+            self._compressing += 1
+
+    def _compressed(self, sending: Sending, saved_bytes: int) -> None:
+        """A message that waited for its compression, or that of others before it, can go on."""
+        if sending not in self._open:
+            return  # the producer was closed
+        self._compressing -= 1
+        self._bytes -= saved_bytes
+        self._begin(sending)
+        self._admit()
+
+    def _begin(self, sending: Sending) -> None:
+        """Make the first attempt; the time of the message begins."""
+        now = self.now()
         sending.deadline = now + sending.timeout_seconds
         if self._silent_since is None:
             self._silent_since = now
-        self._open.add(sending)
-        self._bytes += sending.weight
         if self._closed:
             self._finish(sending, sending.failure())
         else:
@@ -184,7 +225,7 @@ class SendPipeline:
             sending.maybe_stored |= sending.address != ""
             self._finish(sending, sending.failure())
 
-    async def send_again(self) -> None:
+    async def _send_again(self) -> None:
         """Make the further attempts, for ever."""
         while True:
             now = trio.current_time()
@@ -197,14 +238,15 @@ class SendPipeline:
             for topic in due:
                 await self._send_topic_again(topic)
 
-    async def give_up_waiting(self) -> None:
+    async def _give_up_waiting(self) -> None:
         """Refuse messages that wait for room while no answers come, for ever."""
         while True:
             await trio.sleep(GIVE_UP_SECONDS)
+            self.now()
             for sending in [one for one in self._waiting if self._is_hopeless(one)]:
                 self._refuse(sending)
 
-    async def watch_for_silence(self) -> None:
+    async def _watch_for_silence(self) -> None:
         """Ask for the routes of messages whose brokers are silent, for ever.
 
         A broker that is frozen or cut off neither answers nor closes its connection. When another
@@ -212,7 +254,7 @@ class SendPipeline:
         """
         while True:
             await trio.sleep(SILENCE_SECONDS / 2)
-            before = trio.current_time() - SILENCE_SECONDS
+            before = self.now() - SILENCE_SECONDS
             silent = {
                 sending.message.topic
                 for sending in self._open
@@ -272,7 +314,7 @@ class SendPipeline:
         since = self._silent_since
         return (
             since is not None
-            and max(since, sending.called_at) + sending.timeout_seconds <= trio.current_time()
+            and max(since, sending.called_at) + sending.timeout_seconds <= self.now()
         )
 
     def _refuse(self, sending: Sending, reason: str = "") -> None:
@@ -284,7 +326,7 @@ class SendPipeline:
         sending.reason = reason or f"no broker has answered any message for {seconds:g} s"
         self._tell(sending, sending.failure())
 
-    async def send_gathered(self) -> None:
+    async def _send_gathered(self) -> None:
         """Send what was gathered, for ever."""
         linger_seconds = self._batching.linger_milliseconds / 1000 if self._batching else 0.0
         while True:
@@ -315,7 +357,7 @@ class SendPipeline:
 
     def _send_together(self, topic: str, sendings: list[Sending]) -> None:
         """Hand messages of a topic to connections; defer them if there is nowhere to send them."""
-        now = trio.current_time()
+        now = self.now()
         route = self._client.routes.known(topic)
         joined = Joined(self._batching)
         for sending in sendings:
@@ -427,8 +469,9 @@ class SendPipeline:
                 self._defer(sending)
                 continue
             if isinstance(answer, Command):
-                # The last open message leaves nothing to wait for.
-                self._silent_since = trio.current_time() if len(self._open) > 1 else None
+                # The last message that was sent leaves nothing to wait for.
+                owed = len(self._open) - self._compressing
+                self._silent_since = self.now() if owed > 1 else None
             self._finish(sending, outcome)
         if stored is not None:
             self._note_success(together[0].message.topic)
@@ -443,7 +486,7 @@ class SendPipeline:
 
     def _defer(self, sending: Sending) -> None:
         """Let a message wait for the next attempt, or tell its failure when its time is over."""
-        if self._closed or sending.deadline <= trio.current_time():
+        if self._closed or sending.deadline <= self.now():
             self._finish(sending, sending.failure())
             return
         topic = sending.message.topic
@@ -504,7 +547,7 @@ class SendPipeline:
     def _report(self, sending: Sending, outcome: SendOutcome) -> None:
         is_started = sending.deadline < float("inf")
         began = sending.deadline - sending.timeout_seconds if is_started else sending.called_at
-        seconds = trio.current_time() - began
+        seconds = self.now() - began
         if self._on_outcome is not None:
             self._on_outcome(sending, outcome, seconds)
         if self._metrics is None:

@@ -82,9 +82,7 @@ class TraceWriter:
     async def __aenter__(self) -> "TraceWriter":
         """Begin to write."""
         nursery = await self._stack.enter_async_context(Background(until_the_end=True))
-        nursery.start_soon(self._pipeline.send_again)
-        nursery.start_soon(self._pipeline.watch_for_silence)
-        nursery.start_soon(self._pipeline.give_up_waiting)
+        nursery.start_soon(self._pipeline.run)
         nursery.start_soon(self._write_forever)
         self._client.routes.watch(self._pipeline.route_changed)
         return self
@@ -179,7 +177,7 @@ class TraceWriter:
             body = "".join(step.record for step in steps).encode("utf-8", "backslashreplace")
             message = Message(self._topic, body, keys=list(words))
             sending = self._composer.message(message, None, SEND_SECONDS, told)
-            if not self._pipeline.submit(sending, trio.current_time()):
+            if not self._pipeline.submit(sending, self._pipeline.now()):
                 await self._pipeline.wait_for_start(sending)
         await trio.lowlevel.checkpoint()
 
