@@ -45,8 +45,7 @@ class Compression:
 
     def passes(self, sending: Sending) -> bool:
         """Whether a message, compressed where it is to be, can go on now; else see `on_done`."""
-        waiting = self._waiting.get(sending.message.topic)
-        if waiting is not None:
+        if self._waiting and (waiting := self._waiting.get(sending.message.topic)) is not None:
             waiting.append(sending)
             return False
         if not sending.to_compress or self._is_quick(sending):

@@ -122,8 +122,9 @@ class SendPipeline:
     def now(self) -> float:
         """The clock of the pipeline: it stands still while this process was kept from its work."""
         now = trio.current_time()
-        self._patience.look(now)
-        return self._patience.at(now)
+        if now >= self._patience.next_look_at:
+            self._patience.look(now)
+        return now - self._patience.lost_s
 
     async def run(self) -> None:
         """Do for the messages what their callers do not, for ever."""
@@ -442,7 +443,7 @@ class SendPipeline:
 
     def _answered(self, together: list[Sending], answer: Command | RemotingError) -> None:
         """An attempt ended."""
-        count = len(together)
+        count, now = len(together), self.now()
         stored: Acknowledgement | None = None
         unreadable = ""
         try:
@@ -471,7 +472,7 @@ class SendPipeline:
             if isinstance(answer, Command):
                 # The last message that was sent leaves nothing to wait for.
                 owed = len(self._open) - self._compressing
-                self._silent_since = self.now() if owed > 1 else None
+                self._silent_since = now if owed > 1 else None
             self._finish(sending, outcome)
         if stored is not None:
             self._note_success(together[0].message.topic)
