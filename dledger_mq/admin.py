@@ -117,7 +117,12 @@ class Admin:
         self, *, nameservers: str | Sequence[str] = (), client: Client | None = None
     ) -> None:
         self._use = ClientUse(nameservers, client)
-        self._lifetime = Lifetime("administrator", "Admin", "open_admin")
+        self._lifetime = Lifetime(
+            "administrator",
+            "Admin",
+            "open_admin",
+            client=self._use.client.lifetime,
+        )
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Admin":

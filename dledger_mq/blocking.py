@@ -59,8 +59,8 @@ Opened = TypeVar("Opened")
 # producer has by default. It bounds the memory if threads send faster than brokers answer.
 MAX_SENT_SOON: Final = 8192
 
-# The bytes of such messages that are long, so that hundreds of pictures may wait; all others together
-# have no more.
+# The bytes of such messages that are long, so that hundreds of pictures may wait; all others
+# together have no more.
 MAX_SENT_SOON_BYTES: Final = 512 * 1024 * 1024
 _LONG_BYTES: Final = MAX_SENT_SOON_BYTES // MAX_SENT_SOON
 

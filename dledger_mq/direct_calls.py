@@ -16,6 +16,7 @@ from dledger_mq.received_message import ReceivedMessage, received
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import MessageMalformed
 from remoting.message.record import decode_record
+from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
@@ -42,10 +43,10 @@ class DirectCalls:
         self._group = group
         self._listener = listener
         self._is_ordered = is_ordered
-        self._nursery: trio.Nursery | None = None
+        self._nursery: StartsTasks | None = None
         self._running = 0
 
-    def begin(self, nursery: trio.Nursery) -> None:
+    def begin(self, nursery: StartsTasks) -> None:
         """The consumer has started: calls run in its nursery."""
         self._nursery = nursery
 

@@ -303,10 +303,20 @@ class GroupInUse(MessagingError):
 
 
 class ClientClosed(MessagingError):
-    """A producer, consumer or client was used outside its `async with` block."""
+    """A producer, consumer or client was used outside its `async with` block, or has ended.
+
+    Attributes:
+        what: the object.
+        reason: the error that has ended it, which is also the cause; empty if none has.
+    """
 
     what: str
-    _template = "the {what} is not open: use it inside its `async with` block"
+    reason: str = ""
+
+    def _text(self) -> str:
+        if self.reason:
+            return f"the {self.what} has ended by an error: {self.reason}"
+        return f"the {self.what} is not open: use it inside its `async with` block"
 
 
 class OffsetFileUnreadable(MessagingError):

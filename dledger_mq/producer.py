@@ -17,7 +17,6 @@ from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.client_use import ClientUse
 from dledger_mq.composer import COMPRESS_FROM_BYTES, Composer
 from dledger_mq.errors import (
-    ClientClosed,
     InvalidMessage,
     NoMaster,
     NoReply,
@@ -55,6 +54,9 @@ from remoting.wire.codes import ResponseCode
 
 # RocketMQ's sendMsgTimeout: all attempts of a message together.
 SEND_TIMEOUT_SECONDS: Final = 3.0
+
+# How long the end of the block waits for checks, as that of a consumer does for its listener.
+LAST_CHECKS_SECONDS: Final = 5.0
 
 # After so many messages of one call the writer gets its turn, so that the broker works meanwhile.
 _MESSAGES_A_TURN: Final = 64
@@ -110,7 +112,13 @@ class Producer:
         self.group = group
         self._use = ClientUse(nameservers, client)
         self._client = self._use.client
-        self._lifetime = Lifetime("producer", "Producer", "open_producer")
+        self._lifetime = Lifetime(
+            "producer",
+            "Producer",
+            "open_producer",
+            group=group,
+            client=self._use.client.lifetime,
+        )
         self._timeout_seconds = timeout_seconds
         self._body_limits = (compress_from_bytes, max_body_bytes)
         self._window = (max_in_flight, max_in_flight_bytes)
@@ -119,6 +127,8 @@ class Producer:
         self._trace_topic = trace_topic(trace)
         self._trace: TraceWriter | None = None
         self._check = check
+        self._checks: TransactionChecks | None = None
+        self._check_calls: Background | None = None
         self._asked: Asked | None = None
         self._stack = AsyncExitStack()
         self._pipeline: SendPipeline | None = None
@@ -134,11 +144,12 @@ class Producer:
         """
         self._lifetime.open()
         async with AsyncExitStack() as stack:
+            stack.callback(self._lifetime.close)
             await self._use.enter(stack)
             if self._trace_topic:
-                writer = TraceWriter(self._client, self.group, self._trace_topic)
+                writer = TraceWriter(self._client, self.group, self._trace_topic, self._lifetime)
                 self._trace = await stack.enter_async_context(writer)
-            nursery = await stack.enter_async_context(Background())
+            nursery = await stack.enter_async_context(Background(self._lifetime))
             self._pipeline = SendPipeline(
                 self._client,
                 self.group,
@@ -151,9 +162,11 @@ class Producer:
             nursery.start_soon(self._pipeline.run)
             self._client.routes.watch(self._pipeline.route_changed)
             if self._check is not None:
-                self._asked = TransactionChecks(
-                    self.group, self._check, nursery, self._transaction_answered
-                ).asked
+                self._check_calls = await stack.enter_async_context(Background(self._lifetime))
+                self._checks = TransactionChecks(
+                    self.group, self._check, self._check_calls, self._transaction_answered
+                )
+                self._asked = self._checks.asked
             self._client.add_producer(self.group, self._asked)
             self._stack = stack.pop_all()
         return self
@@ -164,15 +177,22 @@ class Producer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for outcomes (unless an error ends the block), leave the group, close."""
+        """Wait for outcomes and checks (unless an error ends the block), leave the group, close.
+
+        A check that runs in a thread is waited for in any case, and its answer is sent.
+        """
         try:
             if self._pipeline is not None:
                 try:
                     if error is None:
                         await self._pipeline.drain()
+                        if self._checks is not None:
+                            await self._checks.finish(LAST_CHECKS_SECONDS)
                 finally:
                     self._client.routes.unwatch(self._pipeline.route_changed)
-                    self._pipeline.close()
+                    self._pipeline.close(self._lifetime.failure)
+                    if self._check_calls is not None:
+                        await self._check_calls.end()
                     await self._client.remove_producer(self.group, self._asked)
         finally:
             self._pipeline = self._composer = None
@@ -508,12 +528,12 @@ class Producer:
 
     def _compose(self) -> Composer:
         if self._composer is None:
-            raise ClientClosed("producer")
+            raise self._lifetime.closed()
         return self._composer
 
     def _opened(self) -> SendPipeline:
         if self._pipeline is None:
-            raise ClientClosed("producer")
+            raise self._lifetime.closed()
         return self._pipeline
 
     def _timeout(self, timeout_seconds: float | None) -> float:

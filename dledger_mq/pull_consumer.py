@@ -51,7 +51,13 @@ class PullConsumer:
         self.group = group
         self._metrics = reported(metrics)
         self._use = ClientUse(nameservers, client)
-        self._lifetime = Lifetime("consumer", "PullConsumer", "open_pull_consumer")
+        self._lifetime = Lifetime(
+            "consumer",
+            "PullConsumer",
+            "open_pull_consumer",
+            group=group,
+            client=self._use.client.lifetime,
+        )
         self._offsets = BrokerOffsets(self._use.client, group)
         self._stack = AsyncExitStack()
 

@@ -26,7 +26,7 @@ from dledger_mq.client_use import ClientUse
 from dledger_mq.conditions import check_conditions
 from dledger_mq.consume_tally import ConsumeTally
 from dledger_mq.direct_calls import DirectCalls
-from dledger_mq.errors import ClientClosed, InvalidOptions, MessagingError, NotIterable
+from dledger_mq.errors import InvalidOptions, MessagingError, NotIterable
 from dledger_mq.giving_back import GivingBack
 from dledger_mq.iteration import Iteration
 from dledger_mq.lifetime import Lifetime
@@ -177,7 +177,13 @@ class PushConsumer:
         self._listener = listener
         self._use = ClientUse(nameservers, client)
         self._client = self._use.client
-        self._lifetime = Lifetime("consumer", "PushConsumer", "open_push_consumer")
+        self._lifetime = Lifetime(
+            "consumer",
+            "PushConsumer",
+            "open_push_consumer",
+            group=group,
+            client=self._use.client.lifetime,
+        )
         self._is_ordered = ordered
         self._model = model
         self._consume_from = consume_from
@@ -193,7 +199,8 @@ class PushConsumer:
         self._cached_bytes = CachedBytes(self._options.max_total_cached_bytes)
         self._members: dict[str, Collection[str]] = {}  # by topic, when they were last known
         self._offsets: Offsets = FileOffsets(None)
-        self._nursery: trio.Nursery | None = None
+        self._nursery: Background | None = None
+        self._calls: Background | None = None  # of the listener
         self._listening: Listening | None = None
         self._locked: OrderedQueues | None = None
         self._iteration: Iteration | None = None
@@ -231,11 +238,14 @@ class PushConsumer:
             stack.push_async_callback(self._unlock_all)  # when no call of the listener runs
             trace = None
             if self._trace_topic:
-                writer = TraceWriter(self._client, self.group, self._trace_topic)
+                writer = TraceWriter(self._client, self.group, self._trace_topic, self._lifetime)
                 trace = await stack.enter_async_context(writer)
-            nursery = await stack.enter_async_context(Background())
+            nursery = await stack.enter_async_context(
+                Background(self._lifetime, until_the_end=True)
+            )
             self._nursery = nursery
-            self._direct.begin(nursery)
+            self._calls = await stack.enter_async_context(Background(self._lifetime))
+            self._direct.begin(self._calls)
             self._client.routes.watch(self._route_changed)
             if self._is_ordered and self._is_shared:
                 self._locked = OrderedQueues(
@@ -253,7 +263,7 @@ class PushConsumer:
             )
             if self._listener is not None:
                 for _ in range(self._options.concurrency):
-                    nursery.start_soon(self._listening.work, self._listener)
+                    self._calls.start_soon(self._listening.work, self._listener)
             nursery.start_soon(postponed.release, self._listening.offer)
             nursery.start_soon(self._rebalance_forever)
             nursery.start_soon(self._commit_forever)
@@ -266,7 +276,11 @@ class PushConsumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop reading, let listeners finish (unless an error ends the block), commit, leave."""
+        """Stop reading, let listeners finish (unless an error ends the block), commit, leave.
+
+        What the listener has consumed by the end of its last call is committed: calls in threads
+        cannot be interrupted, and are waited for. Until then this member keeps its queues.
+        """
         try:
             if self._iteration is not None:
                 self._iteration.close()
@@ -274,18 +288,27 @@ class PushConsumer:
                 self._client.routes.unwatch(self._route_changed)
                 for reader in self._readers.values():
                     reader.stop_reading()
-                if error is None:
-                    await self._listening.stop(self._options.close_timeout_seconds)
-                seconds = COMMIT_SECONDS if error is None else LAST_COMMIT_SECONDS
-                with trio.move_on_after(seconds, shield=True):
-                    await self._commit(list(self._readers.values()), is_last=True)
-                for reader in self._readers.values():
-                    reader.drop()
-                await self._client.remove_consumer(self.group)
+                seconds = LAST_COMMIT_SECONDS
+                try:
+                    if error is None:
+                        await self._listening.stop(self._options.close_timeout_seconds)
+                        seconds = COMMIT_SECONDS
+                finally:  # the block may be cancelled
+                    await self._finish(seconds)
         finally:
             self._readers = {}
-            self._listening = self._nursery = None
+            self._listening = self._nursery = self._calls = None
             await self._stack.aclose()
+
+    async def _finish(self, seconds: float) -> None:
+        """End the listener's calls, commit, and leave the group, also in a cancelled block."""
+        if self._calls is not None:
+            await self._calls.end()
+        with trio.move_on_after(seconds, shield=True):
+            await self._commit(list(self._readers.values()), is_last=True)
+        for reader in self._readers.values():
+            reader.drop()
+        await self._client.remove_consumer(self.group)
 
     def __aiter__(self) -> Iteration:
         """Begin a loop over the messages; one that ran before gets no more of them.
@@ -301,8 +324,8 @@ class PushConsumer:
         if self._listener is not None:
             raise NotIterable("its listener gets the messages; make a consumer without one")
         if self._listening is None:
-            raise ClientClosed("consumer")
-        self._iteration = Iteration(self._listening, self._iteration)
+            raise self._lifetime.closed()
+        self._iteration = Iteration(self._listening, self._iteration, self._lifetime)
         return self._iteration
 
     def acknowledge(self) -> None:
@@ -364,14 +387,14 @@ class PushConsumer:
         consumer has a queue once the member before has given it up, or was silent for a minute.
 
         Raises:
-            ClientClosed: the consumer is not open.
+            ClientClosed: the consumer is not open, or ends meanwhile.
         """
-        self._lifetime.check()
-        await self._assigned.wait()
-        if self._locked is not None:
-            await self._locked.wait_held()
-        for reader in list(self._readers.values()):
-            await reader.positioned.wait()
+        with self._lifetime.waiting():
+            await self._assigned.wait()
+            if self._locked is not None:
+                await self._locked.wait_held()
+            for reader in list(self._readers.values()):
+                await reader.positioned.wait()
 
     def queues(self) -> list[MessageQueue]:
         """The queues this member reads now."""
@@ -381,10 +404,10 @@ class PushConsumer:
         """Commit the progress of every queue now; it is also done every 5 s and at the end.
 
         Raises:
-            ClientClosed: the consumer is not open.
+            ClientClosed: the consumer is not open, or ends meanwhile.
         """
-        self._lifetime.check()
-        await self._commit(list(self._readers.values()))
+        with self._lifetime.waiting():
+            await self._commit(list(self._readers.values()))
 
     def _data(self) -> ConsumerData:
         return ConsumerData(

@@ -20,7 +20,7 @@ from dledger_mq.batching import Batching, Joined, joined_body
 from dledger_mq.client import Client
 from dledger_mq.composer import BATCH_PROPERTIES
 from dledger_mq.compression import Compression
-from dledger_mq.errors import MessagingError, NoMaster, NoNameServers
+from dledger_mq.errors import MessagingError, NoMaster, NoNameServers, SendFailed
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.reported_metrics import ReportedMetrics
 from dledger_mq.selectors import RoundRobin
@@ -118,6 +118,7 @@ class SendPipeline:
         self._due: dict[str, float] = {}
         self._wake = trio.Event()
         self._closed = False
+        self._cause: BaseException | None = None  # of the end
 
     def now(self) -> float:
         """The clock of the pipeline: it stands still while this process was kept from its work."""
@@ -215,9 +216,10 @@ class SendPipeline:
         else:
             self._attempt(sending)
 
-    def close(self) -> None:
-        """Give every message without an outcome the one it has now."""
+    def close(self, cause: BaseException | None = None) -> None:
+        """Give every message without an outcome the one it has now, and its cause, if there is."""
         self._closed = True
+        self._cause = cause
         for sending in list(self._waiting):
             self._refuse(sending, "the producer was closed before it was sent")
         for sending in list(self._open):
@@ -535,6 +537,8 @@ class SendPipeline:
             self._tell(sending, outcome)
 
     def _tell(self, sending: Sending, outcome: SendOutcome) -> None:
+        if self._cause is not None and isinstance(outcome, SendFailed):
+            outcome.__cause__ = self._cause
         if not self._open and not self._waiting:
             self._idle.set()
         if self._metrics is not None or self._on_outcome is not None:

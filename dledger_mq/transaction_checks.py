@@ -15,6 +15,7 @@ from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import MessageMalformed
 from remoting.message.record import decode_record
 from remoting.net.connection import Connection
+from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
@@ -41,7 +42,7 @@ class TransactionChecks:
         self,
         group: str,
         check: TransactionCheck,
-        nursery: trio.Nursery,
+        nursery: StartsTasks,
         on_answer: Callable[[ReceivedMessage, TransactionState], None] | None = None,
     ) -> None:
         check_listener(check)
@@ -50,9 +51,21 @@ class TransactionChecks:
         self._nursery = nursery
         self._on_answer = on_answer
         self._under_way = 0
+        self._quiet = trio.Event()
+        self._is_ending = False
+
+    async def finish(self, timeout_seconds: float) -> None:
+        """Begin no more checks, and wait for those under way. A broker asks again."""
+        self._is_ending = True
+        with trio.move_on_after(timeout_seconds):
+            while self._under_way:
+                self._quiet = trio.Event()
+                await self._quiet.wait()
 
     def asked(self, connection: Connection, command: Command) -> None:
         """A broker asks."""
+        if self._is_ending:
+            return
         if self._under_way >= MAX_CHECKS:
             _log.info("%d transactions are looked into: the broker will ask again", MAX_CHECKS)
             return
@@ -84,6 +97,7 @@ class TransactionChecks:
             _log.exception("a transaction's check failed: the broker will ask again")
         finally:
             self._under_way -= 1
+            self._quiet.set()
 
     async def _state(self, message: ReceivedMessage) -> TransactionState:
         state: object = await self._check(message)
