@@ -14,6 +14,7 @@ from dledger_mq.background import Background
 from dledger_mq.errors import GroupInUse, OtherLoop
 from dledger_mq.identity import Identity, check_client_id
 from dledger_mq.lifetime import Lifetime
+from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.nameserver_addresses import read_nameservers
 from dledger_mq.replies import AwaitedReplies
 from dledger_mq.routes import Routes
@@ -81,6 +82,7 @@ class Client:
         replies: the questions that wait for replies.
         side_work: does what would hold the loop.
         lifetime: of its block.
+        listener_watch: watches the calls of users' functions.
 
     Raises:
         InvalidNameServers: there is none, or one is no address.
@@ -103,6 +105,7 @@ class Client:
         self._producers: dict[str, list[Asked | None]] = {}
         self.replies = AwaitedReplies()
         self.side_work = SideWork()
+        self.listener_watch = ListenerWatch()
         self._consumers: dict[str, ConsumerEntry] = {}
         self._met: set[str] = set()  # masters that this client was connected with
         self._heartbeat_wanted = trio.Event()
@@ -127,6 +130,7 @@ class Client:
         nursery.start_soon(self._routes.keep_fresh)
         nursery.start_soon(self._silence.run)
         nursery.start_soon(self._keep_known)
+        nursery.start_soon(self.listener_watch.run)
         return self
 
     async def __aexit__(

@@ -11,7 +11,8 @@ from typing import Final
 import trio
 
 from dledger.declared_error import DeclaredError
-from dledger_mq.listener import Listener, call
+from dledger_mq.listener import SLOW_CALL_SECONDS, Listener
+from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.received_message import ReceivedMessage, received
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import MessageMalformed
@@ -37,12 +38,23 @@ class DirectCalls:
         group: the consumer group, for the log.
         listener: the listener; None for a consumer that is iterated over.
         is_ordered: whether the consumer keeps an order; these calls do not.
+        watch: watches the calls.
+        slow_seconds: after so long a call is told.
     """
 
-    def __init__(self, group: str, listener: Listener | None, is_ordered: bool) -> None:
+    def __init__(
+        self,
+        group: str,
+        listener: Listener | None,
+        is_ordered: bool,
+        watch: ListenerWatch,
+        slow_seconds: float = SLOW_CALL_SECONDS,
+    ) -> None:
         self._group = group
         self._listener = listener
         self._is_ordered = is_ordered
+        self._watch = watch
+        self._slow_seconds = slow_seconds
         self._nursery: StartsTasks | None = None
         self._running = 0
 
@@ -80,7 +92,7 @@ class DirectCalls:
         began = trio.current_time()
         result, remark = "CR_LATER", None
         try:
-            if await call(listener, [message]):
+            if await self._watch.consumes(listener, [message], self._group, self._slow_seconds):
                 result = "CR_SUCCESS"
         except Exception as error:
             _log.exception("the listener of group %s failed, for an operator", self._group)

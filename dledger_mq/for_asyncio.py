@@ -35,6 +35,7 @@ from dledger_mq.bridged_iteration import BridgedIteration
 from dledger_mq.consumer_group import ConsumerGroup
 from dledger_mq.errors import NotIterable, TransactionRefused
 from dledger_mq.listener import Listener, check_listener
+from dledger_mq.listener_watch import called_elsewhere, calls_users
 from dledger_mq.message import Message
 from dledger_mq.mq_loop import loop_for
 from dledger_mq.pop_consumer import PopConsumer
@@ -429,4 +430,5 @@ def _in_asyncio(function: Callable[[Given], Awaitable[Told]]) -> Callable[[Given
                 raise
         return future.result()
 
-    return call_in_asyncio
+    calls_users(run)
+    return called_elsewhere(call_in_asyncio, function)

@@ -1,8 +1,10 @@
 """The one `async with` block of a producer, consumer or client."""
 
+import functools
 import logging
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import trio
 
@@ -21,7 +23,6 @@ class Lifetime:
         form: what opens it in `dledger_mq.blocking` and `for_asyncio`, or what to do instead.
         group: its group, for the log.
         client: of the client that it uses, whose end is its own.
-
     """
 
     def __init__(
@@ -101,17 +102,48 @@ class Lifetime:
         """
         self.check()
         with trio.CancelScope() as scope:
-            self._waits.add(scope)
+            waits = [one._waits for one in (self, self._client) if one is not None]
+            for those in waits:
+                those.add(scope)
             try:
                 yield
             finally:
-                self._waits.discard(scope)
+                for those in waits:
+                    those.discard(scope)
         if scope.cancelled_caught:
             raise self.closed()
 
     def _end_waits(self) -> None:
         for scope in self._waits:
             scope.cancel()
+
+
+class _HasLifetime(Protocol):
+    @property
+    def _lifetime(self) -> Lifetime: ...
+
+
+Owner = TypeVar("Owner", bound=_HasLifetime)
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def during_block(
+    method: Callable[Concatenate[Owner, Parameters], Awaitable[Result]],
+) -> Callable[Concatenate[Owner, Parameters], Coroutine[Any, Any, Result]]:
+    """A method that can be called during the block alone; the object's end interrupts it.
+
+    It raises ClientClosed, whose cause is the error that has ended the object, if one did.
+    """
+
+    @functools.wraps(method)
+    async def call(
+        owner: Owner, /, *arguments: Parameters.args, **named: Parameters.kwargs
+    ) -> Result:
+        with owner._lifetime.waiting():
+            return await method(owner, *arguments, **named)
+
+    return call
 
 
 def _without_cancellations(error: BaseException) -> BaseException | None:

@@ -18,7 +18,7 @@ from dledger_mq.conditions import check_conditions
 from dledger_mq.direct_calls import DirectCalls
 from dledger_mq.errors import MessagingError
 from dledger_mq.held_messages import HeldMessages
-from dledger_mq.lifetime import Lifetime
+from dledger_mq.lifetime import Lifetime, during_block
 from dledger_mq.listener import Listener, check_listener
 from dledger_mq.message import RETRY_TOPIC_PREFIX, check_topic
 from dledger_mq.pauses import LONGEST_PAUSE_SECONDS
@@ -113,7 +113,11 @@ class PopConsumer:
         self._metrics = reported(metrics)
         self._trace_topic = trace_topic(trace)
         self._listening = PopListening(
-            group, self._options, is_ordered=ordered, metrics=self._metrics
+            group,
+            self._options,
+            is_ordered=ordered,
+            watch=self._client.listener_watch,
+            metrics=self._metrics,
         )
         self._stack = AsyncExitStack()
         self._wanted: dict[str, SubscriptionData] = {}
@@ -121,7 +125,13 @@ class PopConsumer:
         self._seen: set[MessageQueue] = set()  # of which the metrics know
         self._nursery: Background | None = None
         self._calls: Background | None = None  # of the listener
-        self._direct = DirectCalls(group, listener, ordered)
+        self._direct = DirectCalls(
+            group,
+            listener,
+            ordered,
+            self._client.listener_watch,
+            self._options.slow_call_seconds,
+        )
         self._held: HeldMessages | None = None
         self._acknowledging: PopAcknowledging | None = None
         self._look_wanted = trio.Event()
@@ -225,16 +235,16 @@ class PopConsumer:
                 self._metrics.left(self.group, queue)
         await self._client.remove_consumer(self.group)
 
+    @during_block
     async def ready(self) -> None:
         """Wait until brokers have answered: a new group is given every message sent after this.
 
         Raises:
             ClientClosed: the consumer is not open, or ends meanwhile.
         """
-        with self._lifetime.waiting():
-            await self._looked.wait()
-            for reader in list(self._all_readers()):
-                await reader.positioned.wait()
+        await self._looked.wait()
+        for reader in list(self._all_readers()):
+            await reader.positioned.wait()
 
     def queues(self) -> list[MessageQueue]:
         """What this member pops from; the id -1 is any queue of a broker."""

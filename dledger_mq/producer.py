@@ -28,7 +28,7 @@ from dledger_mq.errors import (
     TransactionRefused,
     WindowFull,
 )
-from dledger_mq.lifetime import Lifetime
+from dledger_mq.lifetime import Lifetime, during_block
 from dledger_mq.listener import check_listener
 from dledger_mq.message import MAX_BODY_BYTES, Message, check_topic
 from dledger_mq.outcomes import OneOutcome, Outcomes
@@ -164,7 +164,11 @@ class Producer:
             if self._check is not None:
                 self._check_calls = await stack.enter_async_context(Background(self._lifetime))
                 self._checks = TransactionChecks(
-                    self.group, self._check, self._check_calls, self._transaction_answered
+                    self.group,
+                    self._check,
+                    self._check_calls,
+                    self._client.listener_watch,
+                    self._transaction_answered,
                 )
                 self._asked = self._checks.asked
             self._client.add_producer(self.group, self._asked)
@@ -319,6 +323,7 @@ class Producer:
             raise WindowFull(message.topic, pipeline.max_in_flight)
         pipeline.start(sending)
 
+    @during_block
     async def send_oneway(self, message: Message, *, selector: QueueSelector | None = None) -> None:
         """Send a message without an acknowledgement: it is lost silently if anything fails.
 
@@ -358,6 +363,7 @@ class Producer:
         self._client.remoting.send_oneway(address, command)
         await trio.lowlevel.checkpoint()
 
+    @during_block
     async def recall(self, result: SendResult) -> bool:
         """Take a delayed message back.
 
@@ -386,6 +392,7 @@ class Producer:
             raise
         return True
 
+    @during_block
     async def ask(
         self,
         message: Message,
@@ -431,6 +438,7 @@ class Producer:
             raise NoReply(message.topic, result.message_id, timeout)
         return replies[0]
 
+    @during_block
     async def reply(self, asked: ReceivedMessage, body: bytes) -> None:
         """Bring a reply to the producer that has asked, as a consumer of its question.
 

@@ -29,8 +29,8 @@ from dledger_mq.direct_calls import DirectCalls
 from dledger_mq.errors import InvalidOptions, MessagingError, NotIterable
 from dledger_mq.giving_back import GivingBack
 from dledger_mq.iteration import Iteration
-from dledger_mq.lifetime import Lifetime
-from dledger_mq.listener import Listener, check_listener
+from dledger_mq.lifetime import Lifetime, during_block
+from dledger_mq.listener import SLOW_CALL_SECONDS, Listener, check_listener
 from dledger_mq.listening import Listening
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
 from dledger_mq.offsets import BrokerOffsets, FileOffsets, Offsets
@@ -70,6 +70,10 @@ LAST_COMMIT_SECONDS: Final = 1.0
 # RocketMQ's maxReconsumeTimes of a consumer that keeps no order.
 MOST_RECONSUME_TIMES: Final = 16
 
+# A topic leaves one part in so many of its consumer's calls to the others, one call to each at most:
+# if its messages take long, it does not stop them, and it loses little when they are idle.
+LEFT_TO_OTHERS: Final = 4
+
 # RocketMQ's range for suspendCurrentQueueTimeMillis.
 SUSPEND_MILLISECONDS: Final = (10, 30_000)
 
@@ -88,7 +92,8 @@ class PushOptions:
     """What can be tuned; the defaults are RocketMQ's.
 
     Attributes:
-        concurrency: how many listeners run at once.
+        concurrency: how many listeners run at once. Of several topics, each leaves one of these
+            calls to each other one, up to a quarter of them.
         batch_size: how many messages a listener gets at most.
         pull_batch: how many messages a pull asks for.
         max_cached_messages: of one queue: pulled and not done.
@@ -100,6 +105,8 @@ class PushOptions:
         suspend_milliseconds: of an ordered consumer: how long a queue waits when the listener
             failed, before it gets the same message again; 10 to 30,000.
         close_timeout_seconds: how long the end of the block waits for listeners that run.
+        slow_call_seconds: a call of the listener that takes longer is told in the log, once a
+            minute for each listener.
     """
 
     concurrency: int = 20
@@ -111,6 +118,7 @@ class PushOptions:
     max_reconsume_times: int | None = None
     suspend_milliseconds: int = 1000
     close_timeout_seconds: float = 5.0
+    slow_call_seconds: float = SLOW_CALL_SECONDS
 
     def __post_init__(self) -> None:
         """Check what cannot be right. Raises InvalidOptions."""
@@ -204,7 +212,13 @@ class PushConsumer:
         self._listening: Listening | None = None
         self._locked: OrderedQueues | None = None
         self._iteration: Iteration | None = None
-        self._direct = DirectCalls(group, listener, ordered)
+        self._direct = DirectCalls(
+            group,
+            listener,
+            ordered,
+            self._client.listener_watch,
+            self._options.slow_call_seconds,
+        )
         self._tally = ConsumeTally(trio.current_time)
         self._rebalance_wanted = trio.Event()
         self._assigned = trio.Event()
@@ -257,7 +271,10 @@ class PushConsumer:
                 self._call_rule(postponed),
                 postponed,
                 batch_size=1 if self._listener is None else self._options.batch_size,
+                most_of_a_topic=self._most_of_a_topic(),
                 tally=self._tally,
+                watch=self._client.listener_watch,
+                slow_seconds=self._options.slow_call_seconds,
                 metrics=self._metrics,
                 trace=trace,
             )
@@ -336,6 +353,7 @@ class PushConsumer:
         if self._iteration is not None:
             self._iteration.acknowledge()
 
+    @during_block
     async def give_back(self) -> None:
         """The message that the loop has is to come again later, as when a listener fails with it.
 
@@ -360,6 +378,12 @@ class PushConsumer:
         suspend_seconds = options.suspend_milliseconds / 1000
         return InOrder(self.group, postponed, giving_back, suspend_seconds, most, self._may_call)
 
+    def _most_of_a_topic(self) -> int:
+        """How many calls of the listener one topic may have; a retry topic counts as others do."""
+        calls = self._options.concurrency
+        others = len([topic for topic in self._wanted if not topic.startswith(RETRY_TOPIC_PREFIX)])
+        return calls - min(max(others - 1, 0), calls // LEFT_TO_OTHERS)
+
     def _may_call(self, queue: MessageQueue) -> bool:
         return self._locked is None or self._locked.is_fresh(queue)
 
@@ -380,6 +404,7 @@ class PushConsumer:
         else:
             self._offsets = BrokerOffsets(self._client, self.group)
 
+    @during_block
     async def ready(self) -> None:
         """Wait until this member has its share of the queues and knows where to begin in each.
 
@@ -389,25 +414,24 @@ class PushConsumer:
         Raises:
             ClientClosed: the consumer is not open, or ends meanwhile.
         """
-        with self._lifetime.waiting():
-            await self._assigned.wait()
-            if self._locked is not None:
-                await self._locked.wait_held()
-            for reader in list(self._readers.values()):
-                await reader.positioned.wait()
+        await self._assigned.wait()
+        if self._locked is not None:
+            await self._locked.wait_held()
+        for reader in list(self._readers.values()):
+            await reader.positioned.wait()
 
     def queues(self) -> list[MessageQueue]:
         """The queues this member reads now."""
         return sorted(self._readers)
 
+    @during_block
     async def commit(self) -> None:
         """Commit the progress of every queue now; it is also done every 5 s and at the end.
 
         Raises:
             ClientClosed: the consumer is not open, or ends meanwhile.
         """
-        with self._lifetime.waiting():
-            await self._commit(list(self._readers.values()))
+        await self._commit(list(self._readers.values()))
 
     def _data(self) -> ConsumerData:
         return ConsumerData(

@@ -8,6 +8,7 @@ import trio
 
 from dledger_mq import requests
 from dledger_mq.listener import check_listener
+from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.received_message import ReceivedMessage, received
 from dledger_mq.transaction import TransactionCheck
 from dledger_mq.transaction_state import TransactionState
@@ -32,6 +33,7 @@ class TransactionChecks:
         group: the producer group.
         check: the user's.
         nursery: runs it.
+        watch: watches it.
         on_answer: told the half message and what is answered, or None.
 
     Raises:
@@ -43,12 +45,14 @@ class TransactionChecks:
         group: str,
         check: TransactionCheck,
         nursery: StartsTasks,
+        watch: ListenerWatch,
         on_answer: Callable[[ReceivedMessage, TransactionState], None] | None = None,
     ) -> None:
         check_listener(check)
         self._group = group
         self._check = check
         self._nursery = nursery
+        self._watch = watch
         self._on_answer = on_answer
         self._under_way = 0
         self._quiet = trio.Event()
@@ -100,7 +104,7 @@ class TransactionChecks:
             self._quiet.set()
 
     async def _state(self, message: ReceivedMessage) -> TransactionState:
-        state: object = await self._check(message)
+        state: object = await self._watch.call(self._check, message, self._group)
         if not isinstance(state, TransactionState):
             raise TypeError(f"it returned {state!r:.80}, and not a TransactionState")
         return state
