@@ -70,7 +70,7 @@ LAST_COMMIT_SECONDS: Final = 1.0
 # RocketMQ's maxReconsumeTimes of a consumer that keeps no order.
 MOST_RECONSUME_TIMES: Final = 16
 
-# A topic leaves one part in so many of its consumer's calls to the others, one call to each at most:
+# A topic leaves one part in so many of its consumer's calls to the others, one to each at most:
 # if its messages take long, it does not stop them, and it loses little when they are idle.
 LEFT_TO_OTHERS: Final = 4
 
@@ -353,7 +353,6 @@ class PushConsumer:
         if self._iteration is not None:
             self._iteration.acknowledge()
 
-    @during_block
     async def give_back(self) -> None:
         """The message that the loop has is to come again later, as when a listener fails with it.
 

@@ -252,8 +252,9 @@ def test_a_wait_in_another_task_ends_with_the_block(silent: Cluster) -> None:
     trio.run(run)
 
 
-# Sends wait for their own outcomes, which the end of the block decides.
-SENDS = {"send", "send_many", "send_batch", "begin_transaction"}
+# Sends wait for their own outcomes, which the end of the block decides; a loop gives back what it
+# has, or does nothing.
+SENDS = {"send", "send_many", "send_batch", "begin_transaction", "give_back"}
 
 
 def test_every_call_that_waits_ends_with_its_object() -> None:

@@ -78,7 +78,9 @@ async def test_a_listener_that_blocks_is_named_with_its_line_once_a_minute(
     assert len(texts) == 2, "once a minute"
     assert f"the listener {__name__}.{listener.__qualname__} at {__file__}:{lines[0]}" in texts[0]
     assert "has held the loop of this client for 1.0 s" in texts[0]
-    assert "driver" in texts[0]
+    assert f"in {ListenerWatch.__module__}.{ListenerWatch.look.__qualname__}," in texts[0], (
+        "what it has called"
+    )
 
 
 async def test_a_short_step_and_a_wait_for_the_network_are_no_hold(
