@@ -335,6 +335,19 @@ class OffsetFileUnreadable(MessagingError):
     )
 
 
+class OffsetFileLocked(MessagingError):
+    """Another consumer keeps its offsets in the same file: each would undo the other's.
+
+    Attributes:
+        path: the file.
+    """
+
+    path: str
+    _template = (
+        "another consumer keeps its offsets in {path!r:.300}: give each consumer a file of its own"
+    )
+
+
 class GroupDirectoryError(MessagingError):
     """The directory of `dledger-mq up` cannot be used as asked.
 

@@ -33,6 +33,7 @@ from dledger_mq.lifetime import Lifetime, during_block
 from dledger_mq.listener import SLOW_CALL_SECONDS, Listener, check_listener
 from dledger_mq.listening import Listening
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
+from dledger_mq.offset_file import locked_offsets
 from dledger_mq.offsets import BrokerOffsets, FileOffsets, Offsets
 from dledger_mq.ordered_queues import OrderedQueues
 from dledger_mq.pauses import LONGEST_PAUSE_SECONDS
@@ -233,11 +234,14 @@ class PushConsumer:
             GroupInUse: the shared client has a consumer of this group.
             InvalidMessage: a topic's name is not legal, or there is none.
             InvalidCondition: a broker cannot filter by a condition (`Sql`).
-            OffsetFileUnreadable: there is such a file, and it holds no offsets.
+            OffsetFileUnreadable: the file holds no offsets, or there can be no such file.
+            OffsetFileLocked: another consumer keeps its offsets there.
         """
         self._lifetime.open()
         async with AsyncExitStack() as stack:
             stack.callback(self._lifetime.close)
+            if self._offset_file is not None and not self._is_shared:
+                stack.enter_context(locked_offsets(self._offset_file))
             self._prepare()
             await self._use.enter(stack)
             await check_conditions(self._client, self.group, self._wanted.values())

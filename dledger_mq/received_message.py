@@ -288,10 +288,7 @@ def cut_messages(
             if come_again:
                 unreadable.append(record)
                 continue
-            raise MessageMalformed(
-                f"body at offset {record.queue_offset} is damaged (its CRC is wrong): "
-                "if this goes on, verify the disk of the broker"
-            )
+            raise _damaged(record)
         if not inflates and record.system_flag & COMPRESSED_FLAG:
             raise BodyCompressed
         try:
@@ -301,3 +298,10 @@ def cut_messages(
         except MessageMalformed:
             unreadable.append(record)
     return messages, unreadable
+
+
+def _damaged(record: MessageRecord) -> MessageMalformed:
+    return MessageMalformed(
+        f"body at offset {record.queue_offset} is damaged (its CRC is wrong): "
+        "if this goes on, verify the disk of the broker"
+    )
