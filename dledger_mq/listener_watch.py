@@ -41,6 +41,15 @@ TELL_S: Final = 60.0
 # Listeners that are remembered for that. Programs have few.
 _MAX_NAMES: Final = 256
 
+# What is no application's code.
+_NO_APPLICATION: Final = sys.stdlib_module_names | {
+    "dledger",
+    "dledger_mq",
+    "outcome",
+    "remoting",
+    "trio",
+}
+
 # Functions that call a user's: the frame above one of them is the user's.
 _callers: set[CodeType] = set()
 
@@ -182,12 +191,12 @@ class ListenerWatch:
         held_s = now - self._beat_at - LOOK_S
         if held_s < HELD_S:
             return
-        stack = list(_stack(sys._current_frames().get(self._thread_id)))
+        stack = _stack(sys._current_frames().get(self._thread_id))
         user = _users_frame(stack)
-        if user is None and stack and _module(stack[0]).startswith("trio._core."):
-            return  # it waits for the network, and has no processor
-        at = user or (stack[0] if stack else None)
-        name = "?" if at is None else _name(at)
+        at = user or _applications_frame(stack)
+        if at is None:
+            return  # this project's code, trio's or Python's: it has no processor
+        name = _name(at)
         if not self._may_tell("held", name, now):
             return
         _log.warning(
@@ -196,8 +205,8 @@ class ListenerWatch:
             "(blocking.listener)",
             "this code" if user is None else "the listener",
             name,
-            "" if at is None else f" at {at.f_code.co_filename}:{at.f_lineno}",
-            "" if user in (None, stack[0]) else f", in {_name(stack[0])},",
+            f" at {at.f_code.co_filename}:{at.f_lineno}",
+            "" if at is stack[0] else f", in {_name(stack[0])},",
             held_s,
         )
 
@@ -251,7 +260,7 @@ class _Looking:
 _looking = _Looking()
 
 
-def _stack(frame: FrameType | None) -> "list[FrameType]":
+def _stack(frame: FrameType | None) -> list[FrameType]:
     """The frames of a thread, the innermost first."""
     found: list[FrameType] = []
     while frame is not None:
@@ -265,6 +274,16 @@ def _users_frame(stack: list[FrameType]) -> FrameType | None:
     for frame in stack:
         if frame.f_back is not None and frame.f_back.f_code in _callers:
             return None if frame.f_code in _callers else frame
+    return None
+
+
+def _applications_frame(stack: list[FrameType]) -> FrameType | None:
+    """The innermost frame of a loop's task that is neither this project's, trio's nor Python's."""
+    for frame in stack:
+        if _module(frame).startswith("trio._core._run"):
+            return None  # what is below has started the loop
+        if _module(frame).partition(".")[0] not in _NO_APPLICATION:
+            return frame
     return None
 
 

@@ -29,6 +29,7 @@ from dledger_mq import (
 )
 from dledger_mq.background import Background
 from dledger_mq.consumer_group import ConsumerGroup
+from dledger_mq.lifetime import Lifetime
 from remoting.wire.codes import RequestCode
 from tests.dledger_mq.test_mq_bridges import Cluster, cluster
 
@@ -268,3 +269,33 @@ def test_every_call_that_waits_ends_with_its_object() -> None:
         and not hasattr(method, "__wrapped__")
     ]
     assert not unguarded
+
+
+async def test_a_failure_ends_waits_before_the_block_has_ended() -> None:
+    """The end of a block may take its time: a call in a thread is waited for."""
+    client = Lifetime("client", "Client", "open_admin")
+    user = Lifetime("consumer", "PushConsumer", "open_push_consumer", client=client)
+    client.open()
+    user.open()
+
+    async def wait(user: Lifetime, failing: Lifetime) -> None:
+        with user.waiting():
+            failing.fail(DiskGone("first"))
+            await trio.sleep_forever()
+
+    for failing in (user, client):
+        with trio.fail_after(ENOUGH_SECONDS), pytest.raises(ClientClosed) as caught:
+            await wait(user, failing)
+        assert isinstance(caught.value.__cause__, DiskGone)
+        user = Lifetime("consumer", "PushConsumer", "open_push_consumer", client=client)
+        user.open()
+    cancelled = Lifetime("client", "Client", "open_admin")
+    cancelled.open()
+    with trio.move_on_after(0):
+        try:
+            await trio.sleep_forever()
+        except trio.Cancelled as error:
+            cancelled.fail(error)
+            cancelled.fail(BaseExceptionGroup("", [error]))
+            raise
+    cancelled.check()

@@ -265,3 +265,6 @@ def test_the_answer_of_a_check(
     (end,) = cluster.broker.asked(RequestCode.END_TRANSACTION)
     assert end.fields["tranStateTableOffset"] == "7"
     assert end.fields["commitOrRollback"] == str(TransactionState.COMMIT.value)
+    codes = [command.code for command in cluster.broker.requests]
+    left = codes.index(RequestCode.UNREGISTER_CLIENT)
+    assert codes.index(RequestCode.END_TRANSACTION) < left, "it is answered, then the group is left"

@@ -103,7 +103,7 @@ async def test_other_code_that_holds_the_loop_is_named(caplog: pytest.LogCapture
     held = Held()
     held.hold(HELD_S + LOOK_S)
     (record,) = caplog.records
-    assert record.getMessage().startswith("this code dledger_mq.listener_watch.ListenerWatch.look")
+    assert record.getMessage().startswith(f"this code {__name__}.Held.hold at {__file__}:")
 
 
 async def test_a_thread_looks_while_a_client_is_open_and_ends_after_it(
@@ -240,6 +240,27 @@ async def test_a_topic_whose_messages_take_long_leaves_calls_to_the_others(
             await trio.sleep(10)
         nursery.cancel_scope.cancel()
     assert "listener of group g has worked on message" in caplog.text
+
+
+async def test_queues_of_a_topic_that_had_its_calls_go_on_when_one_ends(clock: MockClock) -> None:
+    heard: list[bytes] = []
+
+    async def listener(messages: list[ReceivedMessage]) -> None:
+        heard.append(messages[0].body)
+        await trio.sleep(1)
+
+    names, broker = ScriptedNames(), ScriptedBroker()
+    async with trio.open_nursery() as nursery:
+        for peer in (names, broker):
+            await start(nursery, peer)
+        names.set_route("A", broker.address, queues=8)
+        names.set_route("B", broker.address, queues=1)
+        for number in range(8):
+            broker.put("A", number, b"%d" % number)
+        async with push(names.address, listener):
+            await until(lambda: len(heard) == 8)
+        nursery.cancel_scope.cancel()
+    assert sorted(heard) == [b"%d" % number for number in range(8)]
 
 
 @pytest.mark.parametrize(
