@@ -11,7 +11,7 @@ from typing import Final
 import trio
 
 from dledger.declared_error import DeclaredError
-from dledger_mq.listener import SLOW_CALL_SECONDS, Listener
+from dledger_mq.listener import SLOW_CALL_SECONDS, Listener, says_consumed
 from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.received_message import ReceivedMessage, received
 from remoting.bodies.message_queue import MessageQueue
@@ -92,7 +92,10 @@ class DirectCalls:
         began = trio.current_time()
         result, remark = "CR_LATER", None
         try:
-            if await self._watch.consumes(listener, [message], self._group, self._slow_seconds):
+            answer = await self._watch.call(
+                listener, [message], self._group, self._slow_seconds, began
+            )
+            if says_consumed(answer):
                 result = "CR_SUCCESS"
         except Exception as error:
             _log.exception("the listener of group %s failed, for an operator", self._group)

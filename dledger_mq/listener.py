@@ -43,7 +43,7 @@ def check_listener(listener: object) -> None:
         raise InvalidListener(f"{name:.80} is no coroutine function")
 
 
-def is_consumed(result: object) -> bool:
+def says_consumed(result: object) -> bool:
     """Whether a listener's answer says that it consumed the messages.
 
     Raises:

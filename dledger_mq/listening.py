@@ -9,7 +9,7 @@ import trio
 
 from dledger_mq.call_rules import CallRule
 from dledger_mq.consume_tally import ConsumeTally
-from dledger_mq.listener import Listener
+from dledger_mq.listener import Listener, says_consumed
 from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.postponed import Postponed
 from dledger_mq.queue_reader import QueueReader
@@ -53,7 +53,7 @@ class Listening:
         postponed: where messages wait that are not to be handed out yet.
         batch_size: how many messages are taken at a time, at most.
         most_of_a_topic: how many deliveries of one topic are out at a time, so that a topic whose
-            messages take long leaves some to the others.
+            messages take long leaves some to the others; None: as many as there can be.
         tally: counts the calls.
         watch: watches them.
         slow_seconds: after so long a call is told.
@@ -68,7 +68,7 @@ class Listening:
         postponed: Postponed,
         *,
         batch_size: int,
-        most_of_a_topic: int,
+        most_of_a_topic: int | None,
         tally: ConsumeTally,
         watch: ListenerWatch,
         slow_seconds: float,
@@ -128,11 +128,14 @@ class Listening:
             try:
                 with delivery.scope:
                     try:
-                        is_consumed = await self._watch.consumes(
-                            listener,
-                            delivery.messages,
-                            self._group,
-                            self._slow_seconds,
+                        is_consumed = says_consumed(
+                            await self._watch.call(
+                                listener,
+                                delivery.messages,
+                                self._group,
+                                self._slow_seconds,
+                                delivery.began,
+                            )
                         )
                     except Exception:
                         _log.exception("the listener of group %s failed", self._group)
@@ -158,7 +161,8 @@ class Listening:
             messages = self._take(reader)
             if messages:
                 self._busy += 1
-                self._out[reader.queue.topic] += 1
+                if self._most_of_a_topic is not None:
+                    self._out[reader.queue.topic] += 1
                 reader.call_began()
                 request = "" if self._trace is None else self._trace.call_began(messages)
                 now, scope = trio.current_time(), self._rule.scope(reader)
@@ -199,10 +203,11 @@ class Listening:
         if delivery.is_held:
             delivery.is_held = False
             self._busy -= 1
-            topic = delivery.reader.queue.topic
-            self._out[topic] -= 1
-            for reader in self._full.pop(topic, ()):
-                self.offer(reader)
+            if self._most_of_a_topic is not None:
+                topic = delivery.reader.queue.topic
+                self._out[topic] -= 1
+                for reader in self._full.pop(topic, ()):
+                    self.offer(reader)
             if not self._busy:
                 self._quiet.set()
 
@@ -218,8 +223,8 @@ class Listening:
         """The next messages of a queue for the listener; none while its calls are paused."""
         if reader.dropped or reader.is_leaving:
             return []
-        topic = reader.queue.topic
-        if self._out[topic] >= self._most_of_a_topic:
+        topic, most = reader.queue.topic, self._most_of_a_topic
+        if most is not None and self._out[topic] >= most:
             self._full.setdefault(topic, []).append(reader)
             return []
         if not self._rule.allows(reader, trio.current_time()):

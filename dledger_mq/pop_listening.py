@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import trio
 
 from dledger_mq.held_messages import HeldMessages
-from dledger_mq.listener import Listener
+from dledger_mq.listener import Listener, says_consumed
 from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.pop_options import PopOptions
 from dledger_mq.popped import Popped
@@ -119,11 +119,14 @@ class PopListening:
                 # consumer, and must not be worked on twice at once.
                 with trio.CancelScope() as lane.scope:
                     try:
-                        is_consumed = await self._watch.consumes(
-                            listener,
-                            messages,
-                            self._group,
-                            self._options.slow_call_seconds,
+                        is_consumed = says_consumed(
+                            await self._watch.call(
+                                listener,
+                                messages,
+                                self._group,
+                                self._options.slow_call_seconds,
+                                began,
+                            )
                         )
                     except Exception:
                         _log.exception("the listener of group %s failed", self._group)

@@ -381,11 +381,12 @@ class PushConsumer:
         suspend_seconds = options.suspend_milliseconds / 1000
         return InOrder(self.group, postponed, giving_back, suspend_seconds, most, self._may_call)
 
-    def _most_of_a_topic(self) -> int:
-        """How many calls of the listener one topic may have; a retry topic counts as others do."""
+    def _most_of_a_topic(self) -> int | None:
+        """How many calls of the listener one topic may have; None: all."""
         calls = self._options.concurrency
         others = len([topic for topic in self._wanted if not topic.startswith(RETRY_TOPIC_PREFIX)])
-        return calls - min(max(others - 1, 0), calls // LEFT_TO_OTHERS)
+        left = min(max(others - 1, 0), calls // LEFT_TO_OTHERS)
+        return calls - left if left else None
 
     def _may_call(self, queue: MessageQueue) -> bool:
         return self._locked is None or self._locked.is_fresh(queue)

@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from dledger_mq import requests
-from dledger_mq.listener import check_listener
+from dledger_mq.listener import SLOW_CALL_SECONDS, check_listener
 from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.received_message import ReceivedMessage, received
 from dledger_mq.transaction import TransactionCheck
@@ -104,7 +104,9 @@ class TransactionChecks:
             self._quiet.set()
 
     async def _state(self, message: ReceivedMessage) -> TransactionState:
-        state: object = await self._watch.call(self._check, message, self._group)
+        state: object = await self._watch.call(
+            self._check, message, self._group, SLOW_CALL_SECONDS, trio.current_time()
+        )
         if not isinstance(state, TransactionState):
             raise TypeError(f"it returned {state!r:.80}, and not a TransactionState")
         return state

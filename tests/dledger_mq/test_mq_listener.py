@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from dledger_mq import ConsumeResult, InvalidListener, PushConsumer, ReceivedMessage
-from dledger_mq.listener import Listener
+from dledger_mq.listener import Listener, says_consumed
 from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.redelivery import LONGEST_DELAY_SECONDS, redelivery_delay_seconds
 from remoting.bodies.message_queue import MessageQueue
@@ -90,7 +90,7 @@ def test_what_can_not_be_awaited_is_refused_at_once(listener: Listener) -> None:
 
 
 async def call(listener: Callable[[Messages], Awaitable[object]], messages: Messages) -> bool:
-    return await ListenerWatch().consumes(listener, messages, "g", 10.0)  # type: ignore[arg-type]
+    return says_consumed(await ListenerWatch().call(listener, messages, "g", 10.0, 0.0))
 
 
 def answers(value: object) -> Callable[[Messages], Awaitable[object]]:

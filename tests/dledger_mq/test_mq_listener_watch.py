@@ -72,8 +72,8 @@ async def test_a_listener_that_blocks_is_named_with_its_line_once_a_minute(
         driver()
         held.seconds += TELL_S
 
-    await held.watch.consumes(listener, [MESSAGE], "g", 10.0)
-    await held.watch.consumes(listener, [MESSAGE], "g", 10.0)
+    await held.watch.call(listener, [MESSAGE], "g", 10.0, 0.0)
+    await held.watch.call(listener, [MESSAGE], "g", 10.0, 0.0)
     texts = [record.getMessage() for record in caplog.records]
     assert len(texts) == 2, "once a minute"
     assert f"the listener {__name__}.{listener.__qualname__} at {__file__}:{lines[0]}" in texts[0]
@@ -131,7 +131,8 @@ async def test_a_call_that_takes_long_is_named_while_it_does(
     watch = ListenerWatch()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch.run)
-        nursery.start_soon(watch.consumes, slow_in_trio, [MESSAGE, MESSAGE], "g", 10.0)
+        began = trio.current_time()
+        nursery.start_soon(watch.call, slow_in_trio, [MESSAGE, MESSAGE], "g", 10.0, began)
         await trio.sleep(10 - LOOK_S)
         assert not caplog.records
         await trio.sleep(2 * LOOK_S)
@@ -157,7 +158,10 @@ async def test_a_check_that_takes_long_is_named(
     watch = ListenerWatch()
     async with trio.open_nursery() as nursery:
         nursery.start_soon(watch.run)
-        assert await watch.call(check, MESSAGE, "g") is TransactionState.COMMIT
+        assert (
+            await watch.call(check, MESSAGE, "g", 10.0, trio.current_time())
+            is TransactionState.COMMIT
+        )
         nursery.cancel_scope.cancel()
     assert "check of group g has worked on message ID7 of T for 10 s" in caplog.text
 
@@ -177,7 +181,8 @@ def test_a_listener_that_blocks_in_a_thread_or_in_asyncio_is_named_with_its_line
     async def tell(listener: Any) -> None:
         watch = ListenerWatch()
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(watch.consumes, listener, [MESSAGE], "g", 0.0)
+            now = trio.current_time()
+            nursery.start_soon(watch.call, listener, [MESSAGE], "g", 0.0, now)
             await trio.to_thread.run_sync(began.wait, 10)
             watch.tell_slow(trio.current_time())
             may_end.set()
@@ -264,10 +269,11 @@ async def test_queues_of_a_topic_that_had_its_calls_go_on_when_one_ends(clock: M
 
 
 @pytest.mark.parametrize(
-    ("topics", "concurrency", "most"), [(1, 20, 20), (2, 20, 19), (9, 20, 15), (2, 1, 1), (2, 3, 3)]
+    ("topics", "concurrency", "most"),
+    [(1, 20, None), (2, 20, 19), (9, 20, 15), (2, 1, None), (2, 3, None)],
 )
 async def test_how_many_calls_a_topic_leaves_to_others(
-    topics: int, concurrency: int, most: int
+    topics: int, concurrency: int, most: int | None
 ) -> None:
     async def listener(_messages: list[ReceivedMessage]) -> None:
         """There are no messages."""
