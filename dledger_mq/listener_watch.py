@@ -66,7 +66,7 @@ def called_elsewhere(caller: Caller, function: Callable[..., Any]) -> Caller:
 
 
 class ListenerCall(NamedTuple):
-    """A call that runs. It is made for each: a tuple takes a tenth of an object's time.
+    """A call that runs.
 
     Attributes:
         function: the user's.
@@ -118,7 +118,8 @@ class ListenerWatch:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._running: dict[int, ListenerCall] = {}  # by the awaitable's id
+        # Fields of `ListenerCall`s by the awaitable's id: to make those takes longer than the rest.
+        self._running: dict[int, tuple[Any, ...]] = {}
         self._thread_id = 0
         self._beat_at = clock()
         self._told: dict[tuple[str, str], float] = {}
@@ -142,7 +143,7 @@ class ListenerWatch:
             returned = f"{awaitable!r:.80}, which cannot be awaited"
             raise InvalidListener(f"its call returned {returned}")
         running = self._running
-        running[id(awaitable)] = ListenerCall(function, given, group, slow_s, began, awaitable)
+        running[id(awaitable)] = (function, given, group, slow_s, began, awaitable)
         try:
             return await awaitable
         finally:
@@ -162,7 +163,8 @@ class ListenerWatch:
 
     def tell_slow(self, now: float) -> None:
         """Tell the calls that take long."""
-        for one in sorted(self._running.values(), key=lambda call: call.began):
+        calls = [ListenerCall(*fields) for fields in self._running.values()]
+        for one in sorted(calls, key=lambda call: call.began):
             took_s = now - one.began
             if took_s >= one.slow_s and self._may_tell("slow", one.name, now):
                 _log.warning(
