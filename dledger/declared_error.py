@@ -77,6 +77,7 @@ class DeclaredError(Exception):
         """
         other = _made(type(self), *self.args)
         other.__dict__.update(self.__dict__)
+        other.__cause__ = self.__cause__
         return other
 
     def _compared(self) -> dict[str, object]:

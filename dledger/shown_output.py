@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import sys
+from typing import TextIO
 
 
 def escape_what_cannot_be_shown() -> None:
@@ -14,3 +15,17 @@ def escape_what_cannot_be_shown() -> None:
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")
+
+
+def shown_on(output: TextIO, text: str) -> str:
+    r"""A text as it is written to `output`: a terminal is sent no control characters.
+
+    Users' bytes could move its cursor, change its title, or hide text. It gets "\x1b" instead; line
+    ends and tabs stay. A pipe or a file gets the text as it is.
+    """
+    if text.isprintable() or not output.isatty():
+        return text
+    return "".join(
+        one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode("ascii")
+        for one in text
+    )

@@ -17,7 +17,7 @@ from dledger_mq.dead_letters import LAST_MILLISECOND, Redriven, Redrives
 from dledger_mq.errors import RequestRefused, RouteNotFound
 from dledger_mq.group_answers import decode_group_list
 from dledger_mq.leaders import Leaders
-from dledger_mq.lifetime import Lifetime
+from dledger_mq.lifetime import Lifetime, during_block
 from dledger_mq.message import check_topic
 from dledger_mq.offsets import BrokerOffsets
 from dledger_mq.pauses import pause_seconds
@@ -117,7 +117,12 @@ class Admin:
         self, *, nameservers: str | Sequence[str] = (), client: Client | None = None
     ) -> None:
         self._use = ClientUse(nameservers, client)
-        self._lifetime = Lifetime("administrator", "Admin", "open_admin")
+        self._lifetime = Lifetime(
+            "administrator",
+            "Admin",
+            "open_admin",
+            client=self._use.client.lifetime,
+        )
         self._stack = AsyncExitStack()
 
     async def __aenter__(self) -> "Admin":
@@ -149,10 +154,12 @@ class Admin:
         self._lifetime.check()
         return self._use.client
 
+    @during_block
     async def brokers(self) -> list[BrokerData]:
         """The groups of brokers that the name servers know, by name."""
         return await Leaders(self._client).brokers()
 
+    @during_block
     async def cluster(self) -> list[BrokerStatus]:
         """Every broker, with the figures it gives."""
         places = [
@@ -179,6 +186,7 @@ class Admin:
             )
         return found
 
+    @during_block
     async def create_topic(
         self,
         topic: str,
@@ -222,6 +230,7 @@ class Admin:
                 await trio.sleep(pause_seconds(max(failures, 1)))
         raise RouteNotFound(topic, self._client.routes.nameservers)
 
+    @during_block
     async def delete_topic(self, topic: str, *, cluster: str = "") -> None:
         """Remove a topic and its messages from every group of a cluster, and from the routes.
 
@@ -238,11 +247,13 @@ class Admin:
             if reply.code != ResponseCode.SUCCESS:
                 raise RequestRefused(address, "remove a topic", reply.code, reply.remark)
 
+    @during_block
     async def topics(self) -> list[str]:
         """The names of all topics, those of the system included."""
         reply = await self._client.routes.ask_nameserver(requests.topic_list(), "list topics")
         return sorted(decode_topic_list(reply.body))
 
+    @during_block
     async def progress(self, topic: str, group: str | None = None) -> list[QueueProgress]:
         """How far each queue of a topic is filled, and read by a group.
 
@@ -267,6 +278,7 @@ class Admin:
             )
         return rows
 
+    @during_block
     async def find(
         self,
         topic: str,
@@ -305,10 +317,11 @@ class Admin:
                 attempt_seconds=_SEARCH_ATTEMPT_SECONDS,
             )
             if reply.code == ResponseCode.SUCCESS:
-                found += [received(record, queue) for record in decode_records(reply.body)]
+                found += await self._client.side_work.run(_received, reply.body, queue)
         found.sort(key=lambda one: one.store_timestamp, reverse=True)
         return found
 
+    @during_block
     async def redrive(
         self,
         group: str,
@@ -353,6 +366,7 @@ class Admin:
         )
         return await redrives.run(most, on_progress)
 
+    @during_block
     async def trace(self, message_id: str, *, trace_topic: str = TRACE_TOPIC) -> list[TraceRecord]:
         """What clients told about a message, the earliest first.
 
@@ -369,6 +383,7 @@ class Admin:
         told = await self.find(trace_topic, message_id, most=MAX_FOUND)
         return trace_of(message_id, reversed(told))
 
+    @during_block
     async def statistics(self, name: str, key: str) -> dict[str, Statistic]:
         """What the leaders have counted in the last minute, hour and day.
 
@@ -402,6 +417,7 @@ class Admin:
         check_topic(name)
         return ConsumerGroup(self._client, name)
 
+    @during_block
     async def groups_of(self, topic: str) -> list[str]:
         """The consumer groups that subscribe to a topic now, or have consumed it."""
         replies = await Leaders(self._client).ask_each(
@@ -409,6 +425,7 @@ class Admin:
         )
         return sorted({one for reply in replies.values() for one in decode_group_list(reply.body)})
 
+    @during_block
     async def settings(self) -> dict[str, dict[str, str]]:
         """The settings in force, by the names of the groups of brokers."""
         replies = await Leaders(self._client).ask_each(
@@ -416,6 +433,7 @@ class Admin:
         )
         return {name: decode_properties_text(reply.body) for name, reply in replies.items()}
 
+    @during_block
     async def change_settings(self, values: Mapping[str, str], *, broker_name: str = "") -> None:
         """Change settings of brokers while they run: all that are named, or none.
 
@@ -435,6 +453,7 @@ class Admin:
             names={broker_name} if broker_name else None,
         )
 
+    @during_block
     async def set_request_mode(self, mode: RequestMode, *, cluster: str = "") -> None:
         """Set on every group of brokers how the members of a consumer group read a topic.
 
@@ -454,6 +473,7 @@ class Admin:
             topic=mode.topic,
         )
 
+    @during_block
     async def request_modes(self) -> list[RequestMode]:
         """All request modes that were set, by topic and group.
 
@@ -464,3 +484,8 @@ class Admin:
             pop_requests.request_modes(), "tell the request modes"
         )
         return sorted({one for reply in replies.values() for one in decode_modes(reply.body)})
+
+
+def _received(body: bytes, queue: MessageQueue) -> list[ReceivedMessage]:
+    """The messages that a broker has found. Raises MessageMalformed."""
+    return [received(record, queue) for record in decode_records(body)]

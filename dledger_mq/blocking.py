@@ -41,6 +41,7 @@ from dledger_mq.errors import (
     WindowFull,
 )
 from dledger_mq.listener import Listener
+from dledger_mq.listener_watch import called_elsewhere, calls_users
 from dledger_mq.message import ConsumeResult, Message
 from dledger_mq.mq_loop import loop_for
 from dledger_mq.pop_consumer import PopConsumer
@@ -54,13 +55,16 @@ from dledger_mq.transaction import Transaction, TransactionCheck
 from dledger_mq.transaction_state import TransactionState
 
 Opened = TypeVar("Opened")
+Given = TypeVar("Given")
+Told = TypeVar("Told")
 
 # Messages without an outcome, beyond which `send_soon` takes no more: twice the window that a
 # producer has by default. It bounds the memory if threads send faster than brokers answer.
 MAX_SENT_SOON: Final = 8192
 
-# The bytes of such messages that are long; all others together have no more.
-MAX_SENT_SOON_BYTES: Final = 256 * 1024 * 1024
+# The bytes of such messages that are long, so that hundreds of pictures may wait; all others
+# together have no more.
+MAX_SENT_SOON_BYTES: Final = 512 * 1024 * 1024
 _LONG_BYTES: Final = MAX_SENT_SOON_BYTES // MAX_SENT_SOON
 
 
@@ -133,7 +137,7 @@ class BlockingProducer:
         """As `send`, but return a future. Cancelling it before the message is sent prevents that.
 
         Raises:
-            WindowFull: 8192 messages, or long ones of 256 MiB together, have no outcome yet.
+            WindowFull: 8192 messages, or long ones of 512 MiB together, have no outcome yet.
         """
         self._sent.check_room(message)
         return self._sent.send(message, selector, timeout_seconds)
@@ -456,9 +460,9 @@ def listener(function: Callable[[list[ReceivedMessage]], ConsumeResult | None]) 
     _check_plain(function)
 
     async def call_in_thread(messages: list[ReceivedMessage]) -> ConsumeResult | None:
-        return await trio.to_thread.run_sync(function, messages)
+        return await trio.to_thread.run_sync(_call_plain, function, messages)
 
-    return call_in_thread
+    return called_elsewhere(call_in_thread, function)
 
 
 def transaction_check(
@@ -475,9 +479,16 @@ def transaction_check(
     _check_plain(function)
 
     async def call_in_thread(message: ReceivedMessage) -> TransactionState:
-        return await trio.to_thread.run_sync(function, message)
+        return await trio.to_thread.run_sync(_call_plain, function, message)
 
-    return call_in_thread
+    return called_elsewhere(call_in_thread, function)
+
+
+def _call_plain(function: Callable[[Given], Told], given: Given) -> Told:
+    return function(given)
+
+
+calls_users(_call_plain)
 
 
 def _check_plain(function: object) -> None:

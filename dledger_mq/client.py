@@ -12,13 +12,15 @@ import trio
 from dledger.wake_up import WakeUp
 from dledger_mq import requests
 from dledger_mq.background import Background
-from dledger_mq.errors import ClientClosed, GroupInUse, OtherLoop
+from dledger_mq.errors import GroupInUse, OtherLoop
 from dledger_mq.identity import Identity, check_client_id
 from dledger_mq.lifetime import Lifetime
+from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.nameserver_addresses import read_nameservers
 from dledger_mq.replies import AwaitedReplies
 from dledger_mq.routes import Routes
 from dledger_mq.running_info import RunningInfo, encode_offsets, encode_running_info
+from dledger_mq.side_work import SideWork
 from dledger_mq.silence_watch import SilenceWatch
 from dledger_mq.this_process import new_identity
 from dledger_mq.topic_route import ClientRoute
@@ -79,6 +81,9 @@ class Client:
 
     Attributes:
         replies: the questions that wait for replies.
+        side_work: does what would hold the loop.
+        lifetime: of its block.
+        listener_watch: watches the calls of users' functions.
 
     Raises:
         InvalidNameServers: there is none, or one is no address.
@@ -90,7 +95,7 @@ class Client:
             check_client_id(client_id)
         self._given_id = client_id
         self._nameservers = read_nameservers(nameservers)
-        self._lifetime = Lifetime(
+        self.lifetime = Lifetime(
             "client", "Client", "give `nameservers` to what would share it, and open that"
         )
         self._stack = AsyncExitStack()
@@ -100,6 +105,8 @@ class Client:
         self._identity: Identity | None = None
         self._producers: dict[str, list[Asked | None]] = {}
         self.replies = AwaitedReplies()
+        self.side_work = SideWork()
+        self.listener_watch = ListenerWatch()
         self._consumers: dict[str, ConsumerEntry] = {}
         self._met: set[str] = set()  # masters that this client was connected with
         self._heartbeat_wanted = WakeUp()
@@ -111,10 +118,12 @@ class Client:
         Raises:
             OpenedTwice: it was opened before.
         """
-        self._lifetime.open()
+        self.lifetime.open()
         self._loop = trio.lowlevel.current_trio_token()
         self._identity = new_identity(self._nameservers[0], self._given_id)
-        nursery = await self._stack.enter_async_context(Background(until_the_end=True))
+        nursery = await self._stack.enter_async_context(
+            Background(self.lifetime, until_the_end=True)
+        )
         self._remoting = RemotingClient(nursery, self._answer, on_connected=self._connected)
         self._routes = Routes(self._remoting, self._nameservers)
         self._routes.watch(self._route_changed)
@@ -122,6 +131,7 @@ class Client:
         nursery.start_soon(self._routes.keep_fresh)
         nursery.start_soon(self._silence.run)
         nursery.start_soon(self._keep_known)
+        nursery.start_soon(self.listener_watch.run)
         return self
 
     async def __aexit__(
@@ -131,7 +141,7 @@ class Client:
         trace: TracebackType | None,
     ) -> None:
         """Close every connection."""
-        self._lifetime.close()
+        self.lifetime.close()
         if self._remoting is not None:
             self._remoting.close()
         await self._stack.aclose()
@@ -144,7 +154,7 @@ class Client:
             ClientClosed: its block has not begun, or has ended.
             OtherLoop: it was opened in another trio loop.
         """
-        self._lifetime.check()
+        self.lifetime.check()
         if trio.lowlevel.current_trio_token() is not self._loop:
             raise OtherLoop()
 
@@ -155,7 +165,7 @@ class Client:
         Raises:
             ClientClosed: the client is not open.
         """
-        return _opened(self._remoting)
+        return self._opened(self._remoting)
 
     @property
     def routes(self) -> Routes:
@@ -164,7 +174,7 @@ class Client:
         Raises:
             ClientClosed: the client was never opened.
         """
-        return _opened(self._routes)
+        return self._opened(self._routes)
 
     @property
     def silence(self) -> SilenceWatch:
@@ -173,7 +183,7 @@ class Client:
         Raises:
             ClientClosed: the client was never opened.
         """
-        return _opened(self._silence)
+        return self._opened(self._silence)
 
     @property
     def identity(self) -> Identity:
@@ -182,7 +192,7 @@ class Client:
         Raises:
             ClientClosed: the client was never opened.
         """
-        return _opened(self._identity)
+        return self._opened(self._identity)
 
     @property
     def client_id(self) -> str:
@@ -272,6 +282,12 @@ class Client:
             await done.wait()
         return [outcomes[number] for number in range(len(wanted))]
 
+    def _opened(self, part: _Part | None) -> _Part:
+        """Return a part of the client. Raises ClientClosed if the client is not open."""
+        if part is None:
+            raise self.lifetime.closed()
+        return part
+
     def _answer(self, connection: Connection, command: Command) -> Command | None:
         """Answer a request of a broker.
 
@@ -352,13 +368,6 @@ class Client:
                 [(address, Command(command.code, dict(command.fields))) for address in connected],
                 LEAVE_TIMEOUT_SECONDS,
             )
-
-
-def _opened(part: _Part | None) -> _Part:
-    """Return a part of the client. Raises ClientClosed if the client is not open."""
-    if part is None:
-        raise ClientClosed("client")
-    return part
 
 
 def _no_consumer(command: Command, group: str) -> Command:

@@ -10,6 +10,7 @@ import click
 import trio
 from rich.console import Console
 
+from dledger.shown_output import shown_on
 from dledger.system_refusals import line_about
 from dledger_mq.errors import MessagingError, OutcomeUnknown, SomeFailed
 from remoting.wire.errors import RemotingError
@@ -42,10 +43,12 @@ Result = TypeVar("Result")
 def say(line: str) -> bool:
     """Print a line; False if the reader of the output has closed it, as `head` does.
 
+    A terminal is sent no control characters of users.
+
     What is printed after that goes nowhere, so that the interpreter does not fail at its end.
     """
     try:
-        click.echo(line)
+        click.echo(shown_on(sys.stdout, line))
     except BrokenPipeError:
         nowhere = os.open(os.devnull, os.O_WRONLY)
         os.dup2(nowhere, sys.stdout.fileno())

@@ -1,6 +1,5 @@
 """Bringing messages into the form in which they go over the wire."""
 
-import zlib
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
@@ -23,13 +22,9 @@ from remoting.message.properties import (
     edit_properties,
     encode_properties,
 )
-from remoting.message.record import COMPRESSED_FLAG
 
 # RocketMQ's compressMsgBodyOverHowmuch: bodies this long or longer are compressed.
 COMPRESS_FROM_BYTES: Final = 4096
-
-# RocketMQ's zlib level: half the time of 9 for nearly its size.
-COMPRESSION_LEVEL: Final = 5
 
 # What the header and properties of a message weigh in the window, besides its body.
 OVERHEAD_BYTES: Final = 512
@@ -42,7 +37,7 @@ BATCH_PROPERTIES: Final = encode_properties({WAIT_STORE_MESSAGE_OK: "true"})
 
 
 class Composer:
-    """Checks messages, gives them their ids, and compresses or joins them.
+    """Checks messages, gives them their ids, and joins them or says that they are to be compressed.
 
     Args:
         identity: whose messages they are.
@@ -88,22 +83,19 @@ class Composer:
         born = self._wall_clock()
         message_id = self._new_message_id(born)
         properties = properties_of(message, message_id)
-        system_flag = 0
-        if len(body) >= self._compress_from_bytes:
-            body = zlib.compress(body, COMPRESSION_LEVEL)
-            system_flag = COMPRESSED_FLAG
         return Sending(
             message,
             message_id,
             body,
             properties,
-            system_flag,
+            0,
             False,
             born,
             selector,
             callback,
             timeout_seconds,
             len(body) + len(properties) + OVERHEAD_BYTES,
+            to_compress=len(body) >= self._compress_from_bytes,
         )
 
     def special(

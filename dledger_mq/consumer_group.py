@@ -20,6 +20,7 @@ from dledger_mq.group_answers import (
     decode_time_spans,
 )
 from dledger_mq.leaders import Leaders
+from dledger_mq.lifetime import during_block
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import ResponseCode
@@ -59,8 +60,10 @@ class ConsumerGroup:
     def __init__(self, client: Client, name: str) -> None:
         self.name = name
         self._client = client
+        self._lifetime = client.lifetime
         self._leaders = Leaders(client)
 
+    @during_block
     async def progress(self, topic: str = "") -> list[GroupProgress]:
         """How far it has consumed each queue of a topic, or of all its topics."""
         command = requests.consume_stats(self.name, topic)
@@ -68,6 +71,7 @@ class ConsumerGroup:
         rows = [row for reply in replies.values() for row in decode_progress(reply.body)]
         return sorted(rows, key=lambda row: row.queue)
 
+    @during_block
     async def connections(self) -> GroupConnections | None:
         """Its present members, and what they subscribe to; None when it has no member."""
         replies = await self._leaders.ask_each(
@@ -93,6 +97,7 @@ class ConsumerGroup:
             members, found[0].model, found[0].consume_from, subscriptions, different
         )
 
+    @during_block
     async def running_info(self, client_id: str) -> Mapping[str, JsonValue]:
         """What a member says of itself: settings, queues and how far it is (307).
 
@@ -103,6 +108,7 @@ class ConsumerGroup:
         reply = await self._first(command, "ask a consumer", _ASK_SECONDS)
         return JsonObject.parse("running info", reply.body, size=LARGE).members
 
+    @during_block
     async def consume_directly(self, client_id: str, offset_message_id: str) -> DirectResult:
         """Have a member's listener consume a message that is stored, to see what it does.
 
@@ -120,6 +126,7 @@ class ConsumerGroup:
         reply = await self._first(command, "ask a consumer", _ASK_SECONDS)
         return decode_direct_result(reply.body)
 
+    @during_block
     async def consume_status(self, topic: str) -> dict[str, dict[MessageQueue, int]]:
         """Where each member is in each of its queues of a topic, by client id; it says so itself.
 
@@ -132,6 +139,7 @@ class ConsumerGroup:
         reply = await self._first(command, "ask consumers", _ASK_SECONDS)
         return decode_consume_status(reply.body)
 
+    @during_block
     async def time_spans(self, topic: str) -> list[TimeSpan]:
         """When the messages of each queue were stored, and how long the group's next one waits."""
         replies = await self._leaders.ask_each(
@@ -143,6 +151,7 @@ class ConsumerGroup:
         spans = [span for reply in replies.values() for span in decode_time_spans(reply.body)]
         return sorted(spans, key=lambda span: span.queue)
 
+    @during_block
     async def reset_to_time(
         self, topic: str, timestamp_milliseconds: int, *, only_back: bool = False
     ) -> dict[MessageQueue, int]:
@@ -161,14 +170,17 @@ class ConsumerGroup:
         )
         return await self._reset(command, topic)
 
+    @during_block
     async def reset_to_first(self, topic: str) -> dict[MessageQueue, int]:
         """Move it to the first message that each queue of a topic holds."""
         return await self.reset_to_time(topic, 0)
 
+    @during_block
     async def skip_all(self, topic: str) -> dict[MessageQueue, int]:
         """Move it behind the last message of each queue of a topic."""
         return await self.reset_to_time(topic, _END_MILLISECONDS)
 
+    @during_block
     async def reset_to_offset(self, queue: MessageQueue, offset: int) -> None:
         """Move it to an offset of one queue.
 
@@ -182,6 +194,7 @@ class ConsumerGroup:
             command, "move a group", names={queue.broker_name}, topic=queue.topic
         )
 
+    @during_block
     async def clone_to(self, target: str, topic: str = "") -> None:
         """Let another group go on where this one is: in a topic, or in all it has consumed.
 

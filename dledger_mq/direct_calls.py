@@ -11,11 +11,13 @@ from typing import Final
 import trio
 
 from dledger.declared_error import DeclaredError
-from dledger_mq.listener import Listener, call
+from dledger_mq.listener import SLOW_CALL_SECONDS, Listener, says_consumed
+from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.received_message import ReceivedMessage, received
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import MessageMalformed
 from remoting.message.record import decode_record
+from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
@@ -36,16 +38,27 @@ class DirectCalls:
         group: the consumer group, for the log.
         listener: the listener; None for a consumer that is iterated over.
         is_ordered: whether the consumer keeps an order; these calls do not.
+        watch: watches the calls.
+        slow_seconds: after so long a call is told.
     """
 
-    def __init__(self, group: str, listener: Listener | None, is_ordered: bool) -> None:
+    def __init__(
+        self,
+        group: str,
+        listener: Listener | None,
+        is_ordered: bool,
+        watch: ListenerWatch,
+        slow_seconds: float = SLOW_CALL_SECONDS,
+    ) -> None:
         self._group = group
         self._listener = listener
         self._is_ordered = is_ordered
-        self._nursery: trio.Nursery | None = None
+        self._watch = watch
+        self._slow_seconds = slow_seconds
+        self._nursery: StartsTasks | None = None
         self._running = 0
 
-    def begin(self, nursery: trio.Nursery) -> None:
+    def begin(self, nursery: StartsTasks) -> None:
         """The consumer has started: calls run in its nursery."""
         self._nursery = nursery
 
@@ -79,7 +92,10 @@ class DirectCalls:
         began = trio.current_time()
         result, remark = "CR_LATER", None
         try:
-            if await call(listener, [message]):
+            answer = await self._watch.call(
+                listener, [message], self._group, self._slow_seconds, began
+            )
+            if says_consumed(answer):
                 result = "CR_SUCCESS"
         except Exception as error:
             _log.exception("the listener of group %s failed, for an operator", self._group)

@@ -312,12 +312,22 @@ class GroupInUse(MessagingError):
 
 
 class ClientClosed(MessagingError):
-    """A producer, consumer or client was used outside its `async with` block."""
+    """A producer, consumer or client was used outside its `async with` block, or has ended.
+
+    Attributes:
+        what: the object.
+        reason: the error that has ended it, which is also the cause; empty if none has.
+    """
 
     retry_safe = True
 
     what: str
-    _template = "the {what} is not open: use it inside its `async with` block"
+    reason: str = ""
+
+    def _text(self) -> str:
+        if self.reason:
+            return f"the {self.what} has ended by an error: {self.reason}"
+        return f"the {self.what} is not open: use it inside its `async with` block"
 
 
 class OffsetFileUnreadable(MessagingError):
@@ -333,6 +343,19 @@ class OffsetFileUnreadable(MessagingError):
     _template = (
         "offset file {path} cannot be read ({reason}): restore it, or remove it to start from the "
         "consumer's `consume_from`"
+    )
+
+
+class OffsetFileLocked(MessagingError):
+    """Another consumer keeps its offsets in the same file: each would undo the other's.
+
+    Attributes:
+        path: the file.
+    """
+
+    path: str
+    _template = (
+        "another consumer keeps its offsets in {path!r:.300}: give each consumer a file of its own"
     )
 
 

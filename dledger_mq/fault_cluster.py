@@ -253,9 +253,9 @@ async def cluster(
             (nameserver,) = free_addresses(1)
             plan = ClusterPlan(CLUSTER, nameserver, new_groups(groups, nodes))
         made = Cluster(place, plan)
-        async with Background() as nursery:
+        async with Background(None) as background:
             try:
-                await made._start(nursery)
+                await made._start(background.nursery)
                 yield made
             finally:
                 await made._end()

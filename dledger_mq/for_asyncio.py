@@ -21,7 +21,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext, suppress
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import trio
 
@@ -35,6 +35,7 @@ from dledger_mq.bridged_iteration import BridgedIteration
 from dledger_mq.consumer_group import ConsumerGroup
 from dledger_mq.errors import NotIterable, TransactionRefused
 from dledger_mq.listener import Listener, check_listener
+from dledger_mq.listener_watch import called_elsewhere, calls_users
 from dledger_mq.message import Message
 from dledger_mq.mq_loop import loop_for
 from dledger_mq.pop_consumer import PopConsumer
@@ -46,6 +47,9 @@ from dledger_mq.selectors import QueueSelector
 from dledger_mq.send_result import SendResult
 from dledger_mq.transaction import Transaction, TransactionCheck
 from dledger_mq.transaction_state import TransactionState
+
+# How long a call of a listener that was cancelled may take to end, as it may need answers for that.
+LAST_CALL_SECONDS: Final = 5.0
 
 Given = TypeVar("Given")
 Told = TypeVar("Told")
@@ -388,7 +392,10 @@ def _in_asyncio(function: Callable[[Given], Awaitable[Told]]) -> Callable[[Given
     check_listener(function)
     loop = asyncio.get_running_loop()
 
-    async def run(given: Given) -> Told:
+    async def run(given: Given, begun: list[asyncio.Task[Any]]) -> Told:
+        task = asyncio.current_task()
+        assert task is not None
+        begun.append(task)
         return await function(given)
 
     async def call_in_asyncio(given: Given) -> Told:
@@ -399,13 +406,29 @@ def _in_asyncio(function: Callable[[Given], Awaitable[Told]]) -> Callable[[Given
             with suppress(trio.RunFinishedError):  # the consumer has ended meanwhile
                 token.run_sync_soon(done.set)
 
-        future = asyncio.run_coroutine_threadsafe(run(given), loop)
+        begun: list[asyncio.Task[Any]] = []
+        running = run(given, begun)
+        try:
+            future = asyncio.run_coroutine_threadsafe(running, loop)
+        except RuntimeError:  # asyncio's loop is closed
+            running.close()
+            raise
         future.add_done_callback(tell)
         try:
             await done.wait()
         except trio.Cancelled:
-            future.cancel()
-            raise
+
+            def cancel() -> None:
+                (begun[0] if begun else future).cancel()
+
+            with suppress(RuntimeError):
+                loop.call_soon_threadsafe(cancel)
+            # What it finishes all the same counts: only its own end tells whether it did.
+            with trio.move_on_after(LAST_CALL_SECONDS, shield=True):
+                await done.wait()
+            if not future.done() or future.cancelled():
+                raise
         return future.result()
 
-    return call_in_asyncio
+    calls_users(run)
+    return called_elsewhere(call_in_asyncio, function)

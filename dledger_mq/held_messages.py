@@ -13,6 +13,7 @@ from dledger_mq.calls import call_master
 from dledger_mq.client import Client
 from dledger_mq.errors import MessagingError
 from dledger_mq.popped import Popped
+from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
@@ -52,7 +53,7 @@ class HeldMessages:
         most: int,
         invisible_seconds: float,
         longest_seconds: float,
-        nursery: trio.Nursery,
+        nursery: StartsTasks,
         on_settled: Callable[[Popped], None],
         acknowledge: Callable[[Popped], None],
     ) -> None:

@@ -3,6 +3,7 @@
 import trio
 
 from dledger_mq.errors import NotIterable
+from dledger_mq.lifetime import Lifetime
 from dledger_mq.listening import Delivery, Listening
 from dledger_mq.received_message import ReceivedMessage
 
@@ -19,10 +20,14 @@ class Iteration:
     Args:
         listening: hands out the messages, one at a time.
         before: the loop that this one replaces, or None.
+        lifetime: of the consumer.
     """
 
-    def __init__(self, listening: Listening, before: "Iteration | None") -> None:
+    def __init__(
+        self, listening: Listening, before: "Iteration | None", lifetime: Lifetime
+    ) -> None:
         self._listening = listening
+        self._lifetime = lifetime
         self._in_hand: Delivery | None = None
         self._to_give_back: Delivery | None = None
         self._is_replaced = False
@@ -46,6 +51,7 @@ class Iteration:
 
         Raises:
             NotIterable: another task waits in this loop, or a newer loop has begun.
+            ClientClosed: the consumer has ended by an error.
         """
         if self._is_waiting:
             raise NotIterable("another task waits for its next message; use a listener instead")
@@ -63,6 +69,8 @@ class Iteration:
             return self._in_hand.messages[0]
         if self._is_replaced:
             raise NotIterable("a newer loop has begun; only one at a time gets messages")
+        if self._lifetime.failure is not None:
+            raise self._lifetime.closed()
         raise StopAsyncIteration
 
     def acknowledge(self) -> None:

@@ -1,24 +1,48 @@
 """The one `async with` block of a producer, consumer or client."""
 
+import functools
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from contextlib import contextmanager
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
+
+import trio
+
 from dledger.trio_only import require_trio
 from dledger_mq.errors import ClientClosed, OpenedTwice
 
+_log = logging.getLogger(__name__)
+
 
 class Lifetime:
-    """Whether an object is open; it can be opened once.
+    """Whether an object is open; it can be opened once. It may also end by an error of its tasks.
 
     Args:
         what: the object, for errors: "producer".
         name: of its class.
         form: what opens it in `dledger_mq.blocking` and `for_asyncio`, or what to do instead.
+        group: its group, for the log.
+        client: of the client that it uses, whose end is its own.
     """
 
-    def __init__(self, what: str, name: str, form: str) -> None:
+    def __init__(
+        self,
+        what: str,
+        name: str,
+        form: str,
+        *,
+        group: str = "",
+        client: "Lifetime | None" = None,
+    ) -> None:
         self._what = what
         self._name = name
         self._form = form
+        self._group = group
+        self._client = client
         self._was_opened = False
         self._is_open = False
+        self._failure: BaseException | None = None
+        self._waits: set[trio.CancelScope] = set()
 
     def open(self) -> None:
         """The block begins.
@@ -35,6 +59,23 @@ class Lifetime:
     def close(self) -> None:
         """The block has ended, or could not begin."""
         self._is_open = False
+        self._end_waits()
+
+    def fail(self, error: BaseException) -> None:
+        """A task has raised something. Unless it was only cancelled, that ends the object."""
+        cause = _without_cancellations(error)
+        if cause is None or self._failure is not None:
+            return
+        self._failure = cause
+        _log.error("the %s %s ends by an error", self._what, self._group, exc_info=cause)
+        self._end_waits()
+
+    @property
+    def failure(self) -> BaseException | None:
+        """What has ended the object, or its client; None for the end of the block."""
+        if self._failure is None and self._client is not None:
+            return self._client.failure
+        return self._failure
 
     def check(self) -> None:
         """Check that the block is running.
@@ -42,5 +83,76 @@ class Lifetime:
         Raises:
             ClientClosed: it has not begun, or has ended.
         """
-        if not self._is_open:
-            raise ClientClosed(self._what)
+        if not self._is_open or self.failure is not None:
+            raise self.closed()
+
+    def closed(self) -> ClientClosed:
+        """The error of calls outside the block; its cause is what has ended the object, if any."""
+        failure = self.failure
+        error = ClientClosed(self._what, "" if failure is None else repr(failure)[:300])
+        error.__cause__ = failure
+        return error
+
+    @contextmanager
+    def waiting(self) -> Iterator[None]:
+        """Wait for something of the object during the block; the object's end interrupts that.
+
+        Raises:
+            ClientClosed: it is not open, or ends meanwhile.
+        """
+        self.check()
+        with trio.CancelScope() as scope:
+            waits = [one._waits for one in (self, self._client) if one is not None]
+            for those in waits:
+                those.add(scope)
+            try:
+                yield
+            finally:
+                for those in waits:
+                    those.discard(scope)
+        if scope.cancelled_caught:
+            raise self.closed()
+
+    def _end_waits(self) -> None:
+        for scope in self._waits:
+            scope.cancel()
+
+
+class _HasLifetime(Protocol):
+    @property
+    def _lifetime(self) -> Lifetime: ...
+
+
+Owner = TypeVar("Owner", bound=_HasLifetime)
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+def during_block(
+    method: Callable[Concatenate[Owner, Parameters], Awaitable[Result]],
+) -> Callable[Concatenate[Owner, Parameters], Coroutine[Any, Any, Result]]:
+    """A method that can be called during the block alone; the object's end interrupts it.
+
+    It raises ClientClosed, whose cause is the error that has ended the object, if one did.
+    """
+
+    @functools.wraps(method)
+    async def call(
+        owner: Owner, /, *arguments: Parameters.args, **named: Parameters.kwargs
+    ) -> Result:
+        with owner._lifetime.waiting():
+            return await method(owner, *arguments, **named)
+
+    return call
+
+
+def _without_cancellations(error: BaseException) -> BaseException | None:
+    """The errors of a group that are no cancellations; a lone one comes without its group."""
+    if isinstance(error, trio.Cancelled):
+        return None
+    if not isinstance(error, BaseExceptionGroup):
+        return error
+    rest: BaseException | None = error.split(trio.Cancelled)[1]
+    while isinstance(rest, BaseExceptionGroup) and len(rest.exceptions) == 1:
+        rest = rest.exceptions[0]
+    return rest

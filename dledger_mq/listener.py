@@ -3,11 +3,15 @@
 import functools
 import inspect
 from collections.abc import Awaitable, Callable
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 from dledger_mq.errors import InvalidListener
 from dledger_mq.message import ConsumeResult
 from dledger_mq.received_message import ReceivedMessage
+
+# After so long a call is told, unless the options say otherwise: most take milliseconds, and what
+# waits for other services gives up about then.
+SLOW_CALL_SECONDS: Final = 10.0
 
 # Gets at least one message, of one queue. None is SUCCESS; what it raises is RETRY. A function for
 # any sequence is one, too.
@@ -19,7 +23,7 @@ def check_listener(listener: object) -> None:
 
     Accepts a coroutine function, also as a method, a `functools.partial`, an object whose class
     defines ``async def __call__``, or wrapped by a decorator that uses `functools.wraps`. A lambda
-    is accepted, too, since only a call shows whether it returns an awaitable (see `call`).
+    is accepted, too, since only a call shows whether it returns an awaitable.
 
     Raises:
         InvalidListener: it is none of these.
@@ -39,17 +43,12 @@ def check_listener(listener: object) -> None:
         raise InvalidListener(f"{name:.80} is no coroutine function")
 
 
-async def call(listener: Listener, messages: list[ReceivedMessage]) -> bool:
-    """Run the listener, and return whether it consumed the messages.
+def says_consumed(result: object) -> bool:
+    """Whether a listener's answer says that it consumed the messages.
 
     Raises:
-        InvalidListener: it returned something that is neither None nor a `ConsumeResult`.
-        Exception: what the listener raises.
+        InvalidListener: it is neither None nor a `ConsumeResult`.
     """
-    awaitable = listener(messages)
-    if not inspect.isawaitable(awaitable):
-        raise InvalidListener(f"its call returned {awaitable!r:.80}, which cannot be awaited")
-    result = await awaitable
     if result is None or result is ConsumeResult.SUCCESS:
         return True
     if result is ConsumeResult.RETRY:

@@ -1,7 +1,7 @@
 """Handing out messages: to a fixed number of tasks that run the listener, or to an iteration."""
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
@@ -9,7 +9,8 @@ import trio
 
 from dledger_mq.call_rules import CallRule
 from dledger_mq.consume_tally import ConsumeTally
-from dledger_mq.listener import Listener, call
+from dledger_mq.listener import Listener, says_consumed
+from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.postponed import Postponed
 from dledger_mq.queue_reader import QueueReader
 from dledger_mq.received_message import ReceivedMessage
@@ -51,7 +52,11 @@ class Listening:
         rule: when a queue's messages may be handed out, and what becomes of those that failed.
         postponed: where messages wait that are not to be handed out yet.
         batch_size: how many messages are taken at a time, at most.
+        most_of_a_topic: how many deliveries of one topic are out at a time, so that a topic whose
+            messages take long leaves some to the others; None: as many as there can be.
         tally: counts the calls.
+        watch: watches them.
+        slow_seconds: after so long a call is told.
         metrics: told what becomes of each delivery, or None.
         trace: tells of each delivery, or None.
     """
@@ -63,7 +68,10 @@ class Listening:
         postponed: Postponed,
         *,
         batch_size: int,
+        most_of_a_topic: int | None,
         tally: ConsumeTally,
+        watch: ListenerWatch,
+        slow_seconds: float,
         metrics: ReportedMetrics | None = None,
         trace: TraceWriter | None = None,
     ) -> None:
@@ -71,7 +79,12 @@ class Listening:
         self._rule = rule
         self._postponed = postponed
         self._batch_size = batch_size
+        self._most_of_a_topic = most_of_a_topic
+        self._out: Counter[str] = Counter()  # deliveries by topic
+        self._full: dict[str, list[QueueReader]] = {}  # queues of topics that have as many
         self._tally = tally
+        self._watch = watch
+        self._slow_seconds = slow_seconds
         self._metrics = metrics
         self._trace = trace
         self._ready: deque[QueueReader] = deque()
@@ -114,7 +127,15 @@ class Listening:
             try:
                 with delivery.scope:
                     try:
-                        is_consumed = await call(listener, delivery.messages)
+                        is_consumed = says_consumed(
+                            await self._watch.call(
+                                listener,
+                                delivery.messages,
+                                self._group,
+                                self._slow_seconds,
+                                delivery.began,
+                            )
+                        )
                     except Exception:
                         _log.exception("the listener of group %s failed", self._group)
                         is_consumed = False
@@ -139,6 +160,8 @@ class Listening:
             messages = self._take(reader)
             if messages:
                 self._busy += 1
+                if self._most_of_a_topic is not None:
+                    self._out[reader.queue.topic] += 1
                 reader.call_began()
                 request = "" if self._trace is None else self._trace.call_began(messages)
                 now, scope = trio.current_time(), self._rule.scope(reader)
@@ -179,6 +202,11 @@ class Listening:
         if delivery.is_held:
             delivery.is_held = False
             self._busy -= 1
+            if self._most_of_a_topic is not None:
+                topic = delivery.reader.queue.topic
+                self._out[topic] -= 1
+                for reader in self._full.pop(topic, ()):
+                    self.offer(reader)
             if not self._busy:
                 self._quiet.unpark_all()
 
@@ -193,6 +221,10 @@ class Listening:
     def _take(self, reader: QueueReader) -> list[ReceivedMessage]:
         """The next messages of a queue for the listener; none while its calls are paused."""
         if reader.dropped or reader.is_leaving:
+            return []
+        topic, most = reader.queue.topic, self._most_of_a_topic
+        if most is not None and self._out[topic] >= most:
+            self._full.setdefault(topic, []).append(reader)
             return []
         if not self._rule.allows(reader, trio.current_time()):
             return []  # it is offered again when its pause or its call ends

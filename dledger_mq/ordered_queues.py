@@ -18,6 +18,7 @@ from dledger_mq.own_locks import OwnLocks
 from dledger_mq.pauses import pause_seconds
 from remoting.bodies.consumer_group import decode_locked_queues
 from remoting.bodies.message_queue import MessageQueue
+from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
@@ -61,7 +62,7 @@ class OrderedQueues:
         self,
         client: Client,
         group: str,
-        nursery: trio.Nursery,
+        nursery: StartsTasks,
         on_gained: Callable[[MessageQueue], None],
         on_renewed: Callable[[MessageQueue], None],
         on_lost: Callable[[MessageQueue], None],

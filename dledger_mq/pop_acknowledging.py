@@ -13,6 +13,7 @@ from dledger_mq.errors import MessagingError
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.popped import Popped
 from remoting.bodies.pop import AckedPop
+from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
@@ -40,7 +41,7 @@ class PopAcknowledging:
         self,
         client: Client,
         group: str,
-        nursery: trio.Nursery,
+        nursery: StartsTasks,
         on_acknowledged: Callable[[Popped], None],
     ) -> None:
         self._client = client

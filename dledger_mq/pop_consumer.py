@@ -1,7 +1,7 @@
 """The consumer that pops: it holds no queue, and acknowledges each message."""
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Final
@@ -19,7 +19,7 @@ from dledger_mq.conditions import check_conditions
 from dledger_mq.direct_calls import DirectCalls
 from dledger_mq.errors import MessagingError
 from dledger_mq.held_messages import HeldMessages
-from dledger_mq.lifetime import Lifetime
+from dledger_mq.lifetime import Lifetime, during_block
 from dledger_mq.listener import Listener, check_listener
 from dledger_mq.message import RETRY_TOPIC_PREFIX, check_topic
 from dledger_mq.pauses import LONGEST_PAUSE_SECONDS
@@ -100,7 +100,13 @@ class PopConsumer:
         self._listener = listener
         self._use = ClientUse(nameservers, client)
         self._client = self._use.client
-        self._lifetime = Lifetime("consumer", "PopConsumer", "open_pop_consumer")
+        self._lifetime = Lifetime(
+            "consumer",
+            "PopConsumer",
+            "open_pop_consumer",
+            group=group,
+            client=self._use.client.lifetime,
+        )
         self._is_ordered = ordered
         self._is_assigned = assigned
         self._from_first = from_first
@@ -108,14 +114,25 @@ class PopConsumer:
         self._metrics = reported(metrics)
         self._trace_topic = trace_topic(trace)
         self._listening = PopListening(
-            group, self._options, is_ordered=ordered, metrics=self._metrics
+            group,
+            self._options,
+            is_ordered=ordered,
+            watch=self._client.listener_watch,
+            metrics=self._metrics,
         )
         self._stack = AsyncExitStack()
         self._wanted: dict[str, SubscriptionData] = {}
         self._readers: dict[MessageQueue, list[PopReader]] = {}
         self._seen: set[MessageQueue] = set()  # of which the metrics know
-        self._nursery: trio.Nursery | None = None
-        self._direct = DirectCalls(group, listener, ordered)
+        self._nursery: Background | None = None
+        self._calls: Background | None = None  # of the listener
+        self._direct = DirectCalls(
+            group,
+            listener,
+            ordered,
+            self._client.listener_watch,
+            self._options.slow_call_seconds,
+        )
         self._held: HeldMessages | None = None
         self._acknowledging: PopAcknowledging | None = None
         self._look_wanted = WakeUp()
@@ -143,11 +160,14 @@ class PopConsumer:
             entry = ConsumerEntry(self._data(), self._look, self._running_info, self._direct.asked)
             self._client.add_consumer(entry)
             if self._trace_topic:
-                writer = TraceWriter(self._client, self.group, self._trace_topic)
+                writer = TraceWriter(self._client, self.group, self._trace_topic, self._lifetime)
                 self._listening.trace = await stack.enter_async_context(writer)
-            nursery = await stack.enter_async_context(Background())
+            nursery = await stack.enter_async_context(
+                Background(self._lifetime, until_the_end=True)
+            )
             self._nursery = nursery
-            self._direct.begin(nursery)
+            self._calls = await stack.enter_async_context(Background(self._lifetime))
+            self._direct.begin(self._calls)
             options = self._options
             acknowledging = PopAcknowledging(self._client, self.group, nursery, self._settle)
             held = HeldMessages(
@@ -163,7 +183,9 @@ class PopConsumer:
             self._acknowledging, self._held = acknowledging, held
             self._client.routes.watch(self._route_changed)
             for _ in range(options.concurrency):
-                nursery.start_soon(self._listening.work, self._listener, held, acknowledging.add)
+                self._calls.start_soon(
+                    self._listening.work, self._listener, held, acknowledging.add
+                )
             nursery.start_soon(held.renew_for_ever)
             nursery.start_soon(self._look_for_ever)
             self._stack = stack.pop_all()
@@ -177,7 +199,8 @@ class PopConsumer:
     ) -> None:
         """Stop popping, let listeners finish, acknowledge, give the rest back, leave the group.
 
-        An error that ends the block does not wait for listeners: their messages come again.
+        An error that ends the block does not wait for listeners, unless they run in threads, which
+        cannot be interrupted: what they have consumed is acknowledged, all else comes again.
         """
         try:
             if self._held is not None and self._acknowledging is not None:
@@ -186,33 +209,40 @@ class PopConsumer:
                 for reader in self._all_readers():
                     reader.stop()
                 self._listening.give_no_more()
-                if error is None:
-                    await self._listening.stop(self._options.close_timeout_seconds)
-                seconds = (
-                    self._options.close_timeout_seconds
-                    if error is None
-                    else LAST_ACKNOWLEDGEMENTS_SECONDS
-                )
-                with trio.move_on_after(seconds, shield=True):
-                    await self._acknowledging.drain()
-                with trio.move_on_after(LAST_ACKNOWLEDGEMENTS_SECONDS, shield=True):
-                    await self._held.give_back_all()
-                if self._metrics is not None:
-                    for queue in self._seen:
-                        self._metrics.left(self.group, queue)
-                await self._client.remove_consumer(self.group)
+                seconds = LAST_ACKNOWLEDGEMENTS_SECONDS
+                try:
+                    if error is None:
+                        await self._listening.stop(self._options.close_timeout_seconds)
+                        seconds = self._options.close_timeout_seconds
+                finally:  # the block may be cancelled
+                    await self._finish(self._held, self._acknowledging, seconds)
         finally:
             self._readers = {}
-            self._nursery = None
+            self._nursery = self._calls = None
             await self._stack.aclose()
 
+    async def _finish(
+        self, held: HeldMessages, acknowledging: PopAcknowledging, seconds: float
+    ) -> None:
+        """End the listener's calls, settle what is held, and leave the group."""
+        if self._calls is not None:
+            await self._calls.end()
+        with trio.move_on_after(max(seconds, LAST_ACKNOWLEDGEMENTS_SECONDS), shield=True):
+            await acknowledging.drain()
+        with trio.move_on_after(LAST_ACKNOWLEDGEMENTS_SECONDS, shield=True):
+            await held.give_back_all()
+        if self._metrics is not None:
+            for queue in self._seen:
+                self._metrics.left(self.group, queue)
+        await self._client.remove_consumer(self.group)
+
+    @during_block
     async def ready(self) -> None:
         """Wait until brokers have answered: a new group is given every message sent after this.
 
         Raises:
-            ClientClosed: the consumer is not open.
+            ClientClosed: the consumer is not open, or ends meanwhile.
         """
-        self._lifetime.check()
         await self._looked.wait()
         for reader in list(self._all_readers()):
             await reader.positioned.wait()
@@ -320,6 +350,7 @@ class PopConsumer:
                 self._wanted[queue.topic],
                 self._held,
                 self._options,
+                beside=self._beside,
                 is_ordered=self._is_ordered,
                 from_first=self._from_first,
                 on_messages=self._arrived,
@@ -329,6 +360,11 @@ class PopConsumer:
         ]
         for reader in self._readers[queue]:
             self._nursery.start_soon(reader.run)
+
+    def _beside(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run something in the background; after the end of the block, nothing."""
+        if self._nursery is not None:
+            self._nursery.start_soon(work)
 
     def _arrived(self, result: PopResult) -> None:
         """Messages have come; perhaps too late."""

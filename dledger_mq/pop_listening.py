@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 import trio
 
 from dledger_mq.held_messages import HeldMessages
-from dledger_mq.listener import Listener, call
+from dledger_mq.listener import Listener, says_consumed
+from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.pop_options import PopOptions
 from dledger_mq.popped import Popped
 from dledger_mq.reported_metrics import ReportedMetrics
@@ -43,6 +44,7 @@ class PopListening:
         group: the consumer group.
         options: how many messages a call gets, and when messages that failed come again.
         is_ordered: whether the order in each queue is kept.
+        watch: watches the calls.
         metrics: told what becomes of messages, or None.
 
     Attributes:
@@ -55,11 +57,13 @@ class PopListening:
         options: PopOptions,
         *,
         is_ordered: bool,
+        watch: ListenerWatch,
         metrics: ReportedMetrics | None,
     ) -> None:
         self._group = group
         self._options = options
         self._is_ordered = is_ordered
+        self._watch = watch
         self._metrics = metrics
         self.trace: TraceWriter | None = None
         self._ready: deque[Lane] = deque()
@@ -114,7 +118,15 @@ class PopListening:
                 # consumer, and must not be worked on twice at once.
                 with trio.CancelScope() as lane.scope:
                     try:
-                        is_consumed = await call(listener, messages)
+                        is_consumed = says_consumed(
+                            await self._watch.call(
+                                listener,
+                                messages,
+                                self._group,
+                                self._options.slow_call_seconds,
+                                began,
+                            )
+                        )
                     except Exception:
                         _log.exception("the listener of group %s failed", self._group)
                 seconds = trio.current_time() - began

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from dledger_mq.errors import InvalidOptions
+from dledger_mq.listener import SLOW_CALL_SECONDS
 
 # A pop has at most 32 messages, at RocketMQ's brokers and at ours.
 MOST_OF_A_POP: Final = 32
@@ -52,6 +53,8 @@ class PopOptions:
         suspend_seconds: of an ordered consumer: after how long a queue's messages come again when
             the listener failed; 0.01 to 30.
         close_timeout_seconds: how long the end of the block waits for listeners that run.
+        slow_call_seconds: a call of the listener that takes longer is told in the log, once a
+            minute for each listener.
     """
 
     concurrency: int = 20
@@ -64,6 +67,7 @@ class PopOptions:
     retry_seconds: Sequence[float] = RETRY_SECONDS
     suspend_seconds: float = 1.0
     close_timeout_seconds: float = 5.0
+    slow_call_seconds: float = SLOW_CALL_SECONDS
 
     def __post_init__(self) -> None:
         """Check what cannot be right. Raises InvalidOptions."""

@@ -2,7 +2,8 @@
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Final
 
 import trio
@@ -12,9 +13,11 @@ from dledger_mq.calls import NOT_NOW_CODES, master_of
 from dledger_mq.client import Client
 from dledger_mq.errors import MessagingError, RequestRefused
 from dledger_mq.held_messages import HeldMessages
+from dledger_mq.inflating import Reading, read_beside
 from dledger_mq.pauses import LONGEST_PAUSE_SECONDS, pause_seconds
 from dledger_mq.pop_options import PopOptions
 from dledger_mq.popped import NOTHING_CODES, POP_CODES, PopResult, read_pop_reply
+from dledger_mq.received_message import BodyCompressed
 from dledger_mq.reported_metrics import ReportedMetrics
 from dledger_mq.this_process import now_milliseconds
 from dledger_mq.topic_route import ClientRoute
@@ -45,6 +48,7 @@ class PopReader:
         wanted: the subscription of its topic.
         held: what this consumer has.
         options: how much is asked for.
+        beside: runs what reads an answer with compressed bodies.
         is_ordered: whether the order in each queue is kept.
         from_first: where a group begins that never consumed.
         on_messages: takes what came; also after `stop`, when an answer comes late.
@@ -63,6 +67,7 @@ class PopReader:
         held: HeldMessages,
         options: PopOptions,
         *,
+        beside: Callable[[Callable[[], Awaitable[None]]], None],
         is_ordered: bool,
         from_first: bool,
         on_messages: Callable[[PopResult], None],
@@ -75,6 +80,7 @@ class PopReader:
         self._wanted = wanted
         self._held = held
         self._options = options
+        self._beside = beside
         self._is_ordered = is_ordered
         self._from_first = from_first
         self._on_messages = on_messages
@@ -131,17 +137,24 @@ class PopReader:
         outcomes: list[Command | MessagingError | RemotingError] = []
         answered = trio.Event()
 
-        def settle(outcome: Command | RemotingError) -> None:
-            # An answer that comes when nobody waits for it any more has messages all the same.
-            if isinstance(outcome, Command) and outcome.code == ResponseCode.SUCCESS:
-                try:
-                    self._take(outcome, asked)
-                except (MessagingError, RemotingError) as error:
-                    outcomes.append(error)
-                    answered.set()
-                    return
+        def tell(outcome: Command | MessagingError | RemotingError) -> None:
             outcomes.append(outcome)
             answered.set()
+
+        def settle(outcome: Command | RemotingError) -> None:
+            # An answer that comes when nobody waits for it any more has messages all the same.
+            if not isinstance(outcome, Command) or outcome.code != ResponseCode.SUCCESS:
+                tell(outcome)
+                return
+            read = self._reading(outcome, asked)
+            try:
+                self._hand_on(outcome, read(inflates=False))
+            except BodyCompressed:
+                self._beside(partial(self._inflate, outcome, read, tell))
+            except (MessagingError, RemotingError) as error:
+                tell(error)
+            else:
+                tell(outcome)
 
         self._client.remoting.request_nowait(self._address, command, settle, POP_TIMEOUT_SECONDS)
         watch = self._client.silence.held_by(self._address, self._asked_about)
@@ -162,9 +175,10 @@ class PopReader:
             took = trio.current_time() - asked
             await trio.sleep(max(_LEAST_PAUSE_SECONDS - took, 0.0))
 
-    def _take(self, reply: Command, asked: float) -> None:
-        """Hand on what came. Raises MessagingError, RemotingError."""
-        result = read_pop_reply(
+    def _reading(self, reply: Command, asked: float) -> Reading[PopResult]:
+        """What reads a reply that has come just now."""
+        return partial(
+            read_pop_reply,
             reply,
             self.queue,
             self._wanted,
@@ -172,6 +186,22 @@ class PopReader:
             came=trio.current_time(),
             now_milliseconds=now_milliseconds(),
         )
+
+    async def _inflate(
+        self,
+        reply: Command,
+        read: Reading[PopResult],
+        tell: Callable[[Command | MessagingError | RemotingError], None],
+    ) -> None:
+        """Hand on what came in a reply with compressed bodies; then tell, as `settle` does."""
+        try:
+            self._hand_on(reply, await read_beside(self._client.side_work, read))
+        except (MessagingError, RemotingError) as error:
+            tell(error)
+        else:
+            tell(reply)
+
+    def _hand_on(self, reply: Command, result: PopResult) -> None:
         if result.unreadable:
             _log.error(
                 "%s: %d popped messages are unreadable; they come again, and become dead letters",

@@ -89,6 +89,7 @@ def read_pop_reply(
     asked: float,
     came: float,
     now_milliseconds: int,
+    inflates: bool = True,
 ) -> PopResult:
     """Read a reply to a pop that has messages.
 
@@ -99,8 +100,10 @@ def read_pop_reply(
         asked: when the request was sent, on trio's clock.
         came: when the reply came.
         now_milliseconds: the wall clock then.
+        inflates: whether compressed bodies are inflated.
 
     Raises:
+        BodyCompressed: one is compressed, and is not to be inflated.
         MessageMalformed: the body is no run of records.
         FieldMissing: a field is missing.
         BodyMalformed: it does not say where its messages begin.
@@ -115,7 +118,7 @@ def read_pop_reply(
     if queue.queue_id < 0 and len(firsts) == 1:
         _kind, queue_id = next(iter(firsts))
         read_from = MessageQueue(queue.topic, queue.broker_name, queue_id)
-    messages, unreadable = cut_messages(reply.body, read_from, come_again=True)
+    messages, unreadable = cut_messages(reply.body, read_from, come_again=True, inflates=inflates)
     result = PopResult([], [], len(unreadable), reply.integer("restNum", 0))
     for message in messages:
         kind, first = _place(firsts, message)

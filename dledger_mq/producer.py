@@ -17,7 +17,6 @@ from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.client_use import ClientUse
 from dledger_mq.composer import COMPRESS_FROM_BYTES, Composer
 from dledger_mq.errors import (
-    ClientClosed,
     InvalidMessage,
     NoMaster,
     NoReply,
@@ -29,7 +28,7 @@ from dledger_mq.errors import (
     TransactionRefused,
     WindowFull,
 )
-from dledger_mq.lifetime import Lifetime
+from dledger_mq.lifetime import Lifetime, during_block
 from dledger_mq.listener import check_listener
 from dledger_mq.message import MAX_BODY_BYTES, Message, check_topic
 from dledger_mq.outcomes import OneOutcome, Outcomes
@@ -55,6 +54,9 @@ from remoting.wire.codes import ResponseCode
 
 # RocketMQ's sendMsgTimeout: all attempts of a message together.
 SEND_TIMEOUT_SECONDS: Final = 3.0
+
+# How long the end of the block waits for checks, as that of a consumer does for its listener.
+LAST_CHECKS_SECONDS: Final = 5.0
 
 # After so many messages of one call the writer gets its turn, so that the broker works meanwhile.
 _MESSAGES_A_TURN: Final = 64
@@ -110,7 +112,13 @@ class Producer:
         self.group = group
         self._use = ClientUse(nameservers, client)
         self._client = self._use.client
-        self._lifetime = Lifetime("producer", "Producer", "open_producer")
+        self._lifetime = Lifetime(
+            "producer",
+            "Producer",
+            "open_producer",
+            group=group,
+            client=self._use.client.lifetime,
+        )
         self._timeout_seconds = timeout_seconds
         self._body_limits = (compress_from_bytes, max_body_bytes)
         self._window = (max_in_flight, max_in_flight_bytes)
@@ -119,6 +127,8 @@ class Producer:
         self._trace_topic = trace_topic(trace)
         self._trace: TraceWriter | None = None
         self._check = check
+        self._checks: TransactionChecks | None = None
+        self._check_calls: Background | None = None
         self._asked: Asked | None = None
         self._stack = AsyncExitStack()
         self._pipeline: SendPipeline | None = None
@@ -134,11 +144,12 @@ class Producer:
         """
         self._lifetime.open()
         async with AsyncExitStack() as stack:
+            stack.callback(self._lifetime.close)
             await self._use.enter(stack)
             if self._trace_topic:
-                writer = TraceWriter(self._client, self.group, self._trace_topic)
+                writer = TraceWriter(self._client, self.group, self._trace_topic, self._lifetime)
                 self._trace = await stack.enter_async_context(writer)
-            nursery = await stack.enter_async_context(Background())
+            nursery = await stack.enter_async_context(Background(self._lifetime))
             self._pipeline = SendPipeline(
                 self._client,
                 self.group,
@@ -148,15 +159,18 @@ class Producer:
                 None if self._trace is None else self._trace.sent,
             )
             self._composer = Composer(self._client.identity, now_milliseconds, *self._body_limits)
-            nursery.start_soon(self._pipeline.send_again)
-            nursery.start_soon(self._pipeline.watch_for_silence)
-            nursery.start_soon(self._pipeline.give_up_waiting)
-            nursery.start_soon(self._pipeline.send_gathered)
+            nursery.start_soon(self._pipeline.run)
             self._client.routes.watch(self._pipeline.route_changed)
             if self._check is not None:
-                self._asked = TransactionChecks(
-                    self.group, self._check, nursery, self._transaction_answered
-                ).asked
+                self._check_calls = await stack.enter_async_context(Background(self._lifetime))
+                self._checks = TransactionChecks(
+                    self.group,
+                    self._check,
+                    self._check_calls,
+                    self._client.listener_watch,
+                    self._transaction_answered,
+                )
+                self._asked = self._checks.asked
             self._client.add_producer(self.group, self._asked)
             self._stack = stack.pop_all()
         return self
@@ -167,15 +181,22 @@ class Producer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Wait for outcomes (unless an error ends the block), leave the group, close."""
+        """Wait for outcomes and checks (unless an error ends the block), leave the group, close.
+
+        A check that runs in a thread is waited for in any case, and its answer is sent.
+        """
         try:
             if self._pipeline is not None:
                 try:
                     if error is None:
                         await self._pipeline.drain()
+                        if self._checks is not None:
+                            await self._checks.finish(LAST_CHECKS_SECONDS)
                 finally:
                     self._client.routes.unwatch(self._pipeline.route_changed)
-                    self._pipeline.close()
+                    self._pipeline.close(self._lifetime.failure)
+                    if self._check_calls is not None:
+                        await self._check_calls.end()
                     await self._client.remove_producer(self.group, self._asked)
         finally:
             self._pipeline = self._composer = None
@@ -231,7 +252,7 @@ class Producer:
         compose = self._compose().message
         timeout = self._timeout(timeout_seconds)
         outcomes = Outcomes()
-        called_at = trio.current_time()
+        called_at = pipeline.now()
         for number, message in enumerate(messages):
             settle = outcomes.next()
             try:
@@ -302,6 +323,7 @@ class Producer:
             raise WindowFull(message.topic, pipeline.max_in_flight)
         pipeline.start(sending)
 
+    @during_block
     async def send_oneway(self, message: Message, *, selector: QueueSelector | None = None) -> None:
         """Send a message without an acknowledgement: it is lost silently if anything fails.
 
@@ -324,6 +346,7 @@ class Producer:
             queue = self._oneway_turn.choose(route.write_queues)
         else:
             queue = selector(route.write_queues, message)
+        await self._opened().compression.alone(sending)
         command = requests.send(
             self.group,
             queue,
@@ -340,6 +363,7 @@ class Producer:
         self._client.remoting.send_oneway(address, command)
         await trio.lowlevel.checkpoint()
 
+    @during_block
     async def recall(self, result: SendResult) -> bool:
         """Take a delayed message back.
 
@@ -368,6 +392,7 @@ class Producer:
             raise
         return True
 
+    @during_block
     async def ask(
         self,
         message: Message,
@@ -413,6 +438,7 @@ class Producer:
             raise NoReply(message.topic, result.message_id, timeout)
         return replies[0]
 
+    @during_block
     async def reply(self, asked: ReceivedMessage, body: bytes) -> None:
         """Bring a reply to the producer that has asked, as a consumer of its question.
 
@@ -499,7 +525,7 @@ class Producer:
     async def _send_one(self, sending: Sending, told: OneOutcome) -> SendResult:
         """Send what was composed, and wait for its only outcome."""
         pipeline = self._opened()
-        pipeline.submit(sending, trio.current_time())
+        pipeline.submit(sending, pipeline.now())
         try:
             outcome = await told.wait()
         finally:
@@ -510,12 +536,12 @@ class Producer:
 
     def _compose(self) -> Composer:
         if self._composer is None:
-            raise ClientClosed("producer")
+            raise self._lifetime.closed()
         return self._composer
 
     def _opened(self) -> SendPipeline:
         if self._pipeline is None:
-            raise ClientClosed("producer")
+            raise self._lifetime.closed()
         return self._pipeline
 
     def _timeout(self, timeout_seconds: float | None) -> float:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from types import TracebackType
 from typing import Final
 
@@ -10,7 +11,8 @@ from dledger_mq.calls import call_master
 from dledger_mq.client import Client
 from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.client_use import ClientUse
-from dledger_mq.lifetime import Lifetime
+from dledger_mq.inflating import read_beside
+from dledger_mq.lifetime import Lifetime, during_block
 from dledger_mq.message import check_topic
 from dledger_mq.offsets import BrokerOffsets
 from dledger_mq.pulling import PULL_BATCH, PULL_CODES, PullResult, read_pull_reply
@@ -49,7 +51,13 @@ class PullConsumer:
         self.group = group
         self._metrics = reported(metrics)
         self._use = ClientUse(nameservers, client)
-        self._lifetime = Lifetime("consumer", "PullConsumer", "open_pull_consumer")
+        self._lifetime = Lifetime(
+            "consumer",
+            "PullConsumer",
+            "open_pull_consumer",
+            group=group,
+            client=self._use.client.lifetime,
+        )
         self._offsets = BrokerOffsets(self._use.client, group)
         self._stack = AsyncExitStack()
 
@@ -82,10 +90,12 @@ class PullConsumer:
         self._lifetime.check()
         return self._use.client
 
+    @during_block
     async def queues(self, topic: str) -> list[MessageQueue]:
         """The readable queues of a topic, in their order."""
         return list((await self._client.routes.find(topic)).read_queues)
 
+    @during_block
     async def pull(
         self,
         queue: MessageQueue,
@@ -126,30 +136,37 @@ class PullConsumer:
             timeout_seconds=hold_seconds + _GRACE_SECONDS,
             attempt_seconds=hold_seconds + _GRACE_SECONDS,
         )
-        result = read_pull_reply(reply, queue, wanted)
+        result = await read_beside(
+            self._client.side_work, partial(read_pull_reply, reply, queue, wanted)
+        )
         if self._metrics is not None:
             lag = max(result.max_offset - result.next_offset, 0)
             self._metrics.pulled(self.group, queue, len(result.messages), len(reply.body), lag)
         return result
 
+    @during_block
     async def first_offset(self, queue: MessageQueue) -> int:
         """The first index the queue still holds."""
         return await self._number(queue, requests.min_offset(queue), "give the first offset")
 
+    @during_block
     async def next_offset(self, queue: MessageQueue) -> int:
         """The index the queue's next message will get."""
         return await self._number(queue, requests.max_offset(queue), "give the last offset")
 
+    @during_block
     async def offset_at(self, queue: MessageQueue, timestamp_milliseconds: int) -> int:
         """The first index stored at a time (milliseconds since 1970) or later."""
         command = requests.search_offset(queue, timestamp_milliseconds)
         return await self._number(queue, command, "find the offset of a time")
 
+    @during_block
     async def committed(self, queue: MessageQueue) -> int | None:
         """The group's committed offset, or None when nothing was ever committed."""
         self._lifetime.check()
         return await self._offsets.load(queue)
 
+    @during_block
     async def commit(self, queue: MessageQueue, offset: int) -> None:
         """Commit the group's progress: the next index to consume."""
         command = requests.update_offset(self.group, queue, offset)

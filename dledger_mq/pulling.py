@@ -53,15 +53,19 @@ class PullResult:
         return short_repr(self)
 
 
-def read_pull_reply(reply: Command, queue: MessageQueue, wanted: SubscriptionData) -> PullResult:
+def read_pull_reply(
+    reply: Command, queue: MessageQueue, wanted: SubscriptionData, *, inflates: bool = True
+) -> PullResult:
     """Read the reply to a pull, whose code is one of `PULL_CODES`.
 
     Args:
         reply: the reply.
         queue: the queue that was asked.
         wanted: the subscription; messages with other tags of the same hash are left out.
+        inflates: whether compressed bodies are inflated.
 
     Raises:
+        BodyCompressed: one is compressed, and is not to be inflated.
         MessageMalformed: the body is no run of records, or the CRC of a message's body is wrong.
         FieldMissing: an offset is missing.
     """
@@ -74,7 +78,7 @@ def read_pull_reply(reply: Command, queue: MessageQueue, wanted: SubscriptionDat
         [],
     )
     if result.status is PullStatus.FOUND:
-        messages, result.unreadable = cut_messages(reply.body, queue)
+        messages, result.unreadable = cut_messages(reply.body, queue, inflates=inflates)
         result.messages = (
             [one for one in messages if matches(wanted, one)] if wanted.tags else messages
         )

@@ -27,13 +27,14 @@ from dledger_mq.client_use import ClientUse
 from dledger_mq.conditions import check_conditions
 from dledger_mq.consume_tally import ConsumeTally
 from dledger_mq.direct_calls import DirectCalls
-from dledger_mq.errors import ClientClosed, InvalidOptions, MessagingError, NotIterable
+from dledger_mq.errors import InvalidOptions, MessagingError, NotIterable
 from dledger_mq.giving_back import GivingBack
 from dledger_mq.iteration import Iteration
-from dledger_mq.lifetime import Lifetime
-from dledger_mq.listener import Listener, check_listener
+from dledger_mq.lifetime import Lifetime, during_block
+from dledger_mq.listener import SLOW_CALL_SECONDS, Listener, check_listener
 from dledger_mq.listening import Listening
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
+from dledger_mq.offset_file import locked_offsets
 from dledger_mq.offsets import BrokerOffsets, FileOffsets, Offsets
 from dledger_mq.ordered_queues import OrderedQueues
 from dledger_mq.pauses import LONGEST_PAUSE_SECONDS
@@ -71,6 +72,10 @@ LAST_COMMIT_SECONDS: Final = 1.0
 # RocketMQ's maxReconsumeTimes of a consumer that keeps no order.
 MOST_RECONSUME_TIMES: Final = 16
 
+# A topic leaves one part in so many of its consumer's calls to the others, one to each at most:
+# if its messages take long, it does not stop them, and it loses little when they are idle.
+LEFT_TO_OTHERS: Final = 4
+
 # RocketMQ's range for suspendCurrentQueueTimeMillis.
 SUSPEND_MILLISECONDS: Final = (10, 30_000)
 
@@ -89,7 +94,8 @@ class PushOptions:
     """What can be tuned; the defaults are RocketMQ's.
 
     Attributes:
-        concurrency: how many listeners run at once.
+        concurrency: how many listeners run at once. Of several topics, each leaves one of these
+            calls to each other one, up to a quarter of them.
         batch_size: how many messages a listener gets at most.
         pull_batch: how many messages a pull asks for.
         max_cached_messages: of one queue: pulled and not done.
@@ -101,6 +107,8 @@ class PushOptions:
         suspend_milliseconds: of an ordered consumer: how long a queue waits when the listener
             failed, before it gets the same message again; 10 to 30,000.
         close_timeout_seconds: how long the end of the block waits for listeners that run.
+        slow_call_seconds: a call of the listener that takes longer is told in the log, once a
+            minute for each listener.
     """
 
     concurrency: int = 20
@@ -112,6 +120,7 @@ class PushOptions:
     max_reconsume_times: int | None = None
     suspend_milliseconds: int = 1000
     close_timeout_seconds: float = 5.0
+    slow_call_seconds: float = SLOW_CALL_SECONDS
 
     def __post_init__(self) -> None:
         """Check what cannot be right. Raises InvalidOptions."""
@@ -178,7 +187,13 @@ class PushConsumer:
         self._listener = listener
         self._use = ClientUse(nameservers, client)
         self._client = self._use.client
-        self._lifetime = Lifetime("consumer", "PushConsumer", "open_push_consumer")
+        self._lifetime = Lifetime(
+            "consumer",
+            "PushConsumer",
+            "open_push_consumer",
+            group=group,
+            client=self._use.client.lifetime,
+        )
         self._is_ordered = ordered
         self._model = model
         self._consume_from = consume_from
@@ -194,11 +209,18 @@ class PushConsumer:
         self._cached_bytes = CachedBytes(self._options.max_total_cached_bytes)
         self._members: dict[str, Collection[str]] = {}  # by topic, when they were last known
         self._offsets: Offsets = FileOffsets(None)
-        self._nursery: trio.Nursery | None = None
+        self._nursery: Background | None = None
+        self._calls: Background | None = None  # of the listener
         self._listening: Listening | None = None
         self._locked: OrderedQueues | None = None
         self._iteration: Iteration | None = None
-        self._direct = DirectCalls(group, listener, ordered)
+        self._direct = DirectCalls(
+            group,
+            listener,
+            ordered,
+            self._client.listener_watch,
+            self._options.slow_call_seconds,
+        )
         self._tally = ConsumeTally(trio.current_time)
         self._rebalance_wanted = WakeUp()
         self._assigned = trio.Event()
@@ -213,11 +235,14 @@ class PushConsumer:
             GroupInUse: the shared client has a consumer of this group.
             InvalidMessage: a topic's name is not legal, or there is none.
             InvalidCondition: a broker cannot filter by a condition (`Sql`).
-            OffsetFileUnreadable: there is such a file, and it holds no offsets.
+            OffsetFileUnreadable: the file holds no offsets, or there can be no such file.
+            OffsetFileLocked: another consumer keeps its offsets there.
         """
         self._lifetime.open()
         async with AsyncExitStack() as stack:
             stack.callback(self._lifetime.close)
+            if self._offset_file is not None and not self._is_shared:
+                stack.enter_context(locked_offsets(self._offset_file))
             self._prepare()
             await self._use.enter(stack)
             await check_conditions(self._client, self.group, self._wanted.values())
@@ -232,11 +257,14 @@ class PushConsumer:
             stack.push_async_callback(self._unlock_all)  # when no call of the listener runs
             trace = None
             if self._trace_topic:
-                writer = TraceWriter(self._client, self.group, self._trace_topic)
+                writer = TraceWriter(self._client, self.group, self._trace_topic, self._lifetime)
                 trace = await stack.enter_async_context(writer)
-            nursery = await stack.enter_async_context(Background())
+            nursery = await stack.enter_async_context(
+                Background(self._lifetime, until_the_end=True)
+            )
             self._nursery = nursery
-            self._direct.begin(nursery)
+            self._calls = await stack.enter_async_context(Background(self._lifetime))
+            self._direct.begin(self._calls)
             self._client.routes.watch(self._route_changed)
             if self._is_ordered and self._is_shared:
                 self._locked = OrderedQueues(
@@ -248,13 +276,16 @@ class PushConsumer:
                 self._call_rule(postponed),
                 postponed,
                 batch_size=1 if self._listener is None else self._options.batch_size,
+                most_of_a_topic=self._most_of_a_topic(),
                 tally=self._tally,
+                watch=self._client.listener_watch,
+                slow_seconds=self._options.slow_call_seconds,
                 metrics=self._metrics,
                 trace=trace,
             )
             if self._listener is not None:
                 for _ in range(self._options.concurrency):
-                    nursery.start_soon(self._listening.work, self._listener)
+                    self._calls.start_soon(self._listening.work, self._listener)
             nursery.start_soon(postponed.release, self._listening.offer)
             nursery.start_soon(self._rebalance_forever)
             nursery.start_soon(self._commit_forever)
@@ -267,7 +298,11 @@ class PushConsumer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        """Stop reading, let listeners finish (unless an error ends the block), commit, leave."""
+        """Stop reading, let listeners finish (unless an error ends the block), commit, leave.
+
+        What the listener has consumed by the end of its last call is committed: calls in threads
+        cannot be interrupted, and are waited for. Until then this member keeps its queues.
+        """
         try:
             if self._iteration is not None:
                 self._iteration.close()
@@ -275,18 +310,27 @@ class PushConsumer:
                 self._client.routes.unwatch(self._route_changed)
                 for reader in self._readers.values():
                     reader.stop_reading()
-                if error is None:
-                    await self._listening.stop(self._options.close_timeout_seconds)
-                seconds = COMMIT_SECONDS if error is None else LAST_COMMIT_SECONDS
-                with trio.move_on_after(seconds, shield=True):
-                    await self._commit(list(self._readers.values()), is_last=True)
-                for reader in self._readers.values():
-                    reader.drop()
-                await self._client.remove_consumer(self.group)
+                seconds = LAST_COMMIT_SECONDS
+                try:
+                    if error is None:
+                        await self._listening.stop(self._options.close_timeout_seconds)
+                        seconds = COMMIT_SECONDS
+                finally:  # the block may be cancelled
+                    await self._finish(seconds)
         finally:
             self._readers = {}
-            self._listening = self._nursery = None
+            self._listening = self._nursery = self._calls = None
             await self._stack.aclose()
+
+    async def _finish(self, seconds: float) -> None:
+        """End the listener's calls, commit, and leave the group, also in a cancelled block."""
+        if self._calls is not None:
+            await self._calls.end()
+        with trio.move_on_after(seconds, shield=True):
+            await self._commit(list(self._readers.values()), is_last=True)
+        for reader in self._readers.values():
+            reader.drop()
+        await self._client.remove_consumer(self.group)
 
     def __aiter__(self) -> Iteration:
         """Begin a loop over the messages; one that ran before gets no more of them.
@@ -302,8 +346,8 @@ class PushConsumer:
         if self._listener is not None:
             raise NotIterable("its listener gets the messages; make a consumer without one")
         if self._listening is None:
-            raise ClientClosed("consumer")
-        self._iteration = Iteration(self._listening, self._iteration)
+            raise self._lifetime.closed()
+        self._iteration = Iteration(self._listening, self._iteration, self._lifetime)
         return self._iteration
 
     def acknowledge(self) -> None:
@@ -338,6 +382,13 @@ class PushConsumer:
         suspend_seconds = options.suspend_milliseconds / 1000
         return InOrder(self.group, postponed, giving_back, suspend_seconds, most, self._may_call)
 
+    def _most_of_a_topic(self) -> int | None:
+        """How many calls of the listener one topic may have; None: all."""
+        calls = self._options.concurrency
+        others = len([topic for topic in self._wanted if not topic.startswith(RETRY_TOPIC_PREFIX)])
+        left = min(max(others - 1, 0), calls // LEFT_TO_OTHERS)
+        return calls - left if left else None
+
     def _may_call(self, queue: MessageQueue) -> bool:
         return self._locked is None or self._locked.is_fresh(queue)
 
@@ -358,6 +409,7 @@ class PushConsumer:
         else:
             self._offsets = BrokerOffsets(self._client, self.group)
 
+    @during_block
     async def ready(self) -> None:
         """Wait until this member has its share of the queues and knows where to begin in each.
 
@@ -365,9 +417,8 @@ class PushConsumer:
         consumer has a queue once the member before has given it up, or was silent for a minute.
 
         Raises:
-            ClientClosed: the consumer is not open.
+            ClientClosed: the consumer is not open, or ends meanwhile.
         """
-        self._lifetime.check()
         await self._assigned.wait()
         if self._locked is not None:
             await self._locked.wait_held()
@@ -378,13 +429,13 @@ class PushConsumer:
         """The queues this member reads now."""
         return sorted(self._readers)
 
+    @during_block
     async def commit(self) -> None:
         """Commit the progress of every queue now; it is also done every 5 s and at the end.
 
         Raises:
-            ClientClosed: the consumer is not open.
+            ClientClosed: the consumer is not open, or ends meanwhile.
         """
-        self._lifetime.check()
         await self._commit(list(self._readers.values()))
 
     def _data(self) -> ConsumerData:

@@ -3,6 +3,7 @@
 import logging
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 import trio
@@ -13,6 +14,7 @@ from dledger_mq.cached_queue import CachedQueue
 from dledger_mq.calls import NOT_NOW_CODES, call_master, master_of
 from dledger_mq.client import Client
 from dledger_mq.errors import MessagingError, RequestRefused
+from dledger_mq.inflating import read_beside
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom
 from dledger_mq.offsets import Offsets, starting_offset
 from dledger_mq.pauses import pause_seconds
@@ -217,7 +219,10 @@ class QueueReader:
             )
             if reply.code not in PULL_CODES:
                 raise RequestRefused(self._address, "pull", reply.code, reply.remark)
-            result = read_pull_reply(reply, self.queue, self._wanted)
+            result = await read_beside(
+                self._client.side_work,
+                partial(read_pull_reply, reply, self.queue, self._wanted),
+            )
             if self._metrics is not None:
                 self._metrics.pulled(
                     self._group,

@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Mapping
 from typing import Final
 
+from dledger.declared_error import DeclaredError
 from dledger.short_repr import shown_fields
 from dledger_mq.message import RETRY_TOPIC_PREFIX
 from remoting.bodies.message_queue import MessageQueue
@@ -56,6 +57,12 @@ _PUBLIC: Final = (
     "store_timestamp",
     "flag",
 )
+
+
+class BodyCompressed(DeclaredError):
+    """A body is compressed, and was not to be inflated there."""
+
+    _template = "a body is compressed"
 
 
 class ReceivedMessage:
@@ -194,7 +201,7 @@ def received(record: MessageRecord, queue: MessageQueue) -> ReceivedMessage:
 
 
 def cut_messages(
-    body: bytes, queue: MessageQueue, *, come_again: bool = False
+    body: bytes, queue: MessageQueue, *, come_again: bool = False, inflates: bool = True
 ) -> tuple[list[ReceivedMessage], list[MessageRecord]]:
     """The messages in the answer to a pull.
 
@@ -202,6 +209,7 @@ def cut_messages(
         body: records, one behind the other.
         queue: the queue that was asked.
         come_again: whether the broker gives again what is not acknowledged.
+        inflates: whether compressed bodies are inflated.
 
     Returns:
         The messages, and the records whose bodies cannot be inflated; if they come again, those
@@ -213,6 +221,7 @@ def cut_messages(
             is passed over: another answer, or another leader, may have it whole.
         CompressionMissing: a body needs a library that is not installed. It is no dead letter:
             other members, or this one with the library, can read it.
+        BodyCompressed: a body is compressed, and is not to be inflated.
     """
     messages: list[ReceivedMessage] = []
     unreadable: list[MessageRecord] = []
@@ -279,10 +288,9 @@ def cut_messages(
             if come_again:
                 unreadable.append(record)
                 continue
-            raise MessageMalformed(
-                f"body at offset {record.queue_offset} is damaged (its CRC is wrong): "
-                "if this goes on, verify the disk of the broker"
-            )
+            raise _damaged(record)
+        if not inflates and record.system_flag & COMPRESSED_FLAG:
+            raise BodyCompressed
         try:
             add(received(record, queue))
         except CompressionMissing:
@@ -290,3 +298,10 @@ def cut_messages(
         except MessageMalformed:
             unreadable.append(record)
     return messages, unreadable
+
+
+def _damaged(record: MessageRecord) -> MessageMalformed:
+    return MessageMalformed(
+        f"body at offset {record.queue_offset} is damaged (its CRC is wrong): "
+        "if this goes on, verify the disk of the broker"
+    )

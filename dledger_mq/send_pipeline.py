@@ -14,12 +14,14 @@ from typing import Final
 
 import trio
 
+from dledger.core.patience import Patience
 from dledger.wake_up import WakeUp
 from dledger_mq import requests
 from dledger_mq.batching import Batching, Joined, joined_body
 from dledger_mq.client import Client
 from dledger_mq.composer import BATCH_PROPERTIES
-from dledger_mq.errors import MessagingError, NoMaster, NoNameServers
+from dledger_mq.compression import Compression
+from dledger_mq.errors import MessagingError, NoMaster, NoNameServers, SendFailed
 from dledger_mq.pauses import pause_seconds
 from dledger_mq.reported_metrics import ReportedMetrics
 from dledger_mq.selectors import RoundRobin
@@ -50,7 +52,8 @@ MAX_IN_FLIGHT_BYTES: Final = 16 * 1024 * 1024
 SILENCE_SECONDS: Final = 1.0
 
 # How often it is looked whether messages that wait for room should give up; RocketMQ's clients look
-# for late answers once a second.
+# for late answers once a second. Between two looks little more time than this counts: a loop that
+# was kept from its work finds the answers of that time in its sockets.
 GIVE_UP_SECONDS: Final = 0.5
 
 _BATCH_TEXT: Final = properties_text(BATCH_PROPERTIES)
@@ -71,6 +74,9 @@ class SendPipeline:
         metrics: told each outcome, or None.
         on_outcome: called with each message, its outcome, and the seconds since its first attempt.
             Must not raise.
+
+    Attributes:
+        compression: of the messages.
     """
 
     def __init__(
@@ -96,6 +102,9 @@ class SendPipeline:
         self._on_outcome = on_outcome
         self._open: set[Sending] = set()
         self._bytes = 0
+        self.compression = Compression(client.side_work, self._compressed)
+        self._compressing = 0  # open messages that wait for it
+        self._patience = Patience(GIVE_UP_SECONDS, trio.current_time())
         # What waits for room, in its order, with the event of the task that waits for its start.
         # Each is the message of a caller that waits, so callers bound their number.
         self._waiting: OrderedDict[Sending, trio.Event | None] = OrderedDict()
@@ -110,6 +119,23 @@ class SendPipeline:
         self._due: dict[str, float] = {}
         self._wake = WakeUp()
         self._closed = False
+        self._cause: BaseException | None = None  # of the end
+
+    def now(self) -> float:
+        """The clock of the pipeline: it stands still while this process was kept from its work."""
+        now = trio.current_time()
+        if now >= self._patience.next_look_at:
+            self._patience.look(now)
+        return now - self._patience.lost_s
+
+    async def run(self) -> None:
+        """Do for the messages what their callers do not, for ever."""
+        async with trio.open_nursery() as nursery:
+            nursery.start_soon(self.compression.run)
+            nursery.start_soon(self._send_again)
+            nursery.start_soon(self._watch_for_silence)
+            nursery.start_soon(self._give_up_waiting)
+            nursery.start_soon(self._send_gathered)
 
     def has_room(self, weight: int) -> bool:
         """Whether a message of `weight` bytes may start now; an empty pipeline takes any one."""
@@ -124,7 +150,7 @@ class SendPipeline:
 
         Args:
             sending: the message.
-            called_at: when its user's call began, on trio's clock.
+            called_at: when its user's call began, by `now`.
 
         Returns:
             False if it waits: it has neither started nor given up.
@@ -162,20 +188,38 @@ class SendPipeline:
 
     def start(self, sending: Sending) -> None:
         """Send a message; its callback gets the outcome once, perhaps before this returns."""
-        now = trio.current_time()
+        self._open.add(sending)
+        may_go = self._closed or self.compression.passes(sending)
+        self._bytes += sending.weight
+        if may_go:
+            self._begin(sending)
+        else:
+            self._compressing += 1
+
+    def _compressed(self, sending: Sending, saved_bytes: int) -> None:
+        """A message that waited for its compression, or that of others before it, can go on."""
+        if sending not in self._open:
+            return  # the producer was closed
+        self._compressing -= 1
+        self._bytes -= saved_bytes
+        self._begin(sending)
+        self._admit()
+
+    def _begin(self, sending: Sending) -> None:
+        """Make the first attempt; the time of the message begins."""
+        now = self.now()
         sending.deadline = now + sending.timeout_seconds
         if self._silent_since is None:
             self._silent_since = now
-        self._open.add(sending)
-        self._bytes += sending.weight
         if self._closed:
             self._finish(sending, sending.failure())
         else:
             self._attempt(sending)
 
-    def close(self) -> None:
-        """Give every message without an outcome the one it has now."""
+    def close(self, cause: BaseException | None = None) -> None:
+        """Give every message without an outcome the one it has now, and its cause, if there is."""
         self._closed = True
+        self._cause = cause
         for sending in list(self._waiting):
             self._refuse(sending, "the producer was closed before it was sent")
         for sending in list(self._open):
@@ -184,7 +228,7 @@ class SendPipeline:
             sending.maybe_stored |= sending.address != ""
             self._finish(sending, sending.failure())
 
-    async def send_again(self) -> None:
+    async def _send_again(self) -> None:
         """Make the further attempts, for ever."""
         while True:
             now = trio.current_time()
@@ -196,14 +240,15 @@ class SendPipeline:
             for topic in due:
                 await self._send_topic_again(topic)
 
-    async def give_up_waiting(self) -> None:
+    async def _give_up_waiting(self) -> None:
         """Refuse messages that wait for room while no answers come, for ever."""
         while True:
             await trio.sleep(GIVE_UP_SECONDS)
+            self.now()
             for sending in [one for one in self._waiting if self._is_hopeless(one)]:
                 self._refuse(sending)
 
-    async def watch_for_silence(self) -> None:
+    async def _watch_for_silence(self) -> None:
         """Ask for the routes of messages whose brokers are silent, for ever.
 
         A broker that is frozen or cut off neither answers nor closes its connection. When another
@@ -211,7 +256,7 @@ class SendPipeline:
         """
         while True:
             await trio.sleep(SILENCE_SECONDS / 2)
-            before = trio.current_time() - SILENCE_SECONDS
+            before = self.now() - SILENCE_SECONDS
             silent = {
                 sending.message.topic
                 for sending in self._open
@@ -271,7 +316,7 @@ class SendPipeline:
         since = self._silent_since
         return (
             since is not None
-            and max(since, sending.called_at) + sending.timeout_seconds <= trio.current_time()
+            and max(since, sending.called_at) + sending.timeout_seconds <= self.now()
         )
 
     def _refuse(self, sending: Sending, reason: str = "") -> None:
@@ -283,7 +328,7 @@ class SendPipeline:
         sending.reason = reason or f"no broker has answered any message for {seconds:g} s"
         self._tell(sending, sending.failure())
 
-    async def send_gathered(self) -> None:
+    async def _send_gathered(self) -> None:
         """Send what was gathered, for ever."""
         linger_seconds = self._batching.linger_milliseconds / 1000 if self._batching else 0.0
         while True:
@@ -313,7 +358,7 @@ class SendPipeline:
 
     def _send_together(self, topic: str, sendings: list[Sending]) -> None:
         """Hand messages of a topic to connections; defer them if there is nowhere to send them."""
-        now = trio.current_time()
+        now = self.now()
         route = self._client.routes.known(topic)
         joined = Joined(self._batching)
         for sending in sendings:
@@ -398,7 +443,7 @@ class SendPipeline:
 
     def _answered(self, together: list[Sending], answer: Command | RemotingError) -> None:
         """An attempt ended."""
-        count = len(together)
+        count, now = len(together), self.now()
         stored: Acknowledgement | None = None
         unreadable = ""
         try:
@@ -425,8 +470,9 @@ class SendPipeline:
                 self._defer(sending)
                 continue
             if isinstance(answer, Command):
-                # The last open message leaves nothing to wait for.
-                self._silent_since = trio.current_time() if len(self._open) > 1 else None
+                # The last message that was sent leaves nothing to wait for.
+                owed = len(self._open) - self._compressing
+                self._silent_since = now if owed > 1 else None
             self._finish(sending, outcome)
         if stored is not None:
             self._note_success(together[0].message.topic)
@@ -441,7 +487,7 @@ class SendPipeline:
 
     def _defer(self, sending: Sending) -> None:
         """Let a message wait for the next attempt, or tell its failure when its time is over."""
-        if self._closed or sending.deadline <= trio.current_time():
+        if self._closed or sending.deadline <= self.now():
             self._finish(sending, sending.failure())
             return
         topic = sending.message.topic
@@ -489,6 +535,8 @@ class SendPipeline:
             self._tell(sending, outcome)
 
     def _tell(self, sending: Sending, outcome: SendOutcome) -> None:
+        if self._cause is not None and isinstance(outcome, SendFailed):
+            outcome.__cause__ = self._cause
         if not self._open and not self._waiting:
             self._idle.unpark_all()
         if self._metrics is not None or self._on_outcome is not None:
@@ -502,7 +550,7 @@ class SendPipeline:
     def _report(self, sending: Sending, outcome: SendOutcome) -> None:
         is_started = sending.deadline < float("inf")
         began = sending.deadline - sending.timeout_seconds if is_started else sending.called_at
-        seconds = trio.current_time() - began
+        seconds = self.now() - began
         if self._on_outcome is not None:
             self._on_outcome(sending, outcome, seconds)
         if self._metrics is None:

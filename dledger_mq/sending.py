@@ -61,8 +61,9 @@ class Sending:
         callback: told the outcome, once.
         timeout_seconds: how long all attempts together may take.
         weight: the bytes it holds of the window.
-        called_at: when its user's call began, on trio's clock.
-        deadline: when to give up, on trio's clock; known once its sending begins.
+        to_compress: the body is to be compressed before the first attempt.
+        called_at: when its user's call began, on the pipeline's clock.
+        deadline: when to give up, on the pipeline's clock; known once its first attempt begins.
         goes_alone: it was refused together with others.
         without_queue: how often a broker said that it does not have the queue.
         attempts: how often it was handed to a connection.
@@ -70,7 +71,7 @@ class Sending:
         queue: the queue of the last attempt.
         address: the broker that has not answered the last attempt, or an empty text.
         together: all messages of the last attempt's request; also tells attempts apart.
-        attempted_at: when the last attempt began, on trio's clock.
+        attempted_at: when the last attempt began, on the pipeline's clock.
         reason: how the last attempt failed.
         code: the response code it failed with.
     """
@@ -86,6 +87,7 @@ class Sending:
     callback: SendCallback
     timeout_seconds: float
     weight: int
+    to_compress: bool = False
     called_at: float = 0.0
     deadline: float = float("inf")
     goes_alone: bool = False
@@ -98,6 +100,15 @@ class Sending:
     attempted_at: float = 0.0
     reason: str = "no attempt was made"
     code: int | None = None
+
+    def set_compressed(self, body: bytes, flag: int) -> int:
+        """Its body was compressed, as the flag says; return how many bytes that saves."""
+        saved_bytes = len(self.body) - len(body)
+        self.weight -= saved_bytes
+        self.body = body
+        self.system_flag |= flag
+        self.to_compress = False
+        return saved_bytes
 
     def failure(self) -> SendFailed:
         """The error to tell when there will be no further attempt."""

@@ -14,6 +14,7 @@ from dledger_mq.background import Background
 from dledger_mq.client import Client
 from dledger_mq.composer import Composer
 from dledger_mq.errors import SendFailed
+from dledger_mq.lifetime import Lifetime
 from dledger_mq.message import Message, check_topic
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_pipeline import SendPipeline
@@ -62,15 +63,19 @@ class TraceWriter:
         client: whose connections to use.
         group: of the producer or the consumer.
         topic: the trace topic.
+        lifetime: of the producer or consumer.
 
     Attributes:
         dropped: how many steps were not written.
     """
 
-    def __init__(self, client: Client, group: str, topic: str) -> None:
+    def __init__(
+        self, client: Client, group: str, topic: str, lifetime: Lifetime | None = None
+    ) -> None:
         self._client = client
         self._group = group
         self._topic = topic
+        self._lifetime = lifetime
         self.dropped = 0
         self._steps: deque[TraceStep] = deque()
         self._has_steps = WakeUp()
@@ -82,10 +87,10 @@ class TraceWriter:
 
     async def __aenter__(self) -> "TraceWriter":
         """Begin to write."""
-        nursery = await self._stack.enter_async_context(Background(until_the_end=True))
-        nursery.start_soon(self._pipeline.send_again)
-        nursery.start_soon(self._pipeline.watch_for_silence)
-        nursery.start_soon(self._pipeline.give_up_waiting)
+        nursery = await self._stack.enter_async_context(
+            Background(self._lifetime, until_the_end=True)
+        )
+        nursery.start_soon(self._pipeline.run)
         nursery.start_soon(self._write_forever)
         self._client.routes.watch(self._pipeline.route_changed)
         return self
@@ -179,7 +184,7 @@ class TraceWriter:
             body = "".join(step.record for step in steps).encode("utf-8", "backslashreplace")
             message = Message(self._topic, body, keys=list(words))
             sending = self._composer.message(message, None, SEND_SECONDS, told)
-            if not self._pipeline.submit(sending, trio.current_time()):
+            if not self._pipeline.submit(sending, self._pipeline.now()):
                 await self._pipeline.wait_for_start(sending)
         await trio.lowlevel.checkpoint()
 

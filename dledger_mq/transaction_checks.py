@@ -7,7 +7,8 @@ from typing import Final
 import trio
 
 from dledger_mq import requests
-from dledger_mq.listener import check_listener
+from dledger_mq.listener import SLOW_CALL_SECONDS, check_listener
+from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.received_message import ReceivedMessage, received
 from dledger_mq.transaction import TransactionCheck
 from dledger_mq.transaction_state import TransactionState
@@ -15,6 +16,7 @@ from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import MessageMalformed
 from remoting.message.record import decode_record
 from remoting.net.connection import Connection
+from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
@@ -31,6 +33,7 @@ class TransactionChecks:
         group: the producer group.
         check: the user's.
         nursery: runs it.
+        watch: watches it.
         on_answer: told the half message and what is answered, or None.
 
     Raises:
@@ -41,18 +44,31 @@ class TransactionChecks:
         self,
         group: str,
         check: TransactionCheck,
-        nursery: trio.Nursery,
+        nursery: StartsTasks,
+        watch: ListenerWatch,
         on_answer: Callable[[ReceivedMessage, TransactionState], None] | None = None,
     ) -> None:
         check_listener(check)
         self._group = group
         self._check = check
         self._nursery = nursery
+        self._watch = watch
         self._on_answer = on_answer
         self._under_way = 0
+        self._ended = trio.lowlevel.ParkingLot()
+        self._is_ending = False
+
+    async def finish(self, timeout_seconds: float) -> None:
+        """Begin no more checks, and wait for those under way. A broker asks again."""
+        self._is_ending = True
+        with trio.move_on_after(timeout_seconds):
+            while self._under_way:
+                await self._ended.park()
 
     def asked(self, connection: Connection, command: Command) -> None:
         """A broker asks."""
+        if self._is_ending:
+            return
         if self._under_way >= MAX_CHECKS:
             _log.info("%d transactions are looked into: the broker will ask again", MAX_CHECKS)
             return
@@ -84,9 +100,12 @@ class TransactionChecks:
             _log.exception("a transaction's check failed: the broker will ask again")
         finally:
             self._under_way -= 1
+            self._ended.unpark_all()
 
     async def _state(self, message: ReceivedMessage) -> TransactionState:
-        state: object = await self._check(message)
+        state: object = await self._watch.call(
+            self._check, message, self._group, SLOW_CALL_SECONDS, trio.current_time()
+        )
         if not isinstance(state, TransactionState):
             raise TypeError(f"it returned {state!r:.80}, and not a TransactionState")
         return state

@@ -22,6 +22,7 @@ settings.load_profile(os.environ.get("EXAMPLES", "some"))
 # Here brokers share their loop, and its garbage, with thousands of tests: what it is held for says
 # nothing of them, and tests of what they log must not depend on it.
 logging.getLogger("dledger.loop_watch").setLevel(logging.ERROR)
+logging.getLogger("dledger_mq.listener_watch").setLevel(logging.ERROR)
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -30,6 +31,7 @@ from dledger.entry import Entry, Magic
 from dledger.errors import ConfigInvalid, OutsideLog
 from dledger.local_group import load_or_make_group, run_group
 from dledger.network.tls_config import TlsConfig
+from dledger.shown_output import shown_on
 from dledger.store.noop_body import decode_noop_body
 
 _MAGICS = {int(magic): magic.name.lower() for magic in Magic}
@@ -206,7 +208,8 @@ def _print_entry(entry: Entry, as_json: bool) -> None:
             row |= {"leader": said.leader, "time_ms": said.time_ms}
         click.echo(json.dumps(row))
     else:
-        click.echo(f"{entry.index}\t{entry.term}\t{kind}\t{text}")
+        line = f"{entry.index}\t{entry.term}\t{kind}\t{text}"
+        click.echo(shown_on(sys.stdout, line))
 
 
 @commands.command()

@@ -21,7 +21,8 @@ from dledger.core.membership.configuration_change import Change, Transition, cha
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.replica import Replica
 from dledger.entry import NO_TERM
-from dledger.errors import Discarded, LeadershipLost, NodeClosed, NodeClosing
+from dledger.errors import Discarded, LeadershipLost, NodeClosing
+from dledger.node_end import NodeEnd
 from dledger.waits.progress import Progress
 
 # How long a member that lost leadership waits to learn the outcome of its change, in election
@@ -134,7 +135,8 @@ class GroupChanges:
                 try:
                     await self._turned.wait()
                 except NodeClosing as closing:
-                    raise NodeClosed(index) from closing  # the other members may still commit it
+                    # The other members may still commit it.
+                    raise NodeEnd(closing.__cause__).closed(index) from closing.__cause__
             if scope.cancelled_caught:
                 raise LeadershipLost(index, term, state.leader)
 

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.replica import Messages, Replica
 from dledger.core.snapshot.snapshot_offer import PIECE_BYTES, SnapshotSource
-from dledger.errors import NodeClosing, PeerFault
+from dledger.errors import PeerFault
 from dledger.network.ways import Ways
 from dledger.node.applier import Applier
 from dledger.node.batches import Batches
@@ -23,6 +23,7 @@ from dledger.node.log_writer import LogWriter, NoopBodies, empty_noop
 from dledger.node.sync_schedule import RunsSyncs, SyncSchedule
 from dledger.node.tally import Tally
 from dledger.node.turn import Turn, WritesLog
+from dledger.node_end import NodeEnd
 from dledger.snapshots.beside import Beside
 from dledger.snapshots.node_snapshots import Snapshots
 from dledger.snapshots.restoring import Opened, incoming_for
@@ -209,12 +210,12 @@ class Member:
             awaited.is_restoring,
         )
 
-    def close(self) -> None:
+    def close(self, end: NodeEnd) -> None:
         """Answer every caller that waits. No sync may begin afterwards: the store is closed."""
-        self.snapshots.close()
-        self.pending.close()
-        self.reads.close()
-        self.turn.reject_submissions(NodeClosing())
+        self.snapshots.close(end)
+        self.pending.close(end)
+        self.reads.close(end)
+        self.turn.reject_submissions(end.closing())
         self._store.note_committed(self.replica.appliable)
 
     def _begin_read(self, ticket: int) -> None:

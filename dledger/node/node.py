@@ -20,7 +20,6 @@ from dledger.errors import (
     Fatal,
     MachineStopped,
     MachineTooOld,
-    NodeClosing,
     OtherLoop,
     OutsideLog,
     PeerFault,
@@ -44,6 +43,7 @@ from dledger.node.member_replica import member_replica, member_settings
 from dledger.node.node_status import node_status
 from dledger.node.stepping_aside import SteppingAside
 from dledger.node.tally import Tally
+from dledger.node_end import NodeEnd
 from dledger.serving.client_server import ClientServer
 from dledger.serving.group_port import GroupPort
 from dledger.serving.host_parts import HostParts
@@ -83,7 +83,7 @@ class Node:
     ) -> None:
         self.config = config
         self._store = store = opened.store
-        self._closing = False
+        self._end: NodeEnd | None = None
         self._turned = Progress()
         self._applied = Progress()
         self._identity = MemberIdentity(config, opened, host, self._fail)
@@ -213,8 +213,8 @@ class Node:
         )
 
     def _check_open(self) -> None:
-        if self._closing:
-            raise NodeClosing
+        if self._end is not None:
+            raise self._end.closing()
 
     def _check_loop(self) -> None:
         """For calls that wait or wake: those of another loop would wait for ever."""
@@ -518,22 +518,25 @@ class Node:
                     nursery.start_soon(self.sessions.run)
         except Exception as error:
             block.cancel()  # first, so that waits inside the block are cancelled and do not raise
-            self.stop()
             ending = node_ending(error)
+            self.stop(ending)
             raise ending from ending.__cause__
 
-    def stop(self) -> None:
-        """Accept nothing more, and answer every waiting call. For the host alone."""
-        if self._closing:
+    def stop(self, cause: BaseException | None = None) -> None:
+        """Accept nothing more, and answer every waiting call. For the host alone.
+
+        `cause`: why the node cannot go on; None where its block ends.
+        """
+        if self._end is not None:
             return
-        self._closing = True
+        self._end = NodeEnd(cause)
         self._identity.stop()
         self._driver.close()
         self._links.close()
-        self._member.snapshots.close()
+        self._member.snapshots.close(self._end)
         for waiting in (self._turned, self._applied, self._leadership):
-            waiting.close()
-        self._member.close()
+            waiting.close(self._end)
+        self._member.close(self._end)
 
     async def closed(self, patience_s: float) -> bool:
         """Close the store after a running sync; return whether that took at most `patience_s`.
@@ -577,7 +580,11 @@ class Node:
         if self._member.room.why_short is None:
             self._left_for_room = False
             return
-        if self._closing or self._left_for_room or self._replica.state.role is not Role.LEADER:
+        if (
+            self._end is not None
+            or self._left_for_room
+            or self._replica.state.role is not Role.LEADER
+        ):
             return
         self._left_for_room = True
         with contextlib.suppress(Rejected):  # there is no other, or it is behind

@@ -24,6 +24,7 @@ from dledger.errors import (
     NotLeader,
     Rejected,
 )
+from dledger.node_end import NodeEnd
 from dledger.waits.pending_appends import Appended, Done, Outcome
 
 # What a turn appends at once. An entry costs about 4 us on the leader and a MiB 3 ms, so a slice
@@ -70,7 +71,7 @@ class _Parts:
             return error
         first, term = self.begun
         if isinstance(error, NodeClosing):
-            return NodeClosed(first)
+            return NodeEnd(error.__cause__).closed(first)
         if isinstance(error, Rejected) and not isinstance(error, NotLeader):
             return AppendCutShort(first, term, str(error))
         first_part = isinstance(error, Discarded) and error.index == first

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dledger.core.replica import Replica
 from dledger.errors import MachineTooOld, SnapshotUnavailable
 from dledger.network.ways import Ways
+from dledger.node_end import NodeEnd
 from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
 from dledger.snapshots.beside import Beside
 from dledger.snapshots.restoring import Opened
@@ -112,9 +113,9 @@ class Snapshots:
         if now >= self.transfer.next_look_at:
             self.transfer.look(self._replica, now)
 
-    def close(self) -> None:
+    def close(self, end: NodeEnd) -> None:
         """Give up the snapshot being written, and answer every caller that waits."""
-        self._snapshotter.close()
+        self._snapshotter.close(end)
 
     def ended(self) -> None:
         """Close the file being received. No work may run beside the loop any more."""

@@ -14,10 +14,10 @@ from dledger.errors import (
     DiskFailed,
     DLedgerError,
     MachineFailed,
-    NodeClosing,
     SnapshotUnavailable,
 )
 from dledger.machine_check import raised, snapshot_chunks
+from dledger.node_end import NodeEnd
 from dledger.snapshots.beside import Beside, Continuation
 from dledger.snapshots.log_retention import first_kept, kept_with_new_snapshots, log_kept_from
 from dledger.snapshots.restoring import Opened
@@ -88,7 +88,7 @@ class Snapshotter:
         self._asked: list[Callable[[SnapshotAnswer], None]] = []  # waiting callers
         self._retry_at = 0.0
         self._busy = False  # whether files are being written, read or removed
-        self._closed = False
+        self._end: NodeEnd | None = None
         self._beside = beside
         self._wake = wake
         self.next_look_at = 0.0
@@ -115,8 +115,8 @@ class Snapshotter:
         If the newest one is of the last applied entry already, nothing is written. Raises
         SnapshotUnavailable, NodeClosing.
         """
-        if self._closed:
-            raise NodeClosing
+        if self._end is not None:
+            raise self._end.closing()
         if self._machine is None:
             raise SnapshotUnavailable(NO_METHODS)
         self._waiting.append(done)
@@ -127,7 +127,7 @@ class Snapshotter:
         if now < self.next_look_at:
             return
         self.next_look_at = now + LOOK_INTERVAL_S
-        if self._busy or self._closed:
+        if self._busy or self._end is not None:
             return
         drops = self._retention is not None or self._room.is_short
         if drops and self._machine is not None and self._indexes is None:
@@ -141,12 +141,12 @@ class Snapshotter:
         else:
             self._remove_discarded()
 
-    def close(self) -> None:
+    def close(self, end: NodeEnd) -> None:
         """Give up the snapshot being written, and answer every caller that waits."""
-        self._closed = True
-        self._answer(NodeClosing())
+        self._end = end
+        self._answer(end.closing())
         self._asked, self._waiting = self._waiting, []
-        self._answer(NodeClosing())
+        self._answer(end.closing())
 
     # --- writing ------------------------------------------------------------------------------
 
@@ -193,7 +193,7 @@ class Snapshotter:
 
         def write() -> Continuation:
             try:
-                snapshot = self._folder.write(header, chunks, lambda: self._closed)
+                snapshot = self._folder.write(header, chunks, lambda: self._end is not None)
             except DiskFailed:
                 raise  # its name may not be durable: the node ends
             except OSError as error:
@@ -217,7 +217,7 @@ class Snapshotter:
     def _has_written(self, snapshot: Snapshot | None, now: float) -> None:
         if snapshot is None:
             self._is_free()
-            self._answer(NodeClosing())
+            self._answer((self._end or NodeEnd()).closing())
             return
         self._snapshots.add(snapshot)
         self._replica.state.membership.forget_before(snapshot.header.index)

@@ -6,6 +6,7 @@ import logging
 
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
+from dledger.node_end import NodeEnd
 from dledger.status import REMOVED, RoleChange, role_name
 from dledger.waits.iterators import RoleChanges
 from dledger.waits.progress import Progress
@@ -49,9 +50,9 @@ class LeadershipWatch:
         """The present role, and then each change."""
         return RoleChanges(lambda: self._role, self._watchers)
 
-    def close(self) -> None:
+    def close(self, end: NodeEnd) -> None:
         """Raise NodeClosing in every watcher: the node stops."""
-        self._watchers.close()
+        self._watchers.close(end)
 
     def look(self) -> None:
         """Wake the watchers if the role has changed."""

@@ -13,8 +13,8 @@ from dledger.errors import (
     DLedgerError,
     InvariantBroken,
     LeadershipLost,
-    NodeClosed,
 )
+from dledger.node_end import NodeEnd
 from dledger.short_repr import short_repr
 
 
@@ -142,9 +142,9 @@ class PendingAppends:
             )
         )
 
-    def close(self) -> None:
+    def close(self, end: NodeEnd) -> None:
         """Answer every submission with NodeClosing: the node stops."""
-        self._answer_all(lambda submission: NodeClosed(submission.first))
+        self._answer_all(lambda submission: end.closed(submission.first))
 
     def _answer_all(self, verdict: Callable[[_Submission], DLedgerError | None]) -> None:
         """Answer each submission that `verdict` has an error for; keep the others."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from dledger.core.reads.read_index import ReadLost, ReadReady
-from dledger.errors import DLedgerError, NodeClosing, ReadUnavailable
+from dledger.errors import DLedgerError, ReadUnavailable
+from dledger.node_end import NodeEnd
 from dledger.waits.read_problem import ReadFacts, not_applied, stopped_leading, unconfirmed
 
 # Reads that may wait at a time. Each is a task of the application; more would only wait longer.
@@ -78,8 +79,8 @@ class PendingReads:
         for ticket in [t for t, wanted in self._confirmed.items() if wanted <= index]:
             self._open.pop(ticket)(self._confirmed.pop(ticket))
 
-    def close(self) -> None:
+    def close(self, end: NodeEnd) -> None:
         """Answer every read with NodeClosing: the node stops."""
         self._confirmed.clear()
         for ticket in list(self._open):
-            self._open.pop(ticket)(NodeClosing())
+            self._open.pop(ticket)(end.closing())

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import trio
 
-from dledger.errors import NodeClosing
+from dledger.node_end import NodeEnd
 
 
 class Progress:
@@ -12,21 +12,21 @@ class Progress:
 
     def __init__(self) -> None:
         self._waiting = trio.lowlevel.ParkingLot()
-        self._closed = False
+        self._end: NodeEnd | None = None
 
     async def wait(self) -> None:
         """Wait for the next `made`. Raises NodeClosing once the node stops, and ever after."""
-        if not self._closed:
+        if self._end is None:
             await self._waiting.park()
-        if self._closed:
-            raise NodeClosing
+        if self._end is not None:  # perhaps by now
+            raise self._end.closing()
 
     def made(self) -> None:
         """Wake every waiting task."""
         if self._waiting:
             self._waiting.unpark_all()
 
-    def close(self) -> None:
+    def close(self, end: NodeEnd) -> None:
         """Raise NodeClosing in every waiting task: the node stops."""
-        self._closed = True
+        self._end = end
         self._waiting.unpark_all()

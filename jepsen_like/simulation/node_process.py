@@ -20,6 +20,7 @@ from dledger.entry import Body
 from dledger.errors import Discarded, LeaderKept, PeerFault, Rejected
 from dledger.node.member import MakeReplica, Member, MemberSettings, Runtime
 from dledger.node.tally import Tally
+from dledger.node_end import NodeEnd
 from dledger.sessions.session_clock import SessionClock
 from dledger.snapshots.beside import Continuation
 from dledger.snapshots.restoring import Opened
@@ -265,7 +266,7 @@ class NodeProcess:
             _, error = self.syncs.run_begun()
             if error is not None:
                 raise error
-        self.member.close()
+        self.member.close(NodeEnd())
         self.member.snapshots.ended()
         self.store.close()
         # The record says that all of the log is durable.

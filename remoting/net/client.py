@@ -17,6 +17,7 @@ from remoting.net.connection import Connection, ConnectionLimits
 from remoting.net.dispatch import unsupported
 from remoting.net.errors import ConnectFailed, IdleTooLong, RequestTimedOut, TooManyConnections
 from remoting.net.request_table import Settle
+from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 from remoting.wire.quoted import quoted
@@ -72,7 +73,7 @@ class RemotingClient:
 
     def __init__(
         self,
-        nursery: trio.Nursery,
+        nursery: StartsTasks,
         on_request: OnRequest | None = None,
         *,
         on_connected: Callable[[str], None] | None = None,

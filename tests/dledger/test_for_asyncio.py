@@ -173,9 +173,12 @@ def test_a_node_that_stops_by_itself_cancels_the_block_and_gives_the_reason(tmp_
     async def main() -> None:
         async with for_asyncio.open_node(config, Raises()) as node:
             await node.read(lambda: None)
-            with pytest.raises(dledger.OutcomeUnknown):
+            with pytest.raises(dledger.OutcomeUnknown) as caught:
                 await node.append(b"x")
+            causes.append(caught.value.__cause__)
             await asyncio.sleep(60)
 
+    causes: list[BaseException | None] = []
     with pytest.raises(dledger.MachineFailed, match="customer 17"):
         asyncio.run(asyncio.wait_for(main(), 30))
+    assert isinstance(causes[0], dledger.MachineFailed)

@@ -36,6 +36,7 @@ from dledger_mq.group_answers import (
     decode_progress,
     decode_time_spans,
 )
+from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.running_info import QueueInfo, RunningInfo, encode_offsets, encode_running_info
 from dledger_mq.times import read_time, written_time
 from remoting.bodies.message_queue import decode_queue_keyed
@@ -247,7 +248,7 @@ async def test_calls_for_operators_are_bounded() -> None:
 
     asked = Command(309, {"brokerName": "b"}, encode_record(MessageRecord("T", b"x")))
     async with trio.open_nursery() as nursery:
-        direct = DirectCalls("g", listener, False)
+        direct = DirectCalls("g", listener, False, ListenerWatch())
         direct.begin(nursery)
         for _ in range(MAX_CALLS + 1):
             direct.asked(asked, answers.append)

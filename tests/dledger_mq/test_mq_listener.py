@@ -4,7 +4,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from dledger_mq import ConsumeResult, InvalidListener, PushConsumer, ReceivedMessage
-from dledger_mq.listener import Listener, call
+from dledger_mq.listener import Listener, says_consumed
+from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.redelivery import LONGEST_DELAY_SECONDS, redelivery_delay_seconds
 from remoting.bodies.message_queue import MessageQueue
 
@@ -88,6 +89,10 @@ def test_what_can_not_be_awaited_is_refused_at_once(listener: Listener) -> None:
     assert "\n" not in str(caught.value)
 
 
+async def call(listener: Callable[[Messages], Awaitable[object]], messages: Messages) -> bool:
+    return says_consumed(await ListenerWatch().call(listener, messages, "g", 10.0, 0.0))
+
+
 def answers(value: object) -> Callable[[Messages], Awaitable[object]]:
     async def listener(messages: Messages) -> object:
         return value
@@ -98,14 +103,14 @@ def answers(value: object) -> Callable[[Messages], Awaitable[object]]:
 @pytest.mark.parametrize("value", [False, True, "RETRY", 0, ConsumeResult])
 async def test_an_answer_that_is_none_is_named_and_no_success(value: object) -> None:
     with pytest.raises(InvalidListener) as caught:
-        await call(answers(value), [MESSAGE])  # type: ignore[arg-type]
+        await call(answers(value), [MESSAGE])
     assert repr(value) in str(caught.value)
 
 
 async def test_the_three_answers_are_read() -> None:
-    assert await call(answers(None), [MESSAGE])  # type: ignore[arg-type]
-    assert await call(answers(ConsumeResult.SUCCESS), [MESSAGE])  # type: ignore[arg-type]
-    assert not await call(answers(ConsumeResult.RETRY), [MESSAGE])  # type: ignore[arg-type]
+    assert await call(answers(None), [MESSAGE])
+    assert await call(answers(ConsumeResult.SUCCESS), [MESSAGE])
+    assert not await call(answers(ConsumeResult.RETRY), [MESSAGE])
 
 
 async def test_a_lambda_that_does_not_return_an_awaitable_fails_when_it_is_called() -> None:

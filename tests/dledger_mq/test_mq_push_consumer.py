@@ -17,11 +17,13 @@ from dledger_mq import (
     GroupInUse,
     Listener,
     MessageModel,
+    OffsetFileLocked,
     OffsetFileUnreadable,
     PushConsumer,
     PushOptions,
     ReceivedMessage,
 )
+from dledger_mq.offset_file import locked_offsets
 from dledger_mq.queue_reader import LONGEST_DAMAGE_PAUSE_SECONDS
 from remoting.message.properties import encode_properties
 from remoting.message.record import COMPRESSED_FLAG, COMPRESSION_LZ4
@@ -732,6 +734,28 @@ async def test_an_offset_file_that_is_none_is_not_overwritten(tmp_path: Path) ->
     with pytest.raises(OffsetFileUnreadable):
         await consumer.__aenter__()
     assert path.read_text() == "[1, 2"
+
+
+async def test_two_consumers_cannot_keep_their_offsets_in_one_file(tmp_path: Path) -> None:
+    def consumer(group: str) -> PushConsumer:
+        return PushConsumer(
+            group,
+            "T",
+            Inbox(),
+            nameservers=["127.0.0.1:1"],
+            model=MessageModel.BROADCASTING,
+            offset_file=tmp_path / "made" / "offsets.json",
+        )
+
+    async with consumer("one"):
+        with pytest.raises(OffsetFileLocked, match="give each consumer a file of its own"):
+            await consumer("two").__aenter__()
+    async with consumer("two"):
+        await trio.lowlevel.checkpoint()
+    (tmp_path / "file").write_text("")
+    nowhere = locked_offsets(tmp_path / "file" / "offsets.json")
+    with pytest.raises(OffsetFileUnreadable), nowhere:
+        raise AssertionError("locked what cannot be")
 
 
 async def test_one_client_refuses_two_consumers_of_one_group() -> None:

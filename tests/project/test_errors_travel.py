@@ -153,3 +153,9 @@ def test_an_error_in_another_process_reaches_its_caller() -> None:
         pool.apply_async(refuse, (1,)).get(timeout=60)
     assert raised.value == wanted
     assert raised.value.attempts == 3
+
+
+def test_an_error_for_one_more_caller_keeps_its_cause() -> None:
+    error = dledger.NodeClosing()
+    error.__cause__ = OSError("no disk")
+    assert error.again().__cause__ is error.__cause__

@@ -2,9 +2,48 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
+
+import pytest
+
+from dledger.commands.group_commands import _print_entry
+from dledger.entry import Entry, Magic
+from dledger.shown_output import shown_on
+from dledger_mq.command_line import say
+from dledger_mq.message_line import message_line
+from dledger_mq.received_message import ReceivedMessage
+from remoting.bodies.message_queue import MessageQueue
+
+# What a body of a stranger's could do to a terminal: its title, its colours, a line written anew.
+HOSTILE = "\x1b]0;title\x07\x1b[31mred\x9b2J\r\u202etxt\tgr\u00fcn\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_terminal_is_sent_no_control_characters_and_a_pipe_all() -> None:
+    shown = shown_on(Terminal(), HOSTILE)
+    assert shown == "\\x1b]0;title\\x07\\x1b[31mred\\x9b2J\\r\\u202etxt\tgr\u00fcn\n"
+    assert shown_on(io.StringIO(), HOSTILE) == HOSTILE
+
+
+def test_commands_print_bodies_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stdout", terminal)
+    message = ReceivedMessage(MessageQueue("T", "a", 0), 0, HOSTILE.encode())
+    assert say(message_line(message, False))
+    assert say(message_line(message, True))
+    entry = Entry(1, 1, 0, Magic.NORMAL, HOSTILE.encode())
+    _print_entry(entry, False)
+    _print_entry(entry, True)
+    assert all(one.isprintable() or one in "\n\t" for one in terminal.getvalue())
+    assert terminal.getvalue().count("red") == 4
+
 
 # A module, and arguments with which its command ends soon.
 COMMANDS = {

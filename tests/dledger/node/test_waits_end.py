@@ -144,8 +144,11 @@ async def test_no_call_outlives_the_node_that_it_waits_for(
                 assert by_failure
         for name, (_, errors) in ALONE.items():
             assert isinstance(ended.how[name], errors), name
-        with pytest.raises(dledger.NodeClosing):
-            await anext(node.committed())  # that is there, and its files are closed
+            assert_caused(ended.how[name], dledger.MachineFailed if by_failure else None, name)
+        for call in (anext(node.committed()), node.append(b"late"), node.read()):
+            with pytest.raises(dledger.NodeClosing) as caught:
+                await call  # what is there, too: its files are closed
+            assert_caused(caught.value, dledger.MachineFailed if by_failure else None, "late")
 
 
 @pytest.mark.parametrize("waits", [CUT_OFF, HANDED_OVER])
@@ -187,6 +190,14 @@ async def test_no_call_that_waits_for_a_quorum_outlives_the_node(
             await fail_or_leave(leader)
     for name, (_, errors) in waits.items():
         assert isinstance(ended.how[name], (*errors, dledger.LeadershipLost)), name
+        if isinstance(ended.how[name], errors):
+            assert_caused(ended.how[name], dledger.DiskFailed if by_failure else None, name)
+
+
+def assert_caused(error: Exception | None, kind: type[Exception] | None, name: str) -> None:
+    """A call that the end of a node cuts off says why the node could not go on."""
+    cause = None if error is None else error.__cause__
+    assert cause is None if kind is None else isinstance(cause, kind), (name, cause)
 
 
 async def guarded(member: Callable[[str], Awaitable[None]], name: str) -> None:

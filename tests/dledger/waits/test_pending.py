@@ -9,6 +9,7 @@ import pytest
 
 from dledger.entry_run import EntryRun
 from dledger.errors import Discarded, InvariantBroken, LeadershipLost, NodeClosed
+from dledger.node_end import NodeEnd
 from dledger.snapshots.node_snapshots import Snapshots
 from dledger.waits.pending_appends import Appended, Outcome, PendingAppends
 
@@ -77,7 +78,7 @@ def test_everybody_is_told_when_the_node_stops() -> None:
     waiters = Waiters()
     waiters.add(1, 1, 1)
     waiters.add(2, 9, 1)
-    waiters.pending.close()
+    waiters.pending.close(NodeEnd())
     assert all(isinstance(outcome, NodeClosed) for outcome in waiters.told.values())
     assert len(waiters.told) == 2
     assert waiters.pending.entries == 0

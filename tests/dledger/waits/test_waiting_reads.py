@@ -5,6 +5,7 @@ import trio
 
 from dledger.core.reads.read_index import ReadLost, ReadReady
 from dledger.errors import DLedgerError, NodeClosing, ReadUnavailable
+from dledger.node_end import NodeEnd
 from dledger.waits import pending_reads
 from dledger.waits.pending_reads import PendingReads
 from dledger.waits.read_problem import ReadFacts
@@ -60,7 +61,7 @@ async def test_news_of_a_read_that_was_given_up_wakes_nobody() -> None:
         await answers.read()
     answers.reads.after_turn([ReadReady(1, 3)], [ReadLost(1)])
     answers.reads.applied_to(3)
-    answers.reads.close()
+    answers.reads.close(NodeEnd())
     assert answers.found == []
 
 
@@ -72,5 +73,5 @@ async def test_more_reads_than_may_wait_are_refused(monkeypatch: pytest.MonkeyPa
             nursery.start_soon(answers.read)
         await trio.testing.wait_all_tasks_blocked()
         assert answers.found == [ReadUnavailable]
-        answers.reads.close()
+        answers.reads.close(NodeEnd())
     assert answers.found == [ReadUnavailable, NodeClosing, NodeClosing]
