@@ -29,6 +29,7 @@ from dledger.client.remote_log import connect as connect_in_trio
 from dledger.config import NodeConfig
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import Body, Entry
+from dledger.errors import LogClosed
 from dledger.forms import at_once, iterates, opens, soon, waits
 from dledger.handed_over import HandedOver, TooManyCalls
 from dledger.loop_thread import CallCutOff, CallMisplaced, LoopThread
@@ -327,7 +328,7 @@ def loop_of_log(
 ) -> LoopThread[RemoteLog]:
     """A thread for `connect`."""
     make = partial(connect_in_trio, peers, group=group, tls=tls, timeout_s=timeout_s)
-    return LoopThread(make, f"dledger client of {group}")
+    return LoopThread(make, f"dledger client of {group}", closed=partial(LogClosed, group))
 
 
 def loop_of_group(

@@ -20,7 +20,13 @@ from functools import partial
 from typing import Any, TypeVar
 
 from dledger.asyncio_block import kept_open, opened_loop
-from dledger.asyncio_forms import awaits, given_up, iterates_in_asyncio, opens_in_asyncio
+from dledger.asyncio_forms import (
+    awaits,
+    carried_out,
+    given_up,
+    iterates_in_asyncio,
+    opens_in_asyncio,
+)
 from dledger.blocking import (
     loop_of_group,
     loop_of_host,
@@ -74,7 +80,7 @@ class AsyncioSession:
 
     async def do(self, call: Callable[[Session], Awaitable[T]]) -> T:
         """Run a coroutine function of trio's in the loop's thread, and wait for its result."""
-        return await given_up(self._loop.submit(partial(call, self._inner)))
+        return await carried_out(self._loop, partial(call, self._inner))
 
     @asynccontextmanager
     async def within(
@@ -99,15 +105,17 @@ class AsyncioNode:
 
     async def append(self, body: Body) -> Appended:
         """As Node.append."""
+        self._loop.check_waitable()
         return await given_up(self._handed_over.add_one(body))
 
     async def append_many(self, bodies: Sequence[Body]) -> list[Appended]:
         """As Node.append_many."""
+        self._loop.check_waitable()
         return await given_up(self._handed_over.add(bodies))
 
     async def do(self, call: Callable[[Node], Awaitable[T]]) -> T:
         """Run a coroutine function of trio's in the loop's thread, and wait for its result."""
-        return await given_up(self._loop.submit(partial(call, self._inner)))
+        return await carried_out(self._loop, partial(call, self._inner))
 
     @asynccontextmanager
     async def within(
@@ -127,16 +135,16 @@ class AsyncioNode:
         `look` runs in the node's thread, where no entry is applied meanwhile; it should copy what
         it returns.
         """
-        return await given_up(self._loop.submit(partial(read_and_look, self._inner, look)))
+        return await carried_out(self._loop, partial(read_and_look, self._inner, look))
 
     async def read_stale(self, look: Callable[[], T], *, max_lag_s: float) -> T:
         """As `read`, of a state that may be old: see Node.read_stale."""
         call = partial(read_stale_and_look, self._inner, look, max_lag_s)
-        return await given_up(self._loop.submit(call))
+        return await carried_out(self._loop, call)
 
     async def look(self, look: Callable[[], T]) -> T:
         """As `read`, without the wait: `look` sees the state as it is on this member."""
-        return await given_up(self._loop.submit(partial(only_look, look)))
+        return await carried_out(self._loop, partial(only_look, look))
 
     committed = iterates_in_asyncio(Node.committed)
     entries = awaits(at_once(Node.entries))

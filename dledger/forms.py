@@ -113,6 +113,7 @@ class Coming(Generic[R]):
 
     def next(self) -> Future[R]:
         """A future of the next value; the same one until `taken` is called."""
+        self._loop.check_waitable()
         if self._next is None:
             self._next = self._loop.submit(self._come)
         return self._next

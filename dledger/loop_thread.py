@@ -93,6 +93,7 @@ class LoopThread(Generic[Opened]):
         self._misplaced = misplaced
         self._process_id = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread_id: int | None = None  # while it runs: another thread may get it afterwards
         self._opening: Future[Opened] = Future()
         self.ended: Future[None] = Future()
         self._ended: BaseException | None = None
@@ -215,7 +216,7 @@ class LoopThread(Generic[Opened]):
     def check_waitable(self) -> None:
         """Raise if a wait for a call could never end: it is made in the loop's own thread."""
         self.check()
-        if threading.get_ident() == self._thread.ident:
+        if threading.get_ident() == self._thread_id:
             raise self._misplaced(_IN_ITS_LOOP)
 
     def gone(self) -> BaseException:
@@ -231,6 +232,7 @@ class LoopThread(Generic[Opened]):
     # --- in the loop's thread -------------------------------------------------------------------
 
     def _run(self) -> None:
+        self._thread_id = threading.get_ident()
         try:
             trio.run(self._main)
         except BaseException as error:  # raised by what opens or closes it
@@ -247,6 +249,7 @@ class LoopThread(Generic[Opened]):
             answer(self.ended, self._ended)
         elif not self.ended.done():
             self.ended.set_result(None)
+        self._thread_id = None
 
     async def _main(self) -> None:
         with self._stop:

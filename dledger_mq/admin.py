@@ -400,7 +400,8 @@ class Admin:
             InvalidMessage: the name is not legal.
         """
         check_topic(name)
-        return ConsumerGroup(self._client, name)
+        self._lifetime.check_open()
+        return ConsumerGroup(self._use.client, name)
 
     async def groups_of(self, topic: str) -> list[str]:
         """The consumer groups that subscribe to a topic now, or have consumed it."""

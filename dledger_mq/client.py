@@ -11,7 +11,7 @@ import trio
 
 from dledger_mq import requests
 from dledger_mq.background import Background
-from dledger_mq.errors import ClientClosed, GroupInUse, OtherLoop
+from dledger_mq.errors import ClientClosed, GroupInUse
 from dledger_mq.identity import Identity, check_client_id
 from dledger_mq.lifetime import Lifetime
 from dledger_mq.nameserver_addresses import read_nameservers
@@ -102,7 +102,6 @@ class Client:
         self._consumers: dict[str, ConsumerEntry] = {}
         self._met: set[str] = set()  # masters that this client was connected with
         self._heartbeat_wanted = trio.Event()
-        self._loop: trio.lowlevel.TrioToken | None = None
 
     async def __aenter__(self) -> "Client":
         """Start the tasks of the client; nothing is sent yet.
@@ -111,7 +110,6 @@ class Client:
             OpenedTwice: it was opened before.
         """
         self._lifetime.open()
-        self._loop = trio.lowlevel.current_trio_token()
         self._identity = new_identity(self._nameservers[0], self._given_id)
         nursery = await self._stack.enter_async_context(Background(until_the_end=True))
         self._remoting = RemotingClient(nursery, self._answer, on_connected=self._connected)
@@ -137,15 +135,13 @@ class Client:
         self._remoting = None
 
     def check_open(self) -> None:
-        """Check that the client can be used.
+        """Check that the client can be used, here.
 
         Raises:
             ClientClosed: its block has not begun, or has ended.
             OtherLoop: it was opened in another trio loop.
         """
         self._lifetime.check()
-        if trio.lowlevel.current_trio_token() is not self._loop:
-            raise OtherLoop()
 
     @property
     def remoting(self) -> RemotingClient:
@@ -153,7 +149,9 @@ class Client:
 
         Raises:
             ClientClosed: the client is not open.
+            OtherLoop: it was opened in another trio loop.
         """
+        self._lifetime.check_loop()
         return _opened(self._remoting)
 
     @property
@@ -162,7 +160,9 @@ class Client:
 
         Raises:
             ClientClosed: the client was never opened.
+            OtherLoop: it was opened in another trio loop.
         """
+        self._lifetime.check_loop()
         return _opened(self._routes)
 
     @property

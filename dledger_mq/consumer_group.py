@@ -58,8 +58,14 @@ class ConsumerGroup:
 
     def __init__(self, client: Client, name: str) -> None:
         self.name = name
-        self._client = client
+        self._opened = client
         self._leaders = Leaders(client)
+
+    @property
+    def _client(self) -> Client:
+        """The client. Raises ClientClosed outside its block."""
+        self._opened.check_open()
+        return self._opened
 
     async def progress(self, topic: str = "") -> list[GroupProgress]:
         """How far it has consumed each queue of a topic, or of all its topics."""

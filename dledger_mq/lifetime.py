@@ -1,7 +1,8 @@
 """The one `async with` block of a producer, consumer or client."""
 
+from dledger.home_loop import HomeLoop
 from dledger.trio_only import require_trio
-from dledger_mq.errors import ClientClosed, OpenedTwice
+from dledger_mq.errors import ClientClosed, OpenedTwice, OtherLoop
 
 
 class Lifetime:
@@ -19,6 +20,7 @@ class Lifetime:
         self._form = form
         self._was_opened = False
         self._is_open = False
+        self._home: HomeLoop | None = None
 
     def open(self) -> None:
         """The block begins.
@@ -31,16 +33,28 @@ class Lifetime:
         if self._was_opened:
             raise OpenedTwice(self._what)
         self._was_opened = self._is_open = True
+        self._home = HomeLoop(lambda: OtherLoop(self._what))
 
     def close(self) -> None:
         """The block has ended, or could not begin."""
         self._is_open = False
 
     def check(self) -> None:
-        """Check that the block is running.
+        """Check that the block is running, in this loop.
 
         Raises:
             ClientClosed: it has not begun, or has ended.
+            OtherLoop: it runs in another trio loop.
         """
+        self.check_open()
+        self.check_loop()
+
+    def check_open(self) -> None:
+        """Check that the block is running, in any loop. Raises ClientClosed."""
         if not self._is_open:
             raise ClientClosed(self._what)
+
+    def check_loop(self) -> None:
+        """Check that this is the loop of the block, if there was one. Raises OtherLoop."""
+        if self._home is not None:
+            self._home.check()

@@ -498,7 +498,8 @@ class Producer:
 
     async def _send_one(self, sending: Sending, told: OneOutcome) -> SendResult:
         """Send what was composed, and wait for its only outcome."""
-        pipeline = self._opened()
+        pipeline = self._pipeline
+        assert pipeline is not None  # it was composed for
         pipeline.submit(sending, trio.current_time())
         try:
             outcome = await told.wait()
@@ -509,11 +510,12 @@ class Producer:
         return outcome
 
     def _compose(self) -> Composer:
-        if self._composer is None:
-            raise ClientClosed("producer")
+        self._opened()
+        assert self._composer is not None
         return self._composer
 
     def _opened(self) -> SendPipeline:
+        self._lifetime.check()
         if self._pipeline is None:
             raise ClientClosed("producer")
         return self._pipeline
