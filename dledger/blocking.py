@@ -28,7 +28,7 @@ from dledger.client.remote_log import RemoteLog
 from dledger.client.remote_log import connect as connect_in_trio
 from dledger.config import NodeConfig
 from dledger.core.membership.configuration_codec import NumberedConfiguration
-from dledger.entry import Body, Entry
+from dledger.entry import Body
 from dledger.errors import LogClosed
 from dledger.forms import at_once, iterates, opens, soon, waits
 from dledger.handed_over import HandedOver, TooManyCalls
@@ -222,17 +222,6 @@ class BlockingLog:
     read_soon = soon(RemoteLog.read)
     tail = iterates(RemoteLog.tail)
     status = waits(RemoteLog.status)
-
-    def tail_soon(
-        self, first: int = 0, *, follow: bool = True
-    ) -> Callable[[], Future[Entry | None]]:
-        """As `tail`, but return a function that returns a future of the next entry, or None.
-
-        A cancelled future may lose an entry: begin a new tail after the last one you got.
-        """
-        entries = aiter(self._inner.tail(first, follow=follow))
-        following: Callable[[], Awaitable[Entry | None]] = partial(anext, entries, None)
-        return partial(self._loop.submit, following)
 
     session = opens(RemoteLog.session, BlockingSession)
 

@@ -106,7 +106,8 @@ class QueueProgress:
 class Admin:
     """Orders and questions of an operator.
 
-    Calls raise `MessagingError` or `remoting.wire.errors.RemotingError`.
+    Calls raise `RequestRefused` when a broker says no, and `NameServersUnreachable`, `NoMaster`,
+    `RouteNotFound` or a `remoting.wire.errors.RemotingError` when nobody answers in time.
 
     Args:
         nameservers: "host:port" each, for a client of its own; or one text with semicolons between.

@@ -1,5 +1,10 @@
 """The one `async with` block of a producer, consumer or client."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import trio
+
 from dledger.home_loop import HomeLoop
 from dledger.trio_only import require_trio
 from dledger_mq.errors import ClientClosed, OpenedTwice, OtherLoop
@@ -21,6 +26,7 @@ class Lifetime:
         self._was_opened = False
         self._is_open = False
         self._home: HomeLoop | None = None
+        self._waits: set[trio.CancelScope] = set()
 
     def open(self) -> None:
         """The block begins.
@@ -38,6 +44,26 @@ class Lifetime:
     def close(self) -> None:
         """The block has ended, or could not begin."""
         self._is_open = False
+        for scope in self._waits:
+            scope.cancel()
+
+    @contextmanager
+    def awaited(self) -> Iterator[None]:
+        """What is waited for in a block of it comes while the object is open, or never.
+
+        Raises:
+            ClientClosed: the object's block has not begun, or ends meanwhile.
+            OtherLoop: it runs in another trio loop.
+        """
+        self.check()
+        with trio.CancelScope() as scope:
+            self._waits.add(scope)
+            try:
+                yield
+            finally:
+                self._waits.discard(scope)
+        if scope.cancelled_caught:
+            self.check_open()
 
     def check(self) -> None:
         """Check that the block is running, in this loop.

@@ -211,10 +211,10 @@ class PopConsumer:
         Raises:
             ClientClosed: the consumer is not open.
         """
-        self._lifetime.check()
-        await self._looked.wait()
-        for reader in list(self._all_readers()):
-            await reader.positioned.wait()
+        with self._lifetime.awaited():
+            await self._looked.wait()
+            for reader in list(self._all_readers()):
+                await reader.positioned.wait()
 
     def queues(self) -> list[MessageQueue]:
         """What this member pops from; the id -1 is any queue of a broker."""

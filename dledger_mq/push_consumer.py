@@ -369,12 +369,12 @@ class PushConsumer:
         Raises:
             ClientClosed: the consumer is not open.
         """
-        self._lifetime.check()
-        await self._assigned.wait()
-        if self._locked is not None:
-            await self._locked.wait_held()
-        for reader in list(self._readers.values()):
-            await reader.positioned.wait()
+        with self._lifetime.awaited():
+            await self._assigned.wait()
+            if self._locked is not None:
+                await self._locked.wait_held()
+            for reader in list(self._readers.values()):
+                await reader.positioned.wait()
 
     def queues(self) -> list[MessageQueue]:
         """The queues this member reads now."""

@@ -262,7 +262,7 @@ class RemoteLog:
         deadline, pause_s = trio.current_time() + timeout_s, FIRST_PAUSE_S
         while True:
             connection: NodeConnection | None = None
-            with patient_limit(max(deadline - trio.current_time(), 0.0)):
+            with patient_limit(deadline - trio.current_time()):
                 while connection is None:
                     try:
                         connection = await self._leader.reach()

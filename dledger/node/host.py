@@ -11,7 +11,7 @@ from types import MappingProxyType
 import trio
 
 from dledger.config import Address, NodeConfig, parse_address
-from dledger.errors import ConfigInvalid, DiskUnresponsive, OtherLoop
+from dledger.errors import ConfigInvalid, DiskUnresponsive, NodeClosing, OtherLoop
 from dledger.home_loop import HomeLoop
 from dledger.loop_watch import LoopWatch, watched_loop
 from dledger.network.connections import Connections
@@ -83,7 +83,7 @@ class Host:
         loop_watch: LoopWatch | None = None,
     ) -> None:
         self.config = config
-        self._home = HomeLoop(lambda: OtherLoop(f"the host at {config.address}"))
+        self._home = HomeLoop(lambda: OtherLoop(f"the host at {config.address}"), NodeClosing)
         self._tls = group_tls(config.tls)
         connections = Connections(nursery, config.home, self._tls, platform.network)
         self._parts = HostParts(
@@ -199,6 +199,7 @@ class Host:
 
     def stop(self) -> None:
         """End idle sync threads; busy ones end after their sync. For `open_host` alone."""
+        self._home.end()
         self._parts.threads.shutdown()
 
 

@@ -209,6 +209,7 @@ class Node:
         Works on every member. `ttl_s`: the session ends after so many seconds without a command;
         `timeout_s`: how long to try to begin it. Raises NotAppendedInTime, SessionsOff.
         """
+        self._check_open()
         self._check_loop()
         if self.sessions is None:
             raise SessionsOff
@@ -382,6 +383,7 @@ class Node:
 
         Raises LeaderKept where lease reads are on (`max_clock_drift`).
         """
+        self._check_open()
         self._check_loop()
         self._replica.forget_leader()
         self._driver.wake()
@@ -425,6 +427,7 @@ class Node:
         Raises ConfigInvalid if any other setting differs, or a value does not fit; then nothing
         changes.
         """
+        self._check_open()
         self._check_loop()
         check_changeable(self.config, config)
         self._member.snapshots.go_by(config.snapshots)
@@ -476,6 +479,7 @@ class Node:
 
     def reload_tls(self) -> None:
         """Read the certificates again, as `Host.reload_tls`. Raises ConfigInvalid."""
+        self._check_open()
         self._check_loop()
         self._reload_tls()
 

@@ -114,9 +114,12 @@ class AsyncioThread:
                 await leave.wait()
 
         kept = self.submit(keep)
-        kept.add_done_callback(
-            lambda ended: opening.done() or opening.set_exception(ended.exception())
-        )
+
+        def not_opened(ended: Future[Any]) -> None:
+            if not opening.done():
+                opening.set_exception(ended.exception())
+
+        kept.add_done_callback(not_opened)
         try:
             yield opening.result(LIMIT_S)
         finally:

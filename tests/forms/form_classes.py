@@ -48,9 +48,7 @@ FORMS: Final = [
         dledger_mq.PopConsumer, mq_blocking.BlockingPopConsumer, mq_for_asyncio.AsyncioPopConsumer
     ),
     Forms(dledger_mq.Admin, mq_blocking.BlockingAdmin, mq_for_asyncio.AsyncioAdmin),
-    Forms(
-        ConsumerGroup, mq_blocking.BlockingConsumerGroup, mq_for_asyncio.AsyncioConsumerGroup
-    ),
+    Forms(ConsumerGroup, mq_blocking.BlockingConsumerGroup, mq_for_asyncio.AsyncioConsumerGroup),
 ]
 
 # What belongs to the trio loop alone, and why.

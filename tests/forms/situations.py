@@ -29,6 +29,9 @@ from tests.forms.real_servers import BREAKS, held
 # How long calls are under way before they are cancelled.
 _UNDER_WAY_S: Final = 0.1
 
+# Calls that nobody answers end by their own limits. The longest, of questions to an index, is 30 s.
+_DEAD_LIMIT_S: Final = 45.0
+
 # More values than any iterator of the matrix has while nobody appends.
 _MANY: Final = 100_000
 
@@ -40,8 +43,10 @@ class Outcome(NamedTuple):
     error: BaseException | None
 
 
-def told(calls: Sequence[Call], begun: Sequence[Future[Any]]) -> list[Outcome]:
-    return list(map(Outcome, calls, outcomes(begun)))
+def told(
+    calls: Sequence[Call], begun: Sequence[Future[Any]], limit_s: float = LIMIT_S
+) -> list[Outcome]:
+    return list(map(Outcome, calls, outcomes(begun, limit_s)))
 
 
 def one_by_one(form: OpenedForm, calls: Iterator[Call]) -> list[Outcome]:
@@ -104,11 +109,17 @@ async def cancel_in_trio(call: Call) -> None:
         raise CancelledError
 
 
-def interrupted(call: Call) -> BaseException | None:
-    """What a call raises whose wait a signal handler ends; Ctrl-C does the same."""
+def main_thread_id() -> int:
+    """Signals reach the main thread, which must be this one."""
     main = threading.main_thread()
     assert threading.current_thread() is main
     assert main.ident is not None
+    return main.ident
+
+
+def interrupted(call: Call) -> BaseException | None:
+    """What a call raises whose wait a signal handler ends; Ctrl-C does the same."""
+    main = main_thread_id()
     ended = threading.Event()
 
     def interrupt(_number: int, frame: FrameType | None) -> None:
@@ -118,7 +129,7 @@ def interrupted(call: Call) -> BaseException | None:
 
     def tell() -> None:
         while not ended.wait(0.002):
-            signal.pthread_kill(main.ident, signal.SIGUSR1)
+            signal.pthread_kill(main, signal.SIGUSR1)
 
     before = signal.signal(signal.SIGUSR1, interrupt)
     thread = threading.Thread(target=tell, daemon=True)
@@ -212,9 +223,7 @@ def in_a_signal_handler(form: OpenedForm) -> list[Outcome]:
 
 
 def handled(form: str, loop: LoopThread[Any], call: Call) -> BaseException | None:
-    main = threading.main_thread()
-    assert threading.current_thread() is main
-    assert main.ident is not None
+    main = main_thread_id()
     done = threading.Event()
     ended: list[BaseException | None] = []
 
@@ -237,7 +246,7 @@ def handled(form: str, loop: LoopThread[Any], call: Call) -> BaseException | Non
     before = signal.signal(signal.SIGUSR1, handle), signal.signal(signal.SIGALRM, too_late)
     waiting = loop.submit(wait)
     signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
-    threading.Timer(0.002, signal.pthread_kill, (main.ident, signal.SIGUSR1)).start()
+    threading.Timer(0.002, signal.pthread_kill, (main, signal.SIGUSR1)).start()
     try:
         waiting.result()
     except Hangs as error:
@@ -252,15 +261,14 @@ def handled(form: str, loop: LoopThread[Any], call: Call) -> BaseException | Non
 
 def in_another_loop(form: OpenedForm) -> list[Outcome]:
     """In a second loop, in another thread."""
+
     def run(call: Call) -> None:
         if form.form == TRIO:
             trio.run(finish_soon, call.make)
         else:
             asyncio.run(finish_soon(call.make))
 
-    return [
-        Outcome(call, *outcomes([in_thread(partial(run, call))], 5)) for call in form.calls()
-    ]
+    return [Outcome(call, *outcomes([in_thread(partial(run, call))], 5)) for call in form.calls()]
 
 
 def after_the_end(form: OpenedForm) -> list[Outcome]:
@@ -343,14 +351,11 @@ def while_the_member_fails(form: OpenedForm) -> list[Outcome]:
 
 def while_the_servers_die(form: OpenedForm) -> list[Outcome]:
     """While brokers, name servers and members elsewhere die, and stay away."""
-    calls, futures = begun(form)
+    begun_calls = [pair for pair in zip(*begun(form), strict=True) if not pair[0].is_local]
     assert form.servers.loop is not None
     form.servers.loop.close()
-    mine = [pair for pair in zip(calls, futures, strict=True) if not pair[0].waits_on_purpose]
-    found = told([call for call, _ in mine], [future for _, future in mine])
+    bounded = [pair for pair in begun_calls if not pair[0].waits_on_purpose]
+    found = told([call for call, _ in bounded], [ended for _, ended in bounded], _DEAD_LIMIT_S)
     form.ends.close()
-    return found + [
-        Outcome(call, *outcomes([future]))
-        for call, future in zip(calls, futures, strict=True)
-        if call.waits_on_purpose
-    ]
+    waiting = [pair for pair in begun_calls if pair[0].waits_on_purpose]
+    return found + told([call for call, _ in waiting], [ended for _, ended in waiting])
