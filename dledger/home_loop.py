@@ -27,6 +27,7 @@ class HomeLoop:
         closed: makes the error of calls after `end`.
 
     Attributes:
+        token: of the loop.
         is_over: whether what belongs to the loop is closed.
     """
 
@@ -35,7 +36,7 @@ class HomeLoop:
     ) -> None:
         self._error = error
         self._closed = closed
-        self._token = trio.lowlevel.current_trio_token()
+        self.token = trio.lowlevel.current_trio_token()
         self._forks = _forks
         self.is_over = False
 
@@ -50,7 +51,7 @@ class HomeLoop:
         if self.is_over and self._closed is not None:
             raise self._closed()
         try:
-            is_home = trio.lowlevel.current_trio_token() is self._token
+            is_home = trio.lowlevel.current_trio_token() is self.token
         except RuntimeError:  # no loop runs in this thread
             is_home = False
         if not is_home or self._forks != _forks:

@@ -202,7 +202,11 @@ class LoopThread(Generic[Opened]):
         """As `hold`, during a `with` block of another thread."""
         self.check_waitable()
         block = self.hold(make)
-        opened = block.opening.result()
+        try:
+            opened = block.opening.result()
+        except BaseException:
+            block.leave()
+            raise
         try:
             yield opened
         finally:

@@ -130,7 +130,6 @@ class Node:
         self._machine_stopped = False
         self._left_for_room = False  # whether it handed over since its disk is full
         self._home = HomeLoop(lambda: OtherLoop(f"node {config.node_id}"))
-        self._token = trio.lowlevel.current_trio_token()
         opened.room.on_short = self._room_is_short
         self._orphans: Orphans | None = None  # as told
         self._stepping_aside = SteppingAside(
@@ -580,7 +579,7 @@ class Node:
     def _room_is_short(self) -> None:
         """The disk is full. Called in any thread."""
         with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._leave_for_room)
+            self._home.token.run_sync_soon(self._leave_for_room)
 
     def _leave_for_room(self) -> None:
         """Hand leadership to a member whose disk may have room: once, as all may be full."""

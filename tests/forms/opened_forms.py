@@ -203,7 +203,7 @@ class OpenedForm:
     @property
     def loops(self) -> list[LoopThread[Any]]:
         """The loops of the objects."""
-        own = [opened._loop for opened in self.objects.values() if hasattr(opened, "_loop")]
+        own = [getattr(opened, "_loop", None) for opened in self.objects.values()]
         return list({id(loop): loop for loop in own if isinstance(loop, LoopThread)}.values())
 
 

@@ -125,6 +125,7 @@ def interrupted(call: Call) -> BaseException | None:
     def interrupt(_number: int, frame: FrameType | None) -> None:
         # Only where it waits: the handler of Ctrl-C may raise anywhere, and nobody can mend that.
         if frame is not None and frame.f_code.co_filename == threading.__file__:
+            signal.signal(signal.SIGUSR1, signal.SIG_IGN)
             raise Interrupted
 
     def tell() -> None:

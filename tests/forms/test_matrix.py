@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.forms import situations
+from tests.forms.carrying_out import LIMIT_S
 from tests.forms.form_classes import ASYNCIO, BLOCKING, TRIO
 from tests.forms.opened_forms import OpenedForm, opened
 from tests.forms.promises import RAISED, Situation, problem
@@ -68,7 +70,18 @@ def judge(situation: Situation, form: OpenedForm) -> None:
 def test_a_call_returns_or_raises_what_it_documents(
     situation: Situation, form: str, forms: dict[str, OpenedForm]
 ) -> None:
-    judge(situation, forms[form])
+    opened_form = forms[form]
+    blocks = blocks_of(opened_form)
+    judge(situation, opened_form)
+    # Nothing stays open, whatever became of the call that opened it.
+    until = time.monotonic() + LIMIT_S
+    while (left := blocks_of(opened_form)) != blocks and time.monotonic() < until:
+        time.sleep(0.01)
+    assert left == blocks
+
+
+def blocks_of(form: OpenedForm) -> list[int]:
+    return [len(loop._blocks) for loop in form.loops]
 
 
 SHORT = (situations.after_the_end, situations.while_their_block_ends)
