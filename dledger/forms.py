@@ -34,7 +34,8 @@ def like(method: Callable[..., object]) -> Callable[[Made], Made]:
 
     def give(made: Made) -> Made:
         update_wrapper(made, method)
-        made.__doc__ = f"As {method.__qualname__}."
+        if "." in method.__qualname__:  # others have words that are for the forms alone
+            made.__doc__ = f"As {method.__qualname__}."
         return made
 
     return give

@@ -196,6 +196,7 @@ class ReadingConnection:
                 continue
             if self._home.is_over:
                 connection.close("the log was closed")
+                await connection.run()  # closes its socket
                 self._home.check()
             self._nursery.start_soon(connection.run)
             return connection
