@@ -6,6 +6,7 @@ import asyncio
 import os
 import pickle
 import signal
+import sys
 import threading
 import time
 import traceback
@@ -21,6 +22,7 @@ import trio
 
 import dledger
 from dledger.loop_thread import LoopThread
+from dledger_mq import NoReply
 from tests.forms.carrying_out import LIMIT_S, Hangs, finish, finish_soon, in_thread, outcomes
 from tests.forms.form_classes import ASYNCIO, BLOCKING, TRIO
 from tests.forms.opened_forms import Call, OpenedForm
@@ -50,7 +52,12 @@ def told(
 
 
 def one_by_one(form: OpenedForm, calls: Iterator[Call]) -> list[Outcome]:
-    return [Outcome(call, *outcomes([form.begin(call.make)])) for call in calls]
+    found: list[Outcome] = []
+    for call in calls:
+        found.append(Outcome(call, *outcomes([form.begin(call.make)])))
+        if isinstance(found[-1].error, Hangs):
+            break  # more would only take longer
+    return found
 
 
 def called(form: OpenedForm) -> list[Outcome]:
@@ -191,6 +198,8 @@ def in_a_callback(form: OpenedForm) -> list[Outcome]:
         if after is not None:
             (error,) = outcomes([after])
         found.append(Outcome(call, error))
+        if isinstance(error, Hangs):
+            break  # and so do all others of this loop
     return found
 
 
@@ -237,14 +246,14 @@ def handled(form: str, loop: LoopThread[Any], call: Call) -> BaseException | Non
             ended.append(None)
         done.set()
 
-    def too_late(_number: int, frame: FrameType | None) -> None:
-        raise Hangs("".join(traceback.format_stack(frame)))
-
     async def wait() -> None:
         while not done.is_set():  # noqa: ASYNC110 - a signal handler sets it
             await trio.sleep(0.001)
 
-    before = signal.signal(signal.SIGUSR1, handle), signal.signal(signal.SIGALRM, too_late)
+    before = (
+        signal.signal(signal.SIGUSR1, handle),
+        signal.signal(signal.SIGALRM, CallAtLine.too_late),
+    )
     waiting = loop.submit(wait)
     signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
     threading.Timer(0.002, signal.pthread_kill, (main, signal.SIGUSR1)).start()
@@ -260,16 +269,61 @@ def handled(form: str, loop: LoopThread[Any], call: Call) -> BaseException | Non
     return ended[0]
 
 
+def interrupted_at_each_line(call: Call) -> tuple[int, list[BaseException]]:
+    """How many lines a call runs in this thread, and what a signal handler raises, or its first
+    call has for an outcome, that makes the same call at each of them in turn.
+    """
+    errors: list[BaseException] = []
+    line = 0
+    while True:
+        line += 1
+        handler = CallAtLine(call, line)
+        signal.signal(signal.SIGALRM, handler.too_late)
+        signal.setitimer(signal.ITIMER_REAL, LIMIT_S)
+        sys.settrace(handler.trace)
+        try:
+            begun = call.make()
+        except Hangs as error:
+            return line, [error]
+        finally:
+            sys.settrace(None)
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        errors += [one for one in outcomes([begun]) if one is not None and not expected(one)]
+        if handler.is_left:
+            return line, errors
+
+
+def expected(error: BaseException) -> bool:
+    """Nobody replies to a question of the matrix."""
+    return isinstance(error, NoReply)
+
+
+class CallAtLine:
+    """Makes a call at one line of another, as a signal handler does."""
+
+    def __init__(self, call: Call, line: int) -> None:
+        self._call = call
+        self.is_left = True
+        self._left = line
+
+    def trace(self, _frame: FrameType, event: str, _argument: object) -> Any:
+        if event == "line" and self.is_left:
+            self._left -= 1
+            if not self._left:
+                self.is_left = False
+                sys.settrace(None)
+                self._call.make()
+        return self.trace if self.is_left else None
+
+    @staticmethod
+    def too_late(_number: int, frame: FrameType | None) -> None:
+        raise Hangs("".join(traceback.format_stack(frame)))
+
+
 def in_another_loop(form: OpenedForm) -> list[Outcome]:
-    """In a second loop, in another thread."""
-
-    def run(call: Call) -> None:
-        if form.form == TRIO:
-            trio.run(finish_soon, call.make)
-        else:
-            asyncio.run(finish_soon(call.make))
-
-    return [Outcome(call, *outcomes([in_thread(partial(run, call))], 5)) for call in form.calls()]
+    """In loops of other threads, all at once."""
+    calls = list(form.calls())
+    return told(calls, [in_thread(partial(take, form.form, call)) for call in calls])
 
 
 def after_the_end(form: OpenedForm) -> list[Outcome]:
@@ -299,27 +353,18 @@ def in_a_forked_process(form: OpenedForm) -> list[Outcome]:
         try:
             os.close(reading)
             with os.fdopen(writing, "wb") as pipe:
-                for call in calls:
-                    error = attempt_in_fork(form.form, call)
-                    pickle.dump(error, pipe)
-                    pipe.flush()
+                pickle.dump([error for _, error in in_another_loop(form)], pipe)
         finally:
             os._exit(0)
     os.close(writing)
     with os.fdopen(reading, "rb") as pipe:
-        future = in_thread(lambda: [pickle.load(pipe) for _ in calls])
+        future = in_thread(partial(pickle.load, pipe))
         try:
-            errors = future.result(LIMIT_S * 3)
+            errors = future.result(2 * LIMIT_S)
         finally:
             os.kill(process, signal.SIGKILL)
             os.waitpid(process, 0)
     return list(map(Outcome, calls, errors))
-
-
-def attempt_in_fork(form: str, call: Call) -> BaseException | None:
-    future = in_thread(partial(take, form, call))
-    (error,) = outcomes([future], 3)
-    return error
 
 
 # --- something ends -------------------------------------------------------------------------------

@@ -60,10 +60,10 @@ def quiet() -> Iterator[None]:
 
 def judge(situation: Situation, form: OpenedForm) -> None:
     outcomes = situation(form)
-    assert len(outcomes) > 20
     problems = [problem(situation, form.form, outcome) for outcome in outcomes]
     told = [one for one in problems if one is not None]
     assert not told, f"{len(told)} of {len(outcomes)}:\n" + "\n".join(told)
+    assert len(outcomes) > 20
 
 
 @pytest.mark.parametrize(("situation", "form"), cells((), ending=False))
@@ -78,6 +78,14 @@ def test_a_call_returns_or_raises_what_it_documents(
     while (left := blocks_of(opened_form)) != blocks and time.monotonic() < until:
         time.sleep(0.01)
     assert left == blocks
+
+
+def test_a_signal_may_come_at_any_line_of_a_call(forms: dict[str, OpenedForm]) -> None:
+    for call in forms[BLOCKING].calls():
+        if call.name.endswith("_soon"):
+            lines, errors = situations.interrupted_at_each_line(call)
+            assert lines > 10, call
+            assert errors == [], call
 
 
 def blocks_of(form: OpenedForm) -> list[int]:
