@@ -47,6 +47,7 @@ def test_a_loop_that_a_fork_has_copied_is_another_one() -> None:
             finally:
                 os._exit(1)
         home.check()
-        return os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+        _, status = os.waitpid(process, 0)  # noqa: ASYNC222 - it has ended
+        return os.waitstatus_to_exitcode(status)
 
     assert trio.run(fork) == 7
