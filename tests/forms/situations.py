@@ -389,7 +389,7 @@ def while_the_member_fails(form: OpenedForm) -> list[Outcome]:
     """While the member that runs here has to stop by itself, since its machine has raised."""
     calls, futures = begun(form)
     node = form.objects["Node"]
-    form.begin(partial(node.append, BREAKS)).exception(LIMIT_S)
+    outcomes([form.begin(partial(node.append, BREAKS))])
     with suppress(dledger.MachineFailed, CancelledError):
         form.ends.close()
     return told(calls, futures)
