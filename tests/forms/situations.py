@@ -127,7 +127,7 @@ def main_thread_id() -> int:
 def interrupted(call: Call) -> BaseException | None:
     """What a call raises whose wait a signal handler ends; Ctrl-C does the same."""
     main = main_thread_id()
-    ended = threading.Event()
+    called, ended = threading.Event(), threading.Event()
 
     def interrupt(_number: int, frame: FrameType | None) -> None:
         # Only where it waits: the handler of Ctrl-C may raise anywhere, and nobody can mend that.
@@ -136,6 +136,7 @@ def interrupted(call: Call) -> BaseException | None:
             raise Interrupted
 
     def tell() -> None:
+        called.wait()  # the start of this thread waits in `threading`, too
         while not ended.wait(0.002):
             signal.pthread_kill(main, signal.SIGUSR1)
 
@@ -143,6 +144,7 @@ def interrupted(call: Call) -> BaseException | None:
     thread = threading.Thread(target=tell, daemon=True)
     thread.start()
     try:
+        called.set()
         finish(call.make, _MANY)
     except BaseException as error:
         return error
