@@ -80,6 +80,7 @@ def test_a_call_returns_or_raises_what_it_documents(
     assert left == blocks
 
 
+@pytest.mark.slow
 def test_a_signal_may_come_at_any_line_of_a_call(forms: dict[str, OpenedForm]) -> None:
     for call in forms[BLOCKING].calls():
         if call.name.endswith("_soon"):
