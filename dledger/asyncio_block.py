@@ -22,6 +22,7 @@ def kept_open(
     loop: LoopThread[Any], make: Callable[[], AbstractAsyncContextManager[T]]
 ) -> AbstractAsyncContextManager[T]:
     """Keep a context manager of trio's open in a loop during a block."""
+    loop.check_waitable()
     block = loop.hold(make)
     return held_open(lambda: block.opening, block.leave, block.holding)
 

@@ -27,7 +27,7 @@ def awaits(method: Method[P, Awaitable[R]]) -> Method[P, Coroutine[Any, Any, R]]
     @like(method)
     async def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
         loop: LoopThread[Any] = form._loop
-        return await given_up(loop.submit(partial(method, form._inner, *args, **kwargs)))
+        return await carried_out(loop, partial(method, form._inner, *args, **kwargs))
 
     return call
 
@@ -38,7 +38,7 @@ def iterates_in_asyncio(method: Method[P, AsyncIterator[R]]) -> Method[P, AsyncI
     @like(method)
     def call(form: Any, /, *args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
         loop: LoopThread[Any] = form._loop
-        loop.check()
+        loop.check_waitable()
         return AsyncioIterator(Coming(loop, partial(method, form._inner, *args, **kwargs)))
 
     return call
@@ -75,6 +75,12 @@ class AsyncioIterator(Generic[R]):
         finally:
             if future.done():
                 self._coming.taken()
+
+
+async def carried_out(loop: LoopThread[Any], call: Callable[[], Awaitable[R]]) -> R:
+    """Have a call carried out in the loop, and wait for its result in asyncio; see `given_up`."""
+    loop.check_waitable()
+    return await given_up(loop.submit(call))
 
 
 async def given_up(future: Future[R]) -> R:

@@ -16,9 +16,9 @@ that gives up the wait, not the append.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, TypeVar
 
@@ -28,7 +28,18 @@ from dledger.client.remote_log import RemoteLog
 from dledger.client.remote_log import connect as connect_in_trio
 from dledger.config import NodeConfig
 from dledger.core.membership.configuration_codec import NumberedConfiguration
-from dledger.entry import Body, Entry
+from dledger.entry import Body
+from dledger.errors import LogClosed
+from dledger.form_parts import (
+    as_it_is,
+    node_do,
+    node_within,
+    only_look,
+    read_and_look,
+    read_stale_and_look,
+    session_do,
+    session_within,
+)
 from dledger.forms import at_once, iterates, opens, soon, waits
 from dledger.handed_over import HandedOver, TooManyCalls
 from dledger.loop_thread import CallCutOff, CallMisplaced, LoopThread
@@ -84,21 +95,8 @@ class BlockingSession:
         """As Session.unsettled."""
         return self._inner.unsettled
 
-    def do(self, call: Callable[[Session], Awaitable[T]]) -> T:
-        """Run a coroutine function in the loop's thread, and wait for its result.
-
-        For the objects of `dledger.machines`:
-        `session.do(lambda session: visits.through(session).add(1))`.
-        """
-        return self._loop.wait(partial(call, self._inner))
-
-    @contextmanager
-    def within(self, make: Callable[[Session], AbstractAsyncContextManager[T]]) -> Iterator[T]:
-        """Keep an asynchronous context manager open in the loop's thread during a `with` block:
-        `session.within(lambda session: LockCalls(locks, session).hold("door"))`.
-        """
-        with self._loop.kept_open(partial(make, self._inner)) as opened:
-            yield opened
+    do = waits(session_do)
+    within = opens(session_within, as_it_is)
 
 
 class BlockingNode:
@@ -133,16 +131,8 @@ class BlockingNode:
         """
         return self._handed_over.add(bodies)
 
-    def do(self, call: Callable[[Node], Awaitable[T]]) -> T:
-        """Run a coroutine function in the loop's thread. See BlockingSession.do."""
-        return self._loop.wait(partial(call, self._inner))
-
-    @contextmanager
-    def within(self, make: Callable[[Node], AbstractAsyncContextManager[T]]) -> Iterator[T]:
-        """Keep an asynchronous context manager open. See BlockingSession.within."""
-        with self._loop.kept_open(partial(make, self._inner)) as opened:
-            yield opened
-
+    do = waits(node_do)
+    within = opens(node_within, as_it_is)
     session = opens(Node.session, BlockingSession)
 
     # --- reading --------------------------------------------------------------------------------
@@ -156,18 +146,9 @@ class BlockingNode:
         self._loop.check_waitable()
         return self.read_soon(look).result(timeout_s)
 
-    def read_soon(self, look: Callable[[], T]) -> Future[T]:
-        """As `read`, but return a future."""
-        return self._loop.submit(partial(read_and_look, self._inner, look))
-
-    def read_stale(self, look: Callable[[], T], *, max_lag_s: float) -> T:
-        """As `read`, of a state that may be old: see Node.read_stale."""
-        return self._loop.wait(partial(read_stale_and_look, self._inner, look, max_lag_s))
-
-    def look(self, look: Callable[[], T]) -> T:
-        """As `read`, without the wait: `look` sees the state as it is on this member."""
-        return self._loop.wait(partial(only_look, look))
-
+    read_soon = soon(read_and_look)
+    read_stale = waits(read_stale_and_look)
+    look = waits(only_look)
     committed = iterates(Node.committed)
     entries = waits(at_once(Node.entries))
     entries_from = waits(Node.entries_from)
@@ -221,17 +202,6 @@ class BlockingLog:
     read_soon = soon(RemoteLog.read)
     tail = iterates(RemoteLog.tail)
     status = waits(RemoteLog.status)
-
-    def tail_soon(
-        self, first: int = 0, *, follow: bool = True
-    ) -> Callable[[], Future[Entry | None]]:
-        """As `tail`, but return a function that returns a future of the next entry, or None.
-
-        A cancelled future may lose an entry: begin a new tail after the last one you got.
-        """
-        entries = aiter(self._inner.tail(first, follow=follow))
-        following: Callable[[], Awaitable[Entry | None]] = partial(anext, entries, None)
-        return partial(self._loop.submit, following)
 
     session = opens(RemoteLog.session, BlockingSession)
 
@@ -327,7 +297,7 @@ def loop_of_log(
 ) -> LoopThread[RemoteLog]:
     """A thread for `connect`."""
     make = partial(connect_in_trio, peers, group=group, tls=tls, timeout_s=timeout_s)
-    return LoopThread(make, f"dledger client of {group}")
+    return LoopThread(make, f"dledger client of {group}", closed=partial(LogClosed, group))
 
 
 def loop_of_group(
@@ -345,23 +315,6 @@ def loop_of_node(config: NodeConfig, machine: StateMachine) -> LoopThread[Node]:
 def loop_of_host(config: HostConfig) -> LoopThread[Host]:
     """A thread for `open_host`."""
     return LoopThread(partial(open_host_in_trio, config), f"dledger {config.address}")
-
-
-async def read_and_look(node: Node, look: Callable[[], T]) -> T:
-    """A linearizable read of the state machine. See BlockingNode.read."""
-    await node.read()
-    return look()
-
-
-async def read_stale_and_look(node: Node, look: Callable[[], T], max_lag_s: float) -> T:
-    """A read of a state that may be old."""
-    node.read_stale(max_lag_s=max_lag_s)
-    return look()
-
-
-async def only_look(look: Callable[[], T]) -> T:
-    """A look at the state machine as it is."""
-    return look()
 
 
 @contextmanager

@@ -160,15 +160,17 @@ class BodyInvalid(Rejected, TypeError):
 
 
 class OtherLoop(Rejected):
-    """The node was opened in the loop of another thread, and only a call there could be answered.
+    """What is called was opened in another trio loop, and only a call there could be answered.
 
-    `node_id` is the node's.
+    `what` it is.
     """
 
-    node_id: str
+    retry_useless = True
+
+    what: str
     _template = (
-        "node {node_id} runs in the loop of another thread: call it there "
-        "(trio.from_thread.run with its trio token), or open it by dledger.blocking"
+        "{what} runs in the loop of another thread, or of the process that was forked: call it "
+        "there (trio.from_thread.run with its trio token), or open it by dledger.blocking"
     )
 
 
@@ -176,6 +178,13 @@ class NodeClosing(Rejected):
     """The node is shutting down and accepts no more calls."""
 
     _template = "the node is closing; use another node"
+
+
+class LogClosed(NodeClosing):
+    """The block of a log over the network, of `group`, has ended."""
+
+    group: str
+    _template = "the log of group {group} was closed: its block has ended; connect again"
 
 
 class ReadUnavailable(Rejected):

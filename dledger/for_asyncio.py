@@ -14,21 +14,22 @@ itself, the block is cancelled, and raises the reason.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from functools import partial
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Any, TypeVar
 
-from dledger.asyncio_block import kept_open, opened_loop
-from dledger.asyncio_forms import awaits, given_up, iterates_in_asyncio, opens_in_asyncio
+from dledger.asyncio_block import opened_loop
+from dledger.asyncio_forms import (
+    awaits,
+    given_up,
+    iterates_in_asyncio,
+    opens_in_asyncio,
+)
 from dledger.blocking import (
     loop_of_group,
     loop_of_host,
     loop_of_log,
     loop_of_node,
-    only_look,
-    read_and_look,
-    read_stale_and_look,
 )
 from dledger.client.group_client import GroupClient
 from dledger.client.known_members import Peers
@@ -36,6 +37,16 @@ from dledger.client.remote_log import RemoteLog
 from dledger.config import NodeConfig
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import Body
+from dledger.form_parts import (
+    as_it_is,
+    node_do,
+    node_within,
+    only_look,
+    read_and_look,
+    read_stale_and_look,
+    session_do,
+    session_within,
+)
 from dledger.forms import at_once
 from dledger.handed_over import HandedOver
 from dledger.loop_thread import LoopThread
@@ -72,19 +83,8 @@ class AsyncioSession:
         """As Session.unsettled."""
         return self._inner.unsettled
 
-    async def do(self, call: Callable[[Session], Awaitable[T]]) -> T:
-        """Run a coroutine function of trio's in the loop's thread, and wait for its result."""
-        return await given_up(self._loop.submit(partial(call, self._inner)))
-
-    @asynccontextmanager
-    async def within(
-        self, make: Callable[[Session], AbstractAsyncContextManager[T]]
-    ) -> AsyncIterator[T]:
-        """Keep a context manager of trio's open in the loop's thread during a block:
-        `session.within(lambda session: LockCalls(locks, session).hold("door"))`.
-        """
-        async with kept_open(self._loop, partial(make, self._inner)) as opened:
-            yield opened
+    do = awaits(session_do)
+    within = opens_in_asyncio(session_within, as_it_is)
 
 
 class AsyncioNode:
@@ -99,45 +99,23 @@ class AsyncioNode:
 
     async def append(self, body: Body) -> Appended:
         """As Node.append."""
+        self._loop.check_waitable()
         return await given_up(self._handed_over.add_one(body))
 
     async def append_many(self, bodies: Sequence[Body]) -> list[Appended]:
         """As Node.append_many."""
+        self._loop.check_waitable()
         return await given_up(self._handed_over.add(bodies))
 
-    async def do(self, call: Callable[[Node], Awaitable[T]]) -> T:
-        """Run a coroutine function of trio's in the loop's thread, and wait for its result."""
-        return await given_up(self._loop.submit(partial(call, self._inner)))
-
-    @asynccontextmanager
-    async def within(
-        self, make: Callable[[Node], AbstractAsyncContextManager[T]]
-    ) -> AsyncIterator[T]:
-        """Keep a context manager of trio's open. See AsyncioSession.within."""
-        async with kept_open(self._loop, partial(make, self._inner)) as opened:
-            yield opened
-
+    do = awaits(node_do)
+    within = opens_in_asyncio(node_within, as_it_is)
     session = opens_in_asyncio(Node.session, AsyncioSession)
 
     # --- reading --------------------------------------------------------------------------------
 
-    async def read(self, look: Callable[[], T]) -> T:
-        """A linearizable read: wait as Node.read does, then `look` at the state machine.
-
-        `look` runs in the node's thread, where no entry is applied meanwhile; it should copy what
-        it returns.
-        """
-        return await given_up(self._loop.submit(partial(read_and_look, self._inner, look)))
-
-    async def read_stale(self, look: Callable[[], T], *, max_lag_s: float) -> T:
-        """As `read`, of a state that may be old: see Node.read_stale."""
-        call = partial(read_stale_and_look, self._inner, look, max_lag_s)
-        return await given_up(self._loop.submit(call))
-
-    async def look(self, look: Callable[[], T]) -> T:
-        """As `read`, without the wait: `look` sees the state as it is on this member."""
-        return await given_up(self._loop.submit(partial(only_look, look)))
-
+    read = awaits(read_and_look)
+    read_stale = awaits(read_stale_and_look)
+    look = awaits(only_look)
     committed = iterates_in_asyncio(Node.committed)
     entries = awaits(at_once(Node.entries))
     entries_from = awaits(Node.entries_from)

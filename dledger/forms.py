@@ -34,7 +34,8 @@ def like(method: Callable[..., object]) -> Callable[[Made], Made]:
 
     def give(made: Made) -> Made:
         update_wrapper(made, method)
-        made.__doc__ = f"As {method.__qualname__}."
+        if "." in method.__qualname__:  # others have words that are for the forms alone
+            made.__doc__ = f"As {method.__qualname__}."
         return made
 
     return give
@@ -113,6 +114,7 @@ class Coming(Generic[R]):
 
     def next(self) -> Future[R]:
         """A future of the next value; the same one until `taken` is called."""
+        self._loop.check_waitable()
         if self._next is None:
             self._next = self._loop.submit(self._come)
         return self._next

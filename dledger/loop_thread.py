@@ -93,6 +93,7 @@ class LoopThread(Generic[Opened]):
         self._misplaced = misplaced
         self._process_id = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread_id: int | None = None  # while it runs: another thread may get it afterwards
         self._opening: Future[Opened] = Future()
         self.ended: Future[None] = Future()
         self._ended: BaseException | None = None
@@ -198,7 +199,11 @@ class LoopThread(Generic[Opened]):
         """As `hold`, during a `with` block of another thread."""
         self.check_waitable()
         block = self.hold(make)
-        opened = block.opening.result()
+        try:
+            opened = block.opening.result()
+        except BaseException:
+            block.leave()
+            raise
         try:
             yield opened
         finally:
@@ -211,7 +216,7 @@ class LoopThread(Generic[Opened]):
         patched threads, and in the loop's own thread. A block that was forgotten ends in any of
         them, as garbage.
         """
-        is_own_thread = threading.get_ident() == self._thread.ident
+        is_own_thread = threading.get_ident() == self._thread_id
         if not (self.is_elsewhere or _is_patched() or is_own_thread):
             wait_for_all(futures)
 
@@ -238,7 +243,7 @@ class LoopThread(Generic[Opened]):
     def check_waitable(self) -> None:
         """Raise if a wait for a call could never end: it is made in the loop's own thread."""
         self.check()
-        if threading.get_ident() == self._thread.ident:
+        if threading.get_ident() == self._thread_id:
             raise self._misplaced(_IN_ITS_LOOP)
 
     def gone(self) -> BaseException:
@@ -254,6 +259,7 @@ class LoopThread(Generic[Opened]):
     # --- in the loop's thread -------------------------------------------------------------------
 
     def _run(self) -> None:
+        self._thread_id = threading.get_ident()
         try:
             trio.run(self._main)
         except BaseException as error:  # raised by what opens or closes it
@@ -269,6 +275,7 @@ class LoopThread(Generic[Opened]):
         if self._ended is not None:
             answer(self.ended, self._ended)
         pass_over(self.ended)
+        self._thread_id = None
 
     async def _main(self) -> None:
         with self._stop:

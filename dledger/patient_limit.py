@@ -41,7 +41,8 @@ _limits: trio.lowlevel.RunVar[_Limits] = trio.lowlevel.RunVar("dledger_limits")
 
 @contextmanager
 def patient_limit(limit_s: float) -> Iterator[trio.CancelScope]:
-    """As `trio.move_on_after`: cancel what the block waits for after `limit_s` seconds.
+    """As `trio.move_on_after`: cancel what the block waits for after `limit_s` seconds; at once if
+    it is negative, since the time is over.
 
     If this process was kept from its work until the limit was long over, the block has MOMENT_S
     more.
@@ -52,7 +53,7 @@ def patient_limit(limit_s: float) -> Iterator[trio.CancelScope]:
         limits = _Limits()
         _limits.set(limits)
         trio.lowlevel.add_instrument(limits)
-    with trio.move_on_after(limit_s) as scope:
+    with trio.move_on_after(max(limit_s, 0.0)) as scope:
         limits.scopes.add(scope)
         try:
             yield scope

@@ -106,7 +106,8 @@ class QueueProgress:
 class Admin:
     """Orders and questions of an operator.
 
-    Calls raise `MessagingError` or `remoting.wire.errors.RemotingError`.
+    Calls raise `RequestRefused` when a broker says no, and `NameServersUnreachable`, `NoMaster`,
+    `RouteNotFound` or a `remoting.wire.errors.RemotingError` when nobody answers in time.
 
     Args:
         nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
@@ -415,7 +416,8 @@ class Admin:
             InvalidMessage: the name is not legal.
         """
         check_topic(name)
-        return ConsumerGroup(self._client, name)
+        self._lifetime.check_open()
+        return ConsumerGroup(self._use.client, name)
 
     @during_block
     async def groups_of(self, topic: str) -> list[str]:

@@ -33,6 +33,7 @@ class BridgedIteration:
         Until `arrived` is called, this returns the same future: a message that has come while its
         waiter was interrupted is for the next one, and must not be acknowledged before.
         """
+        self._loop.check_waitable()
         if self._coming is None:
             self._coming = self._loop.submit(self._next)
         return self._coming

@@ -86,6 +86,7 @@ async def call_master(
         attempt_seconds: how long one attempt may take.
 
     Raises:
+        ClientClosed, OtherLoop: see `Client.check_open`.
         RequestRefused: a broker answered with another code.
         RemotingError, NoMaster, RouteNotFound, NameServersUnreachable: what the last attempt failed
             with when the time was over.
@@ -94,6 +95,7 @@ async def call_master(
     failures = 0
     failed_address = ""
     while True:
+        client.check_open()
         problem: MessagingError | RemotingError
         try:
             address = await master_of(client, queue, refresh=failures > 0)

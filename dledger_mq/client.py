@@ -12,7 +12,7 @@ import trio
 from dledger.wake_up import WakeUp
 from dledger_mq import requests
 from dledger_mq.background import Background
-from dledger_mq.errors import GroupInUse, OtherLoop
+from dledger_mq.errors import GroupInUse
 from dledger_mq.identity import Identity, check_client_id
 from dledger_mq.lifetime import Lifetime
 from dledger_mq.listener_watch import ListenerWatch
@@ -110,7 +110,6 @@ class Client:
         self._consumers: dict[str, ConsumerEntry] = {}
         self._met: set[str] = set()  # masters that this client was connected with
         self._heartbeat_wanted = WakeUp()
-        self._loop: trio.lowlevel.TrioToken | None = None
 
     async def __aenter__(self) -> "Client":
         """Start the tasks of the client; nothing is sent yet.
@@ -119,7 +118,6 @@ class Client:
             OpenedTwice: it was opened before.
         """
         self.lifetime.open()
-        self._loop = trio.lowlevel.current_trio_token()
         self._identity = new_identity(self._nameservers[0], self._given_id)
         nursery = await self._stack.enter_async_context(
             Background(self.lifetime, until_the_end=True)
@@ -148,15 +146,13 @@ class Client:
         self._remoting = None
 
     def check_open(self) -> None:
-        """Check that the client can be used.
+        """Check that the client can be used, here.
 
         Raises:
             ClientClosed: its block has not begun, or has ended.
             OtherLoop: it was opened in another trio loop.
         """
         self.lifetime.check()
-        if trio.lowlevel.current_trio_token() is not self._loop:
-            raise OtherLoop()
 
     @property
     def remoting(self) -> RemotingClient:
@@ -164,7 +160,9 @@ class Client:
 
         Raises:
             ClientClosed: the client is not open.
+            OtherLoop: it was opened in another trio loop.
         """
+        self.lifetime.check_loop()
         return self._opened(self._remoting)
 
     @property
@@ -173,7 +171,9 @@ class Client:
 
         Raises:
             ClientClosed: the client was never opened.
+            OtherLoop: it was opened in another trio loop.
         """
+        self.lifetime.check_loop()
         return self._opened(self._routes)
 
     @property

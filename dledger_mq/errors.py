@@ -521,8 +521,15 @@ class NotIterable(MessagingError):
 
 
 class OtherLoop(MessagingError):
-    """A client is shared with an object of another trio loop, which would corrupt both."""
+    """What is called was opened in another trio loop, and only a call there could be answered.
 
+    Attributes:
+        what: it is: "producer", or "client" if one is shared between loops.
+    """
+
+    what: str
     _template = (
-        "the shared client was opened in another trio loop: pass nameservers= instead of client="
+        "the {what} was opened in another trio loop: call it there, or open it by "
+        "dledger_mq.blocking; to share no client between loops, pass nameservers= instead of "
+        "client="
     )

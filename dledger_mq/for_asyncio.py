@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar
 import trio
 
 from dledger.asyncio_block import kept_open, opened_loop
-from dledger.asyncio_forms import awaits, given_up
+from dledger.asyncio_forms import awaits, carried_out, given_up
 from dledger.forms import at_once
 from dledger.loop_thread import LoopThread
 from dledger_mq.admin import Admin
@@ -71,6 +71,7 @@ class AsyncioProducer:
         timeout_seconds: float | None = None,
     ) -> SendResult:
         """As Producer.send. Messages begin in the order of the calls."""
+        self._loop.check_waitable()
         return await given_up(self._sent.send(message, selector, timeout_seconds))
 
     async def send_many(
@@ -81,9 +82,10 @@ class AsyncioProducer:
         timeout_seconds: float | None = None,
     ) -> list[SendResult]:
         """As Producer.send_many; `messages` are taken in asyncio's loop, and sent as they come."""
+        self._loop.check_waitable()
         if isinstance(messages, list | tuple):
             call = partial(self._inner.send_many, messages, selector=selector)
-            return await given_up(self._loop.submit(partial(call, timeout_seconds=timeout_seconds)))
+            return await carried_out(self._loop, partial(call, timeout_seconds=timeout_seconds))
         futures: list[Future[SendResult]] = []
         for number, message in enumerate(messages):
             if number >= MAX_SENT_SOON:
@@ -130,11 +132,12 @@ class AsyncioProducer:
     ) -> AsyncioTransaction:
         """As Producer.begin_transaction."""
         call = partial(self._inner.begin_transaction, message, selector=selector)
-        made = await given_up(self._loop.submit(partial(call, timeout_seconds=timeout_seconds)))
+        made = await carried_out(self._loop, partial(call, timeout_seconds=timeout_seconds))
         return AsyncioTransaction(self._loop, made)
 
     async def wait(self) -> None:
         """Wait until every message sent so far has its outcome."""
+        self._loop.check_waitable()
         if futures := self._sent.open:
             await asyncio.wait(list(map(asyncio.wrap_future, futures)))
 
@@ -230,18 +233,19 @@ class AsyncioPushConsumer:
 
     def __aiter__(self) -> AsyncioIteration:
         """As PushConsumer.__aiter__; the loop begins when its first message is asked for."""
+        self._loop.check_waitable()
         self._iteration = BridgedIteration(self._loop, self._inner)
         return AsyncioIteration(self._iteration)
 
     async def acknowledge(self) -> None:
         """As PushConsumer.acknowledge."""
         if self._iteration is not None:
-            await given_up(self._loop.submit(self._iteration.acknowledge))
+            await carried_out(self._loop, self._iteration.acknowledge)
 
     async def give_back(self) -> None:
         """As PushConsumer.give_back."""
         if self._iteration is not None:
-            await given_up(self._loop.submit(self._iteration.give_back))
+            await carried_out(self._loop, self._iteration.give_back)
 
     ready = awaits(PushConsumer.ready)
     queues = awaits(at_once(PushConsumer.queues))

@@ -65,6 +65,7 @@ class Leaders:
             The replies by the names of the groups.
 
         Raises:
+            ClientClosed, OtherLoop: see `Client.check_open`.
             NoMaster: there is no group, or one has no leader for the whole time.
             NameServersUnreachable: none answers.
             RequestRefused: a broker says no.
@@ -73,6 +74,7 @@ class Leaders:
         replies: dict[str, Command] = {}
         failures = 0
         while True:
+            self._client.check_open()
             problem: MessagingError | RemotingError = NoMaster(topic, "")
             try:
                 brokers = [

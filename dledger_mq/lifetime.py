@@ -8,8 +8,9 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import trio
 
+from dledger.home_loop import HomeLoop
 from dledger.trio_only import require_trio
-from dledger_mq.errors import ClientClosed, OpenedTwice
+from dledger_mq.errors import ClientClosed, OpenedTwice, OtherLoop
 
 _log = logging.getLogger(__name__)
 
@@ -42,6 +43,7 @@ class Lifetime:
         self._was_opened = False
         self._is_open = False
         self._failure: BaseException | None = None
+        self._home: HomeLoop | None = None
         self._waits: set[trio.CancelScope] = set()
 
     def open(self) -> None:
@@ -55,6 +57,7 @@ class Lifetime:
         if self._was_opened:
             raise OpenedTwice(self._what)
         self._was_opened = self._is_open = True
+        self._home = HomeLoop(lambda: OtherLoop(self._what))
 
     def close(self) -> None:
         """The block has ended, or could not begin."""
@@ -78,13 +81,24 @@ class Lifetime:
         return self._failure
 
     def check(self) -> None:
-        """Check that the block is running.
+        """Check that the block is running, in this loop.
 
         Raises:
             ClientClosed: it has not begun, or has ended.
+            OtherLoop: it runs in another trio loop.
         """
+        self.check_open()
+        self.check_loop()
+
+    def check_open(self) -> None:
+        """Check that the block is running, in any loop. Raises ClientClosed."""
         if not self._is_open or self.failure is not None:
             raise self.closed()
+
+    def check_loop(self) -> None:
+        """Check that this is the loop of the block, if there was one. Raises OtherLoop."""
+        if self._home is not None:
+            self._home.check()
 
     def closed(self) -> ClientClosed:
         """The error of calls outside the block; its cause is what has ended the object, if any."""
@@ -99,6 +113,7 @@ class Lifetime:
 
         Raises:
             ClientClosed: it is not open, or ends meanwhile.
+            OtherLoop: it runs in another trio loop.
         """
         self.check()
         with trio.CancelScope() as scope:

@@ -535,11 +535,13 @@ class Producer:
         return outcome
 
     def _compose(self) -> Composer:
+        self._lifetime.check()
         if self._composer is None:
             raise self._lifetime.closed()
         return self._composer
 
     def _opened(self) -> SendPipeline:
+        self._lifetime.check()
         if self._pipeline is None:
             raise self._lifetime.closed()
         return self._pipeline

@@ -343,6 +343,7 @@ class PushConsumer:
             ClientClosed: the consumer is not open.
             NotIterable: it has a listener.
         """
+        self._lifetime.check_loop()
         if self._listener is not None:
             raise NotIterable("its listener gets the messages; make a consumer without one")
         if self._listening is None:
@@ -355,6 +356,7 @@ class PushConsumer:
 
         It does nothing if the loop has none.
         """
+        self._lifetime.check_loop()
         if self._iteration is not None:
             self._iteration.acknowledge()
 
@@ -363,6 +365,7 @@ class PushConsumer:
 
         Waits until the broker has taken it back. It does nothing if the loop has none.
         """
+        self._lifetime.check_loop()
         if self._iteration is not None:
             await self._iteration.give_back()
         else:

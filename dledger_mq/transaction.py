@@ -106,6 +106,7 @@ class Transaction:
         self._is_left_open = True
 
     async def _end(self, state: TransactionState) -> bool:
+        self._client.check_open()
         self.state = state
         result = self.result
         command = requests.end_transaction(

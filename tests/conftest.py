@@ -38,6 +38,7 @@ _SPARK = "tests/dledger_spark/test_spark_"
 # by one.
 TOGETHER = {
     "tests/dledger/commands/test_status_command.py": "a group of processes",
+    "tests/forms/test_matrix.py": "servers, and objects of every class and form",
     f"{_SPARK}error_lines.py::test_errors_of_the_source_in_spark_have_one_line": _JAVA,
     f"{_SPARK}network.py::test_count_goes_over_the_network": _JAVA,
     f"{_SPARK}odd_paths.py::test_commands_with_spark_work_in_a_folder_of_any_name": _JAVA,

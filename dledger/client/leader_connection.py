@@ -10,7 +10,8 @@ from dledger.client.client_errors import ClientRefused, GroupUnreachable
 from dledger.client.known_members import KnownMembers
 from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, LeaderSearch, jittered
 from dledger.client.node_connection import LOOK_S, NodeConnection
-from dledger.errors import LeadershipLost, NodeClosed, NodeClosing, NotLeader
+from dledger.errors import LeadershipLost, LogClosed, NodeClosed, NodeClosing, NotLeader, OtherLoop
+from dledger.home_loop import HomeLoop
 from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
 from dledger.wire.client_protocol import Operation
@@ -43,6 +44,9 @@ class LeaderConnection:
         nursery: trio.Nursery,
         network: Network = TCP,
     ) -> None:
+        self._home = HomeLoop(
+            lambda: OtherLoop(f"the log of group {members.group}"), lambda: LogClosed(members.group)
+        )
         self._search = LeaderSearch(members, tls, nursery, network)
         self._current: NodeConnection | None = None
         self._waiting = 0
@@ -60,8 +64,10 @@ class LeaderConnection:
     async def reach(self) -> NodeConnection:
         """Return the connection to the leader, at once if there is one.
 
-        Raises GroupUnreachable; ClientRefused if all members refuse this client for good.
+        Raises GroupUnreachable, OtherLoop, LogClosed; ClientRefused if all
+        members refuse this client for good.
         """
+        self._home.check()
         connection = self._current
         if connection is not None and not connection.left:
             return connection
@@ -74,6 +80,7 @@ class LeaderConnection:
             with trio.move_on_after(FIND_LEADER_TIMEOUT_S):
                 while True:
                     await self._found.park()
+                    self._home.check()
                     if self._refused is not None:
                         raise self._refused.again()
                     connection = self._current
@@ -111,6 +118,13 @@ class LeaderConnection:
 
     async def run(self) -> None:
         """Find a leader whenever a call waits for one, until it is cancelled."""
+        try:
+            await self._keep_finding()
+        finally:
+            self._home.end()
+            self._found.unpark_all()
+
+    async def _keep_finding(self) -> None:
         pause_s = FIRST_PAUSE_S
         while True:
             while not self._waiting:

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from dledger.client.client_errors import AnswerUnreadable, GroupUnreachable
 from dledger.entry import Entry
-from dledger.errors import MessageMalformed, NodeClosing
+from dledger.errors import LogClosed, MessageMalformed, NodeClosing
 from dledger.sessions.session_entry import SessionCommand
 from dledger.sessions.with_sessions import SessionAnswer
 from dledger.wire.client_protocol import MAX_WAIT_MS, Operation, decode_entries_answer
@@ -44,6 +44,8 @@ class NetworkWay:
             return decode_session_answers(*await self._leader.ask(*encode_command(command)))
         except MessageMalformed as error:
             raise AnswerUnreadable(error.problem) from error
+        except LogClosed:
+            raise
         except NodeClosing as error:
             # NodeClosing is final for a session of that node. Over the network another node serves.
             raise GroupUnreachable("the leader is closing") from error

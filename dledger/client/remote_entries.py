@@ -15,7 +15,8 @@ from dledger.client.known_members import KnownMember, KnownMembers
 from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, jittered
 from dledger.client.node_connection import NodeConnection, dial
 from dledger.entry import Entry
-from dledger.errors import DLedgerError, MessageMalformed, OutsideLog
+from dledger.errors import DLedgerError, LogClosed, MessageMalformed, OtherLoop, OutsideLog
+from dledger.home_loop import HomeLoop
 from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
 from dledger.patient_limit import patient_limit
@@ -96,6 +97,9 @@ class ReadingConnection:
         timeout_s: float,
         network: Network = TCP,
     ) -> None:
+        self._home = HomeLoop(
+            lambda: OtherLoop(f"the log of group {members.group}"), lambda: LogClosed(members.group)
+        )
         self._network = network
         self._members = members
         self._tls = tls
@@ -105,6 +109,10 @@ class ReadingConnection:
         self._current: NodeConnection | None = None
         self._heard = False  # a member has answered: group and addresses are right
         self._problems: dict[KnownMember | str, str] = {}
+
+    def end(self) -> None:
+        """The log is closed: `entries` raises LogClosed from now on."""
+        self._home.end()
 
     async def entries(self, first: int) -> Sequence[Entry]:
         """Wait for committed entries from `first` on, and return at least one.
@@ -150,6 +158,7 @@ class ReadingConnection:
         pause_s, began, told = FIRST_PAUSE_S, trio.current_time(), False
         async with self._turn:
             while True:
+                self._home.check()
                 current = self._current
                 if current is not None and not current.left and current.node_id not in avoided:
                     return current
@@ -185,6 +194,10 @@ class ReadingConnection:
                 if isinstance(error, ClientRefused):
                     refusals.append(error)
                 continue
+            if self._home.is_over:
+                connection.close("the log was closed")
+                await connection.run()  # closes its socket
+                self._home.check()
             self._nursery.start_soon(connection.run)
             return connection
         if len(refusals) == len(members) and not self._heard:

@@ -39,6 +39,7 @@ from dledger.errors import (
     Discarded,
     DiskFull,
     LeadershipMoving,
+    LogClosed,
     LogFull,
     MessageMalformed,
     NodeClosing,
@@ -72,6 +73,7 @@ _PASSING = (
     GroupUnreachable,
     NotLeader,
     LeadershipMoving,
+    LogClosed,
     LogFull,
     DiskFull,
     NodeClosing,
@@ -233,7 +235,7 @@ class RemoteLog:
                     connection = await self._leader.reach()
                     on_its_way = True
                     return await self._leader.ask_on(connection, operation, numbers, payload)
-                except ClientRefused:
+                except (ClientRefused, LogClosed):
                     raise
                 except passing as error:
                     on_its_way = False
@@ -260,7 +262,7 @@ class RemoteLog:
         deadline, pause_s = trio.current_time() + timeout_s, FIRST_PAUSE_S
         while True:
             connection: NodeConnection | None = None
-            with patient_limit(max(deadline - trio.current_time(), 0.0)):
+            with patient_limit(deadline - trio.current_time()):
                 while connection is None:
                     try:
                         connection = await self._leader.reach()
@@ -314,8 +316,11 @@ async def open_log(
         leader = LeaderConnection(members, tls, nursery, network)
         nursery.start_soon(leader.run)
         reading = ReadingConnection(members, tls, nursery, timeout_s, network)
-        yield RemoteLog(members, tls, leader, reading, timeout_s)
-        nursery.cancel_scope.cancel()
+        try:
+            yield RemoteLog(members, tls, leader, reading, timeout_s)
+        finally:
+            reading.end()
+            nursery.cancel_scope.cancel()
 
 
 def checked_tls(members: KnownMembers, tls: GroupTls | TlsConfig | None) -> GroupTls | None:

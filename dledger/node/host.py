@@ -11,7 +11,8 @@ from types import MappingProxyType
 import trio
 
 from dledger.config import Address, NodeConfig, parse_address
-from dledger.errors import ConfigInvalid, DiskUnresponsive
+from dledger.errors import ConfigInvalid, DiskUnresponsive, NodeClosing, OtherLoop
+from dledger.home_loop import HomeLoop
 from dledger.loop_watch import LoopWatch, watched_loop
 from dledger.network.connections import Connections
 from dledger.network.host_connection import HostConnection
@@ -82,6 +83,7 @@ class Host:
         loop_watch: LoopWatch | None = None,
     ) -> None:
         self.config = config
+        self._home = HomeLoop(lambda: OtherLoop(f"the host at {config.address}"), NodeClosing)
         self._tls = group_tls(config.tls)
         connections = Connections(nursery, config.home, self._tls, platform.network)
         self._parts = HostParts(
@@ -114,6 +116,7 @@ class Host:
         Raises ConfigInvalid if they cannot be used; the old ones then stay in use. Does nothing
         without TLS.
         """
+        self._home.check()
         if self._tls is not None:
             self._tls.reload(node.config.node_id for node in self.nodes.values())
 
@@ -128,6 +131,7 @@ class Host:
         Raises ConfigInvalid if the node has another address, the group is here already, or there
         are `max_groups` already; and as `dledger.open_node`.
         """
+        self._home.check()
         self._reserve(config)
         try:
             opened = await recover(config, machine, self._parts.platform)
@@ -195,6 +199,7 @@ class Host:
 
     def stop(self) -> None:
         """End idle sync threads; busy ones end after their sync. For `open_host` alone."""
+        self._home.end()
         self._parts.threads.shutdown()
 
 

@@ -26,6 +26,7 @@ from dledger.errors import (
     ReadUnavailable,
     Rejected,
 )
+from dledger.home_loop import HomeLoop
 from dledger.network.group_links import GroupLinks
 from dledger.network.links import Links
 from dledger.node.admission_log import AdmissionLog
@@ -126,7 +127,7 @@ class Node:
         self._leadership = LeadershipWatch(config.group, self._replica)
         self._machine_stopped = False
         self._left_for_room = False  # whether it handed over since its disk is full
-        self._token = trio.lowlevel.current_trio_token()
+        self._home = HomeLoop(lambda: OtherLoop(f"node {config.node_id}"))
         opened.room.on_short = self._room_is_short
         self._orphans: Orphans | None = None  # as told
         self._stepping_aside = SteppingAside(
@@ -205,6 +206,8 @@ class Node:
         Works on every member. `ttl_s`: the session ends after so many seconds without a command;
         `timeout_s`: how long to try to begin it. Raises NotAppendedInTime, SessionsOff.
         """
+        self._check_open()
+        self._check_loop()
         if self.sessions is None:
             raise SessionsOff
         connections = self._connections
@@ -217,9 +220,8 @@ class Node:
             raise self._end.closing()
 
     def _check_loop(self) -> None:
-        """For calls that wait or wake: those of another loop would wait for ever."""
-        if trio.lowlevel.current_trio_token() is not self._token:
-            raise OtherLoop(self.config.node_id)
+        """For calls that wait, wake or change something: another loop would be in between."""
+        self._home.check()
 
     # --- reading ------------------------------------------------------------------------------
 
@@ -378,6 +380,8 @@ class Node:
 
         Raises LeaderKept where lease reads are on (`max_clock_drift`).
         """
+        self._check_open()
+        self._check_loop()
         self._replica.forget_leader()
         self._driver.wake()
 
@@ -420,6 +424,8 @@ class Node:
         Raises ConfigInvalid if any other setting differs, or a value does not fit; then nothing
         changes.
         """
+        self._check_open()
+        self._check_loop()
         check_changeable(self.config, config)
         self._member.snapshots.go_by(config.snapshots)
         self._replica.handover.prefer(config.preferred_leader)
@@ -470,6 +476,8 @@ class Node:
 
     def reload_tls(self) -> None:
         """Read the certificates again, as `Host.reload_tls`. Raises ConfigInvalid."""
+        self._check_open()
+        self._check_loop()
         self._reload_tls()
 
     def status(self) -> Status:
@@ -573,7 +581,7 @@ class Node:
     def _room_is_short(self) -> None:
         """The disk is full. Called in any thread."""
         with contextlib.suppress(trio.RunFinishedError):
-            self._token.run_sync_soon(self._leave_for_room)
+            self._home.token.run_sync_soon(self._leave_for_room)
 
     def _leave_for_room(self) -> None:
         """Hand leadership to a member whose disk may have room: once, as all may be full."""

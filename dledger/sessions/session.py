@@ -22,9 +22,11 @@ from dledger.errors import (
     Discarded,
     InvariantBroken,
     NodeClosing,
+    OtherLoop,
     OutcomeUnknown,
     Rejected,
 )
+from dledger.home_loop import HomeLoop
 from dledger.patient_limit import patient_limit
 from dledger.sessions.session_entry import (
     AppendInSession,
@@ -110,6 +112,7 @@ class Session:
     def __init__(self, way: SessionWay, session: int) -> None:
         self.id = session
         self._way = way
+        self._home = HomeLoop(lambda: OtherLoop(f"session {session}"))
         self._turn = trio.Lock()
         self._next = 1
         self._unsettled: deque[tuple[int, bytes]] = deque()
@@ -139,6 +142,7 @@ class Session:
 
         Cancelling gives up the wait: the next call settles appends that may be in the log already.
         """
+        self._home.check()
         first: int | None = None
         settled: list[Settled] = []
         with patient_limit(timeout_s):
@@ -163,6 +167,7 @@ class Session:
 
         Raises as `append`.
         """
+        self._home.check()
         settled: list[Settled] = []
         with patient_limit(timeout_s):
             async with self._turn:
@@ -179,6 +184,7 @@ class Session:
         Waits up to `wait_s` for the entry at `first`; empty if it does not come. Raises Rejected
         (OutsideLog: the log begins after `first`) or OutcomeUnknown, after which a retry is safe.
         """
+        self._home.check()
         return await self._way.entries_from(first, wait_s)
 
     @property

@@ -29,7 +29,7 @@ CALLERS = 6
 SOON_S = 4 * FIRST_PAUSE_S
 
 # What the connection knows from one leader to the next on purpose.
-KEPT = {"_above_term", "_current", "_search"}
+KEPT = {"_home", "_above_term", "_current", "_search"}
 
 
 class Hosts:

@@ -193,7 +193,6 @@ BLOCKING_LOG: dict[str, Callable[[blocking.BlockingLog], object]] = {
     "read": lambda log: log.read(3),
     "read_soon": lambda log: log.read_soon(3).result(),
     "tail": lambda log: next(log.tail(3, follow=False)),
-    "tail_soon": lambda log: log.tail_soon(3, follow=False)().result(),
     "status": lambda log: log.status(),
     "session": blocking_session,
 }
