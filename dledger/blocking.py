@@ -29,7 +29,7 @@ from dledger.client.remote_log import connect as connect_in_trio
 from dledger.config import NodeConfig
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import Body, Entry
-from dledger.forms import at_once, iterates, opens, soon, waits
+from dledger.forms import at_once, iterates, iterator_of, opens, soon, waits
 from dledger.handed_over import HandedOver, TooManyCalls
 from dledger.loop_thread import CallCutOff, CallMisplaced, LoopThread
 from dledger.network.tls import GroupTls
@@ -220,6 +220,9 @@ class BlockingLog:
     read = waits(RemoteLog.read)
     read_soon = soon(RemoteLog.read)
     tail = iterates(RemoteLog.tail)
+    query = waits(RemoteLog.query)
+    query_soon = soon(RemoteLog.query)
+    watch = iterates(RemoteLog.watch)
     status = waits(RemoteLog.status)
 
     def tail_soon(
@@ -252,6 +255,8 @@ class BlockingGroup:
     snapshot = waits(GroupClient.snapshot)
     change = waits(GroupClient.change)
     entries = waits(GroupClient.entries)
+    query = waits(GroupClient.query)
+    watch = opens(GroupClient.watch, iterator_of)
 
     @property
     def members(self) -> dict[str, str]:

@@ -70,6 +70,7 @@ TRIO_ALONE: dict[tuple[str, str], str] = {
         ],
         _BROKER,
     ),
+    ("Node", "state_index"): "members answer the queries of clients by it",
     ("Node", "submit"): _FUTURE,
     ("Producer", "send_nowait"): _FUTURE,
     ("Session", "keep_alive"): "the block of the session does it",
