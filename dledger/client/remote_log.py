@@ -85,6 +85,9 @@ _PASSING = (
     NodeClosing,
     Discarded,
 )
+# A year: a larger limit, or an infinite one, is none.
+LONGEST_LAG_S = 366 * 86_400.0
+
 _PASSING_FOR_READS = (*_PASSING, OutcomeUnknown, ReadUnavailable)
 
 
@@ -229,7 +232,7 @@ class RemoteLog:
         member of an earlier version); GroupUnreachable when the time is over, with the reason.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
-        lag_ms = None if max_lag_s is None else math.ceil(1000 * max_lag_s)
+        lag_ms = None if max_lag_s is None else math.ceil(1000 * min(max_lag_s, LONGEST_LAG_S))
         is_stale = stale or lag_ms is not None
         query = Query(name, arguments, is_stale, lag_ms, after, HOLD_MS)
         if on is not None:

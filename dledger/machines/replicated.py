@@ -21,9 +21,9 @@ CHUNK_BYTES = 1024 * 1024
 class Replicated(Protocol):
     """One object of the state machine.
 
-    It may mark queries (`dledger.query`). With an attribute `changes`, a `dledger.Changes`, it tells
-    watches what it changes; with a method `watched` it shows them its state. Paths there begin
-    behind the object's name.
+    It may mark queries (`dledger.query`). With an attribute `changes`, a `dledger.Changes`, it
+    tells watches what it changes; with a method `watched` it shows them its state. Paths there
+    begin behind the object's name.
     """
 
     format: str

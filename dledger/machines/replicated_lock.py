@@ -51,7 +51,11 @@ class ReplicatedLocks:
 
     def watched(self, path: Path) -> Iterable[tuple[Path, object]]:
         """See Watchable: the path of a lock is its name."""
-        return (((lock,), held) for lock, held in self._holdings.items() if path in ((), (lock,)))
+        if not path:
+            return (((lock,), held) for lock, held in self._holdings.items())
+        lock = path[0]
+        held = self._holdings.get(lock) if isinstance(lock, str) and len(path) == 1 else None
+        return [] if held is None else [(path, held)]
 
     @query
     def holding(self, lock: str) -> Holding | None:

@@ -38,7 +38,7 @@ MAX_OPEN_BYTES = 32 * 1024 * 1024
 MAX_RESULTS_BYTES = 1024 * 1024
 
 # Indexes, terms and positions are 64-bit in the file format.
-_HIGHEST = 2**63 - 1
+HIGHEST = 2**63 - 1
 
 # Of the name of an unknown operation, in an error.
 _SHOWN_CHARACTERS = 40
@@ -128,7 +128,7 @@ def decode_request(frame: Frame) -> Request:
     if len(frame.header) != 3:
         raise MessageMalformed("a request with wrong fields")
     request_id, name, numbers = frame.header
-    if type(request_id) is not int or not 0 <= request_id <= _HIGHEST:
+    if type(request_id) is not int or not 0 <= request_id <= HIGHEST:
         raise MessageMalformed("a request without a number")
     if type(name) is not str:
         raise MessageMalformed("an operation without a name")
@@ -286,7 +286,7 @@ def decode_entries_answer(rows: object, payload: bytes) -> list[Entry]:
         if not isinstance(row, list) or len(row) != 5:
             raise MessageMalformed("an entry with wrong fields")
         for number in row:
-            if type(number) is not int or not 0 <= number <= _HIGHEST:
+            if type(number) is not int or not 0 <= number <= HIGHEST:
                 raise MessageMalformed("an entry with a field that is not a number")
         index, term, pos, magic, size = row
         entries.append(Entry(index, term, pos, magic, payload[at : at + size]))

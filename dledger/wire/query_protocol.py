@@ -9,7 +9,7 @@ import msgpack
 
 from dledger.errors import MessageMalformed
 from dledger.query_errors import QueryInvalid
-from dledger.wire.client_protocol import Operation, Request, encode_answer
+from dledger.wire.client_protocol import HIGHEST, Operation, Request, encode_answer
 
 # A query is small: it names what to look for. Larger values are better appended.
 MAX_ARGUMENT_BYTES = 64 * 1024
@@ -60,6 +60,8 @@ class Queried(NamedTuple):
 def encode_query(query: Query) -> tuple[Operation, Sequence[int], bytes]:
     """Encode a query as the fields of a request. Raises QueryInvalid."""
     name, arguments, stale, max_lag_ms, after, wait_ms = query
+    if after is not None and after > HIGHEST:
+        raise QueryInvalid(name, f"there can be no entry {after}")
     numbers = [
         _STALE if stale else _LINEARIZABLE,
         0 if max_lag_ms is None else max_lag_ms + 1,

@@ -18,7 +18,7 @@ from dledger.changes import (
 from dledger.errors import MessageMalformed
 from dledger.short_repr import short_repr
 from dledger.watch_errors import WatchInvalid, WatchTooLarge
-from dledger.wire.client_protocol import Operation, Request, encode_answer
+from dledger.wire.client_protocol import HIGHEST, Operation, Request, encode_answer
 
 # The most bytes of changes in one answer, except for those of a single entry.
 MAX_CHANGES_BYTES = 1024 * 1024
@@ -99,6 +99,8 @@ def encode_watch(watch: Watch) -> tuple[Operation, Sequence[int], bytes]:
     """Encode the question as the fields of a request. Raises WatchInvalid."""
     path, after, wait_ms = watch
     try:
+        if after is not None and after > HIGHEST:
+            raise ValueError(f"there can be no entry {after}")
         payload = packed_path(checked_path(path))
     except (TypeError, ValueError, OverflowError) as error:
         raise WatchInvalid(str(error)) from None
@@ -148,7 +150,7 @@ def encode_state(
 def decode_watched(watch: Watch, value: object, payload: bytes) -> Watched:
     """Decode the answer to a question. Raises MessageMalformed."""
     match value:
-        case [0 | 1 as kind, int(upto), str() | None as leader] if upto >= -1:
+        case [0 | 1 as kind, int(upto), str() | None as leader] if -1 <= upto <= HIGHEST:
             pass
         case _:
             raise MessageMalformed("an answer to a watch with wrong fields")
