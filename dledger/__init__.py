@@ -7,6 +7,7 @@ See docs/ for the guide; `dledger --help` for the command.
 """
 
 from dledger.changes import Changes, Watchable
+from dledger.changes import Path as WatchPath
 from dledger.client.client_errors import (
     AnswerOverdue,
     AnswerUnreadable,
@@ -284,6 +285,7 @@ __all__ = [
     "VotersSilent",
     "WatchCompacted",
     "WatchInvalid",
+    "WatchPath",
     "WatchTooLarge",
     "Watchable",
     "WatchedState",

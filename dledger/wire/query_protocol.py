@@ -9,6 +9,7 @@ import msgpack
 
 from dledger.errors import MessageMalformed
 from dledger.query_errors import QueryInvalid
+from dledger.short_repr import short_repr
 from dledger.wire.client_protocol import HIGHEST, Operation, Request, encode_answer
 
 # A query is small: it names what to look for. Larger values are better appended.
@@ -55,6 +56,9 @@ class Queried(NamedTuple):
     result: object
     index: int  # type: ignore[assignment]  # hides tuple.index
     member: str
+
+    def __repr__(self) -> str:
+        return short_repr(self)
 
 
 def encode_query(query: Query) -> tuple[Operation, Sequence[int], bytes]:

@@ -73,6 +73,7 @@ MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
 HOSTS_SHOW_AT: Final[Mapping[str, int]] = {
     "appends-outlive-their-node": 11,
     "asked-by-address": 86,
+    "history-outlives-a-restore": 27,
     "lost-answer-is-certain": 7,
 }
 BROKERS_SHOW_AT: Final[Mapping[str, int]] = {

@@ -17,7 +17,7 @@ from dledger.wire.watch_protocol import Watch, Watched, decode_watched, encode_w
 
 
 class Books:
-    """Keeps values by names: `name=value` puts one, `name` removes it, `a=1&b=2` does two things."""
+    """Keeps values by names: `name=value` puts one, `name` removes it, `a=1&b=2` does both."""
 
     snapshot_format = "books/1"
 
