@@ -85,9 +85,8 @@ class Node:
     ) -> None:
         self.config = config
         self._store = store = opened.store
-        self._closing = False
-        self._turned = Progress()
-        self._applied = Progress()
+        self._closing = self._machine_stopped = False
+        self._turned, self._applied = Progress(), Progress()
         self._identity = MemberIdentity(config, opened, host, self._fail)
         guard = self._identity.guard
         self._machine_versions = MachineVersions(
@@ -128,7 +127,6 @@ class Node:
         self._leadership = LeadershipWatch(
             config.group, self._replica, lambda: member.applier.stopped is None
         )
-        self._machine_stopped = False
         self._left_for_room = False  # whether it handed over since its disk is full
         self._token = trio.lowlevel.current_trio_token()
         opened.room.on_short = self._room_is_short

@@ -230,8 +230,8 @@ OPERATIONS: dict[str, OperationWords] = {
         "2 + the entry after which changes are asked for, or 0 for the state; wait in ms",
         "msgpack: the parts of the path",
         "value: `[kind, index up to which this is all, leader]`; payload in msgpack: for kind 0 "
-        "`[index, path, value]` a change and `[index, path]` a removal, for kind 1, the state, each "
-        "path and its value",
+        "`[index, path, value]` a change and `[index, path]` a removal, for kind 1, the state, "
+        "each path and its value",
     ),
     "transfer": OperationWords(
         "", "the member that shall lead, or nothing", "value: the new leader"

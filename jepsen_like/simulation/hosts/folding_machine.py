@@ -8,10 +8,10 @@ from zlib import crc32
 
 import msgpack
 
-import dledger
 from dledger.changes import Changes, Path
 from dledger.declared_error import DeclaredError
 from dledger.entry import Entry
+from dledger.query import query
 from jepsen_like.simulation.hosts.group_book import GroupBook
 from jepsen_like.simulation.hosts.told_state import NEWEST, OF_WRITERS, told_by, under, writer_of
 
@@ -71,7 +71,7 @@ class FoldingMachine:
             results.append(self.count)
         return results
 
-    @dledger.query
+    @query
     def newest(self) -> list[int] | None:
         """The last entry in the digest, and the digest."""
         return [self.index, self.digest] if self.index >= 0 else None
