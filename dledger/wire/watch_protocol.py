@@ -212,11 +212,15 @@ def _unpacked(packed: bytes) -> object:
 
 def _all_unpacked(packed: bytes) -> list[object]:
     unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=max(len(packed), 1))
+    values: list[object] = []
+    end = 0  # of the last whole one
     try:
         unpacker.feed(packed)
-        values = list(unpacker)
+        for value in unpacker:
+            values.append(value)
+            end = unpacker.tell()
     except (ValueError, TypeError, msgpack.UnpackException) as error:
         raise MessageMalformed("an answer to a watch that is not msgpack") from error
-    if unpacker.tell() != len(packed):
+    if end != len(packed):
         raise MessageMalformed("an answer to a watch that is cut short")
     return values
