@@ -46,6 +46,10 @@ class WatchedNode(Protocol):
         """As in Node."""
         ...
 
+    async def read(self) -> int:
+        """As in Node."""
+        ...
+
     async def wait_applied(self, index: int) -> None:
         """As in Node."""
         ...
@@ -77,6 +81,7 @@ class ServedWatches:
         self._count += 1
         try:
             if watch.after is None:
+                await self._node.read()  # so that a watcher sees what it wrote before
                 return await client_turns().take(self._state, request.request_id, watch.path)
             return await self._changes(request.request_id, watch, watch.after, history)
         finally:

@@ -85,12 +85,14 @@ class StateReader:
         path: Path = self._chance.choice(((), ("newest",), (OF_WRITERS,), (OF_WRITERS, self._name)))
         newest = self._book.newest
         after = self._chance.choice((None, newest, max(-1, newest - 5), max(-1, newest - 60)))
-        asked = after
+        asked, floor = after, newest if after is None else after
         with trio.move_on_after(self._chance.uniform(0.1, WATCH_S)):
             entry: list[WatchEvent] = []
             async for event in self._log.watch(*path, after=after):
                 if isinstance(event, WatchedState):
                     self._judge_state(path, event, asked, entry)
+                    if event.index < floor:
+                        self._wrong("a watched state is new", f"{event} after entry {floor}")
                     after = event.index
                     continue
                 entry.append(event)
