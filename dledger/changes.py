@@ -61,7 +61,7 @@ class Watchable(Protocol):
         """The present state under a path: each whole path with its value.
 
         Called in the node's thread between two applies, and read to its end there; so is at most
-        the state that fits into an answer (30 000 values, 4 MiB).
+        the state that fits into an answer (16 000 values, 4 MiB).
         """
         ...
 
