@@ -124,8 +124,6 @@ class Applier:
             try:
                 results = self._apply(part)
             except MachineTooOld as error:
-                if self._history is not None:
-                    self._history.dropped()
                 self.stopped = error
                 self._applied()
                 return False

@@ -90,12 +90,10 @@ class ChangeHistory:
         self._waiting.told(changes, before)
         return None if lost is None else lost.problem
 
-    def dropped(self) -> None:
-        """What was told since counts for nothing: its entries are not applied."""
-        self._told.take()
-
     def restored(self, index: int, changes: Changes | None) -> None:
         """The machine has the state of a snapshot: what was told before does not reach it.
+
+        That includes what it told of entries that it did not read to their end.
 
         `changes`: where it tells what follows.
         """

@@ -51,6 +51,21 @@ async def test_a_watch_without_an_index_begins_with_the_state(tmp_path: Path) ->
         assert (await watch(client, "films")).events == [WatchedState(put.index, {})]
 
 
+async def test_a_watch_without_an_index_sees_what_was_written_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with running(tmp_path, Shelf()) as node, connected(node) as client:
+        put = await node.append(b"tea=1")
+
+        async def unconfirmed(_: dledger.Node) -> int:
+            raise dledger.ReadUnavailable("no quorum confirmed it")
+
+        monkeypatch.setattr(dledger.Node, "read", unconfirmed)
+        with pytest.raises(dledger.ReadUnavailable, match="no quorum"):
+            await watch(client)
+        assert (await watch(client, after=put.index - 1)).events  # it is committed in any case
+
+
 async def test_a_watch_waits_for_a_change_of_its_own_path(tmp_path: Path) -> None:
     async with running(tmp_path, Shelf()) as node, connected(node) as client:
         put = await node.append(b"tea=1")

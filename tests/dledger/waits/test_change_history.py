@@ -193,9 +193,9 @@ def test_a_machine_that_made_other_changes_while_it_was_restored_is_heard_again(
 def test_what_a_machine_told_before_it_stopped_counts_for_nothing() -> None:
     group = Group()
     group.changes.set(0, ("a",), 1)
-    group.history.dropped()
-    assert group.history.applied(0) is None
-    assert group.history.select(-1, (), KEEPS_ALL).rows == []
+    group.history.restored(7, group.changes)
+    assert group.history.applied(8) is None
+    assert group.history.select(7, (), KEEPS_ALL).rows == []
 
 
 @pytest.mark.parametrize("index", [2, 6, -1, 2**70])
