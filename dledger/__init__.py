@@ -109,7 +109,7 @@ from dledger.node.collector import collect_seldom
 from dledger.node.host import Host, HostConfig, open_host
 from dledger.node.node import Node
 from dledger.node.open_node import open_node
-from dledger.query import query
+from dledger.queries import query
 from dledger.query_errors import (
     OperationUnknown,
     QueryFailed,

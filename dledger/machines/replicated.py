@@ -11,7 +11,7 @@ import msgpack
 from dledger.changes import Changes, Path, Watchable
 from dledger.entry import Entry
 from dledger.machines.command import MAX_NAME_BYTES, OK, REFUSED, CommandRefused, decode_command
-from dledger.query import Answer, queries_of
+from dledger.queries import Answer, queries_of
 
 # A chunk of a snapshot is ended when it has this size. The row that ends it is at most as large as
 # a body (4 MiB), so a chunk stays far below the 16 MiB that one may have.

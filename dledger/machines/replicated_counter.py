@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dledger.changes import Changes, Path
 from dledger.machines.command import Appender, Calls, CommandRefused, count_arguments, integer_of
 from dledger.machines.replicated import unknown
-from dledger.query import query
+from dledger.queries import query
 
 # The integers that msgpack can encode.
 LEAST, MOST = -(2**63), 2**63 - 1

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from dledger.changes import Changes, Path
 from dledger.machines.command import CommandRefused, count_arguments, integer_of
 from dledger.machines.replicated import unknown
-from dledger.query import query
+from dledger.queries import query
 
 # Every member holds all of them in memory. Part of the format: it must be the same everywhere.
 MAX_LOCKS = 100_000

@@ -16,7 +16,7 @@ from dledger.machines.command import (
     unpack,
 )
 from dledger.machines.replicated import unknown
-from dledger.query import query
+from dledger.queries import query
 
 # Every member holds all of it in memory. Part of the format: it must be the same everywhere.
 MAX_ITEMS = 1_000_000

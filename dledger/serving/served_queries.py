@@ -10,7 +10,7 @@ import trio
 
 from dledger.config import NodeConfig
 from dledger.errors import DLedgerError, ReadUnavailable
-from dledger.query import Answer, queries_of
+from dledger.queries import Answer, queries_of
 from dledger.query_errors import MAX_SHOWN_QUERIES, QueryFailed, QueryInvalid, QueryUnknown
 from dledger.serving.client_turns import client_turns
 from dledger.serving.failed_looks import FailedLooks

@@ -71,8 +71,8 @@ MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
     "wiped-member-votes": 1,
 }
 HOSTS_SHOW_AT: Final[Mapping[str, int]] = {
-    "appends-outlive-their-node": 11,
-    "asked-by-address": 86,
+    "appends-outlive-their-node": 4,
+    "asked-by-address": 25,
     "history-outlives-a-restore": 27,
     "lost-answer-is-certain": 7,
 }

@@ -11,7 +11,7 @@ import msgpack
 from dledger.changes import Changes, Path
 from dledger.declared_error import DeclaredError
 from dledger.entry import Entry
-from dledger.query import query
+from dledger.queries import query
 from jepsen_like.simulation.hosts.group_book import GroupBook
 from jepsen_like.simulation.hosts.told_state import NEWEST, OF_WRITERS, told_by, under, writer_of
 

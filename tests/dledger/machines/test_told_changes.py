@@ -18,7 +18,7 @@ from dledger.machines import (
     ReplicatedQueue,
 )
 from dledger.machines.command import Command, encode_command
-from dledger.query import queries_of
+from dledger.queries import queries_of
 from dledger.waits.change_history import ChangeHistory
 
 keys = st.sampled_from(["tea", b"tea", 1])

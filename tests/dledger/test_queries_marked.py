@@ -9,7 +9,7 @@ import pytest
 
 import dledger
 from dledger.machines import Objects, ReplicatedCounter, ReplicatedDict
-from dledger.query import queries_of
+from dledger.queries import queries_of
 
 
 class Prices:
