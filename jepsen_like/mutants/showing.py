@@ -73,7 +73,6 @@ MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
 HOSTS_SHOW_AT: Final[Mapping[str, int]] = {
     "appends-outlive-their-node": 4,
     "asked-by-address": 25,
-    "history-outlives-a-restore": 27,
     "lost-answer-is-certain": 7,
 }
 BROKERS_SHOW_AT: Final[Mapping[str, int]] = {

@@ -25,7 +25,6 @@ FOUND_WITHIN = {
     "dialled-without-a-pause": 3,
     "entry-cut-by-an-answer": 3,
     "heartbeats-to-another-group": 3,
-    "history-outlives-a-restore": 90,
     "links-keep-to-first-members": 9,
     "lost-answer-is-certain": 21,
     "one-group-ends-the-host": 3,

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 import trio
 
-from dledger.changes import Changes, Path
+from dledger.changes import Path
 from dledger.client.leader_search import LeaderSearch
 from dledger.client.node_connection import _NoAnswer
 from dledger.client.remote_entries import RemoteEntries
@@ -187,14 +187,6 @@ def _without_read_index() -> list[Replacement]:
         await trio.lowlevel.checkpoint()
 
     return [Replacement(ServedQueries, "read", read)]
-
-
-@_bug("history-outlives-a-restore", "changes are served across the gap of a leader's snapshot")
-def _outlives_a_restore() -> list[Replacement]:
-    def restored(history: ChangeHistory, index: int, changes: Changes | None) -> None:
-        history.end = index
-
-    return [Replacement(ChangeHistory, "restored", restored)]
 
 
 @_bug("entry-cut-by-an-answer", "an answer to a watch ends within the changes of an entry")
