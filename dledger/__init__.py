@@ -6,6 +6,8 @@
 See docs/ for the guide; `dledger --help` for the command.
 """
 
+from dledger.changes import Changes, Watchable
+from dledger.changes import Path as WatchPath
 from dledger.client.client_errors import (
     AnswerOverdue,
     AnswerUnreadable,
@@ -108,6 +110,14 @@ from dledger.node.collector import collect_seldom
 from dledger.node.host import Host, HostConfig, open_host
 from dledger.node.node import Node
 from dledger.node.open_node import open_node
+from dledger.queries import query
+from dledger.query_errors import (
+    OperationUnknown,
+    QueryFailed,
+    QueryInvalid,
+    QueryUnknown,
+    TooManyWaiting,
+)
 from dledger.sessions.session import NotAppendedInTime, Session, SessionAppended
 from dledger.sessions.session_clock import SessionClock
 from dledger.sessions.session_errors import (
@@ -138,7 +148,16 @@ from dledger.store.recovered import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.store_config import StoreConfig
 from dledger.waits.pending_appends import Appended
+from dledger.watch_errors import (
+    TooManyWatches,
+    WatchCompacted,
+    WatchesOff,
+    WatchInvalid,
+    WatchTooLarge,
+)
 from dledger.wire.group_identity import Superseded
+from dledger.wire.query_protocol import Queried
+from dledger.wire.watch_protocol import ValueDeleted, ValueSet, WatchedState
 
 __all__ = [
     "HEADER_BYTES",
@@ -158,6 +177,7 @@ __all__ = [
     "Change",
     "ChangePending",
     "ChangeRefused",
+    "Changes",
     "ClientAppendsOff",
     "ClientRefused",
     "ConfigInvalid",
@@ -213,6 +233,7 @@ __all__ = [
     "NotJoint",
     "NotLeader",
     "NumberedConfiguration",
+    "OperationUnknown",
     "OtherLoop",
     "OutcomeUnknown",
     "OutsideLog",
@@ -220,6 +241,10 @@ __all__ = [
     "PositionedBody",
     "PositionedParts",
     "Promote",
+    "Queried",
+    "QueryFailed",
+    "QueryInvalid",
+    "QueryUnknown",
     "ReadUnavailable",
     "RefusedByNode",
     "Rejected",
@@ -250,12 +275,23 @@ __all__ = [
     "Superseded",
     "TlsConfig",
     "TooManyBodies",
+    "TooManyWaiting",
+    "TooManyWatches",
     "TransferFailed",
     "Transition",
     "UnknownToNode",
     "UpdateAddress",
+    "ValueDeleted",
+    "ValueSet",
     "VoterInDoubt",
     "VotersSilent",
+    "WatchCompacted",
+    "WatchInvalid",
+    "WatchPath",
+    "WatchTooLarge",
+    "Watchable",
+    "WatchedState",
+    "WatchesOff",
     "WithSessions",
     "WrongGroup",
     "collect_seldom",
@@ -263,6 +299,7 @@ __all__ = [
     "open_host",
     "open_node",
     "parse_peers",
+    "query",
     "serve_metrics",
 ]
 

@@ -83,6 +83,11 @@ async def carried_out(loop: LoopThread[Any], call: Callable[[], Awaitable[R]]) -
     return await given_up(loop.submit(call))
 
 
+def iterator_in_asyncio(loop: LoopThread[Any], values: AsyncIterator[R]) -> AsyncioIterator[R]:
+    """An iterator of asyncio's over one of the loop's, for `opens_in_asyncio`."""
+    return AsyncioIterator(Coming(loop, lambda: values))
+
+
 async def given_up(future: Future[R]) -> R:
     """Wait for a future in asyncio; a cancellation gives up the wait and not what is waited for.
 

@@ -40,7 +40,7 @@ from dledger.form_parts import (
     session_do,
     session_within,
 )
-from dledger.forms import at_once, iterates, opens, soon, waits
+from dledger.forms import at_once, iterates, iterator_of, opens, soon, waits
 from dledger.handed_over import HandedOver, TooManyCalls
 from dledger.loop_thread import CallCutOff, CallMisplaced, LoopThread
 from dledger.network.tls import GroupTls
@@ -201,6 +201,9 @@ class BlockingLog:
     read = waits(RemoteLog.read)
     read_soon = soon(RemoteLog.read)
     tail = iterates(RemoteLog.tail)
+    query = waits(RemoteLog.query)
+    query_soon = soon(RemoteLog.query)
+    watch = iterates(RemoteLog.watch)
     status = waits(RemoteLog.status)
 
     session = opens(RemoteLog.session, BlockingSession)
@@ -222,6 +225,8 @@ class BlockingGroup:
     snapshot = waits(GroupClient.snapshot)
     change = waits(GroupClient.change)
     entries = waits(GroupClient.entries)
+    query = waits(GroupClient.query)
+    watch = opens(GroupClient.watch, iterator_of)
 
     @property
     def members(self) -> dict[str, str]:

@@ -20,6 +20,10 @@ MAX_MEMBERS = 9
 # Beyond this a lease is too short, compared to the election timeout, to be worth having.
 MAX_CLOCK_DRIFT = 0.3
 
+# What the changes of some ten thousand entries take: a client that is away for a while goes on
+# where it was, and no state machine is much larger for it.
+WATCH_HISTORY_BYTES = 16 * 1024 * 1024
+
 _HIGHEST_PORT = 65_535
 
 
@@ -121,6 +125,10 @@ class NodeConfig:
     # pushes keep the other messages of the link waiting.
     max_batch_bytes: int = 256 * 1024
 
+    # What a member keeps for watches, of a state machine that tells its changes (`Changes`): those
+    # of the newest entries. A watch that asks for older ones begins anew.
+    watch_history_bytes: int = WATCH_HISTORY_BYTES
+
     # The whole log is read and checked once in this time, in the background; 0 switches it off. A
     # week finds a bad sector long before the other members' copies are likely to have one too.
     scrub_period_hours: float = 168.0
@@ -156,6 +164,8 @@ class NodeConfig:
             raise ConfigInvalid("pass_over", "holds an index below 0")
         if self.scrub_period_hours < 0:
             raise ConfigInvalid("scrub_period_hours", "must not be negative; 0 switches it off")
+        if self.watch_history_bytes < 0:
+            raise ConfigInvalid("watch_history_bytes", "must not be negative; 0 keeps no changes")
         if self.flush_interval_ms is not None and self.flush_interval_ms < 1:
             problem = "must be at least 1; leave it out to sync before an entry counts"
             raise ConfigInvalid("flush_interval_ms", problem)

@@ -23,6 +23,7 @@ from dledger.asyncio_forms import (
     awaits,
     given_up,
     iterates_in_asyncio,
+    iterator_in_asyncio,
     opens_in_asyncio,
 )
 from dledger.blocking import (
@@ -165,6 +166,8 @@ class AsyncioLog:
     append_many = awaits(RemoteLog.append_many)
     read = awaits(RemoteLog.read)
     tail = iterates_in_asyncio(RemoteLog.tail)
+    query = awaits(RemoteLog.query)
+    watch = iterates_in_asyncio(RemoteLog.watch)
     status = awaits(RemoteLog.status)
 
     session = opens_in_asyncio(RemoteLog.session, AsyncioSession)
@@ -186,6 +189,8 @@ class AsyncioGroup:
     snapshot = awaits(GroupClient.snapshot)
     change = awaits(GroupClient.change)
     entries = awaits(GroupClient.entries)
+    query = awaits(GroupClient.query)
+    watch = opens_in_asyncio(GroupClient.watch, iterator_in_asyncio)
 
     @property
     def members(self) -> dict[str, str]:

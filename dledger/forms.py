@@ -147,3 +147,8 @@ class BlockingIterator(Generic[R]):
         finally:
             if future.done():
                 self._coming.taken()
+
+
+def iterator_of(loop: LoopThread[Any], values: AsyncIterator[R]) -> BlockingIterator[R]:
+    """A plain iterator over one of the loop's, for `opens`."""
+    return BlockingIterator(Coming(loop, lambda: values))

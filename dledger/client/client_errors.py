@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType, ModuleType
 from typing import get_origin, get_type_hints
 
-from dledger import errors
+from dledger import errors, query_errors, watch_errors
 from dledger.core.membership import change_errors
 from dledger.errors import Discarded, OutcomeUnknown, Rejected
 from dledger.sessions import session_errors
@@ -157,4 +157,4 @@ def _kinds(*modules: ModuleType) -> Iterator[tuple[str, tuple[type, Mapping[str,
             yield name, (found, MappingProxyType(fields))
 
 
-_KINDS = dict(_kinds(errors, session_errors, change_errors))
+_KINDS = dict(_kinds(errors, session_errors, change_errors, query_errors, watch_errors))

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import trio
 
+from dledger.changes import PathPart
 from dledger.client.client_errors import (
     ClientRefused,
     ConnectionLost,
@@ -38,6 +39,8 @@ from dledger.wire.client_protocol import (
     Operation,
     decode_entries_answer,
 )
+from dledger.wire.query_protocol import Queried
+from dledger.wire.watch_protocol import WatchEvent
 
 __all__ = ["GroupClient", "GroupUnreachable", "WrittenSnapshot", "connect_node"]
 
@@ -220,6 +223,33 @@ class GroupClient:
         if len(refusals) == len(members):
             raise refused_by_all(refusals)
         raise GroupUnreachable("no node answers: " + "; ".join(problems))
+
+    async def query(
+        self,
+        name: str,
+        *arguments: object,
+        on: str | None = None,
+        stale: bool = False,
+        max_lag_s: float | None = None,
+        after: int | None = None,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
+    ) -> Queried:
+        """Call a query of the state machine. See `RemoteLog.query`."""
+        async with self._log(timeout_s) as log:
+            return await log.query(
+                name, *arguments, on=on, stale=stale, max_lag_s=max_lag_s, after=after
+            )
+
+    @asynccontextmanager
+    async def watch(
+        self, *path: PathPart, after: int | None = None, timeout_s: float = DEFAULT_TIMEOUT_S
+    ) -> AsyncIterator[AsyncIterator[WatchEvent]]:
+        """Iterate over changes of the state machine, with a connection of its own during the block.
+
+        `timeout_s`: how long the first answer may take. See `RemoteLog.watch`.
+        """
+        async with self._log(timeout_s) as log:
+            yield log.watch(*path, after=after)
 
     def _log(self, timeout_s: float) -> AbstractAsyncContextManager[RemoteLog]:
         return open_log(self._members, self._tls, timeout_s)

@@ -26,10 +26,13 @@ from dledger.network.host_connection import RECEIVE_BYTES
 from dledger.network.network import TCP, Network
 from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_now
 from dledger.network.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused, handshake_refused
+from dledger.query_errors import OperationUnknown
 from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.wire.client_protocol import (
+    ADDED,
     MAX_OPEN_BYTES,
     MAX_OPEN_REQUESTS,
+    OPERATIONS_FIELD,
     Leadership,
     Operation,
     Request,
@@ -56,6 +59,7 @@ PROMPT = frozenset(
         Operation.SESSION_APPEND,
         Operation.SESSION_KEEP_ALIVE,
         Operation.SESSION_CLOSE,
+        Operation.QUERY,
     )
 )
 
@@ -98,6 +102,7 @@ class NodeConnection:
         self._room = trio.lowlevel.ParkingLot()
         self._news = trio.lowlevel.ParkingLot()
         self._watched = False
+        self._known: frozenset[object] | None = None  # operations, as the node says
         self.leaving = False  # no new requests; answers may still arrive
         self._patience = Patience(LOOK_S, trio.current_time())
         self._waits_since = math.inf
@@ -112,8 +117,11 @@ class NodeConnection:
 
         Raises the error that the node answered, as an object of its class (`answered_error`);
         GroupUnreachable where the connection ended before the request left, ConnectionLost where
-        it ended before the answer came; EntryTooLarge for more than a frame holds.
+        it ended before the answer came; EntryTooLarge for more than a frame holds; OperationUnknown
+        for a request that the node's version does not know.
         """
+        if operation in ADDED:
+            await self._check_known(operation)
         await trio.lowlevel.checkpoint_if_cancelled()
         while self._is_full(len(payload)) and not self.left:
             await self._room.park()
@@ -141,6 +149,15 @@ class NodeConnection:
         if answer.sent:
             raise ConnectionLost(self.node_id, self._reason)
         raise GroupUnreachable(f"{self.node_id}: {self._reason}")
+
+    async def _check_known(self, operation: Operation) -> None:
+        """Ask once what the node knows: one of an earlier version ends the connection otherwise."""
+        if self._known is None:
+            status, _ = await self.ask(Operation.STATUS)
+            named = status.get(OPERATIONS_FIELD) if isinstance(status, dict) else None
+            self._known = frozenset(named if isinstance(named, list) else ())
+        if operation not in self._known:
+            raise OperationUnknown(self.node_id, operation.value)
 
     async def who_leads(self, above_term: int = -1, wait_ms: int = 0) -> Leadership:
         """Ask for the leader, waiting up to `wait_ms` for one of a term above `above_term`.

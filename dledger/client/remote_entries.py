@@ -1,4 +1,4 @@
-"""Reads a group's entries over the network, each once and in order, from any member."""
+"""Reads a group's entries and changes over the network, each once and in order, from any member."""
 
 from __future__ import annotations
 
@@ -7,20 +7,55 @@ import math
 import random
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from typing import TypeVar
 
 import trio
 
-from dledger.client.client_errors import ClientRefused, GroupUnreachable, refused_by_all
+from dledger.changes import Path
+from dledger.client.client_errors import (
+    AnswerUnreadable,
+    ClientRefused,
+    GroupUnreachable,
+    refused_by_all,
+)
 from dledger.client.known_members import KnownMember, KnownMembers
 from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, jittered
 from dledger.client.node_connection import NodeConnection, dial
 from dledger.entry import Entry
-from dledger.errors import DLedgerError, LogClosed, MessageMalformed, OtherLoop, OutsideLog
+from dledger.errors import (
+    DLedgerError,
+    LogClosed,
+    MessageMalformed,
+    NodeClosing,
+    OtherLoop,
+    OutcomeUnknown,
+    OutsideLog,
+    ReadUnavailable,
+    Rejected,
+)
 from dledger.home_loop import HomeLoop
 from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
 from dledger.patient_limit import patient_limit
+from dledger.query_errors import (
+    OperationUnknown,
+    QueryFailed,
+    QueryInvalid,
+    QueryUnknown,
+    TooManyWaiting,
+)
+from dledger.watch_errors import (
+    TooManyWatches,
+    WatchCompacted,
+    WatchesOff,
+    WatchInvalid,
+    WatchTooLarge,
+)
 from dledger.wire.client_protocol import Operation, decode_entries_answer
+from dledger.wire.query_protocol import Queried, Query, decode_queried, encode_query
+from dledger.wire.watch_protocol import Watch, Watched, WatchEvent, decode_watched, encode_watch
+
+T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -32,6 +67,19 @@ MARGIN_S = 2.0
 
 # A member that the client leaves has this time to answer the other open requests.
 LEAVE_S = 5.0
+
+
+# What a member lacks that another one may have.
+_LACKING = (
+    WatchCompacted,
+    WatchesOff,
+    TooManyWatches,
+    TooManyWaiting,
+    OperationUnknown,
+    QueryUnknown,
+)
+# What each member says of such a request.
+_OF_ALL = (WatchTooLarge, WatchInvalid, QueryFailed, QueryInvalid)
 
 
 class RemoteEntries:
@@ -56,6 +104,28 @@ class RemoteEntries:
         entry = self._ready.popleft()
         self._next = entry.index + 1
         return entry
+
+
+class RemoteWatch:
+    """The changes of a path after one entry. Made by `RemoteLog.watch`; see there."""
+
+    def __init__(
+        self, path: Path, after: int | None, more: Callable[[Watch], Awaitable[Watched]]
+    ) -> None:
+        self._path = path
+        self._after = after
+        self._more = more
+        self._ready: deque[WatchEvent] = deque()
+
+    def __aiter__(self) -> RemoteWatch:
+        return self
+
+    async def __anext__(self) -> WatchEvent:
+        while not self._ready:
+            watched = await self._more(Watch(self._path, self._after, HOLD_MS))
+            self._after = watched.upto
+            self._ready.extend(watched.events)
+        return self._ready.popleft()
 
 
 def entries_in_answer(first: int, value: object, payload: bytes) -> list[Entry]:
@@ -117,35 +187,111 @@ class ReadingConnection:
     async def entries(self, first: int) -> Sequence[Entry]:
         """Wait for committed entries from `first` on, and return at least one.
 
-        Raises OutsideLog if no reachable member holds the first one any more; GroupUnreachable if
-        no member has ever answered and the time for that is over; ClientRefused as soon as all
-        members refuse this client for good.
+        Raises OutsideLog if no reachable member holds the first one any more; else as `_ask`.
         """
-        outside: dict[str, OutsideLog] = {}
-        limit_s = math.inf if self._heard else self._timeout_s
+
+        def take(value: object, payload: bytes) -> Sequence[Entry] | None:
+            return entries_in_answer(first, value, payload) or None
+
+        return await self._ask(Operation.ENTRIES, [first, HOLD_MS], b"", take, None)
+
+    async def changes(self, watch: Watch) -> Watched:
+        """Wait for changes, or for the word that there are none up to a later entry.
+
+        Raises WatchCompacted if no reachable member has them any more, and other errors that all
+        of them answer; WatchTooLarge, WatchInvalid; else as `entries`.
+        """
+
+        def take(value: object, payload: bytes) -> Watched | None:
+            watched = decode_watched(watch, value, payload)
+            told = watched.events or watched.leader is not None or watched.upto != watch.after
+            return watched if told else None
+
+        return await self._ask(*encode_watch(watch), take, None)
+
+    async def query(self, query: Query, limit_s: float) -> Queried:
+        """Ask any member, until one answers. Raises as RemoteLog.query."""
+        return await self._ask(*encode_query(query), decode_queried, limit_s)
+
+    async def query_on(self, member: KnownMember, query: Query, limit_s: float) -> Queried:
+        """Ask one member, over a connection of its own. Raises as RemoteLog.query."""
+        self._home.check()  # before anything of the loop is touched, as in `_ask`
+        problem, pause_s = "no answer yet", FIRST_PAUSE_S
+        request = encode_query(query)
+        with patient_limit(limit_s):
+            while True:
+                try:
+                    connection = await self._dial(member)
+                    try:
+                        return decode_queried(*await connection.ask(*request))
+                    finally:
+                        connection.close()
+                except ClientRefused:
+                    raise
+                except (GroupUnreachable, ReadUnavailable, NodeClosing, OutcomeUnknown) as error:
+                    problem = str(error)
+                except MessageMalformed as error:
+                    raise AnswerUnreadable(error.problem) from error
+                await trio.sleep(jittered(pause_s))
+                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+        raise GroupUnreachable(f"no answer of {member.node_id} within {limit_s:g} s ({problem})")
+
+    async def _ask(
+        self,
+        operation: Operation,
+        numbers: Sequence[int],
+        payload: bytes,
+        take: Callable[[object, bytes], T | None],
+        limit_s: float | None,
+    ) -> T:
+        """Ask one member after the other, until `take` returns something of an answer.
+
+        Without a limit in seconds the first answer is waited for as long as the log's, and later
+        outages are waited out.
+
+        Raises what all members answer that can be reached; GroupUnreachable if no member has ever
+        answered and the time for that is over; ClientRefused as soon as all members refuse this
+        client for good.
+        """
+        self._home.check()
+        lacking: dict[str, Rejected] = {}
+        follows = limit_s is None
+        if limit_s is None:
+            limit_s = math.inf if self._heard else self._timeout_s
+        pause_s = FIRST_PAUSE_S
         with patient_limit(limit_s) as limit:
             while True:
-                connection = await self._reach(outside)
-                if connection.node_id in outside:
-                    raise outside[connection.node_id]  # no other member can be reached
+                connection = await self._reach(lacking)
+                if connection.node_id in lacking:
+                    raise lacking[connection.node_id]  # no other member can be reached
                 try:
                     with trio.fail_after(HOLD_MS / 1000 + MARGIN_S):
-                        value, payload = await connection.ask(Operation.ENTRIES, [first, HOLD_MS])
-                        self._heard, limit.deadline = True, math.inf
-                        if entries := entries_in_answer(first, value, payload):
-                            return entries
+                        answer = await connection.ask(operation, numbers, payload)
+                        self._heard = True
+                        if follows:
+                            limit.deadline = math.inf
+                        if (found := take(*answer)) is not None:
+                            return found
                         known = await connection.who_leads()
                     self._members.learn(known.index, known.addresses)
                     if known.leader is not None:
                         continue  # there is nothing new
                 except OutsideLog as error:
                     # Its log may begin after a snapshot that it received; others may hold more.
-                    outside[connection.node_id] = await _with_range(error, connection)
+                    lacking[connection.node_id] = await _with_range(error, connection)
+                except _LACKING as error:
+                    lacking[connection.node_id] = error
+                except _OF_ALL:
+                    raise
                 except (DLedgerError, trio.TooSlowError) as error:
-                    self._problems[connection.node_id] = (
-                        f"{connection.node_id}: {str(error) or 'no answer'}"
-                    )
-                    connection.close("its answer was overdue or malformed")
+                    problem = str(error) or "no answer"
+                    self._problems[connection.node_id] = f"{connection.node_id}: {problem}"
+                    if isinstance(error, Rejected) and not isinstance(error, GroupUnreachable):
+                        # It answers, and is spared for a moment; others may wait for it.
+                        await trio.sleep(jittered(pause_s))
+                        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                    else:
+                        connection.close("its answer was overdue or malformed")
                 connection.leave(LEAVE_S)
         raise GroupUnreachable(f"no member answered within {limit_s:g} s ({self._problem})")
 
@@ -176,6 +322,15 @@ class ReadingConnection:
                 await trio.sleep(jittered(pause_s))
                 pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
 
+    async def _dial(self, known: KnownMember) -> NodeConnection:
+        connection = await dial(self._members.group, *known, self._tls, self._network)
+        if self._home.is_over:
+            connection.close("the log was closed")
+            await connection.run()  # closes its socket
+            self._home.check()
+        self._nursery.start_soon(connection.run)
+        return connection
+
     async def _dial_any(
         self, avoided: Collection[str], last: Collection[str]
     ) -> NodeConnection | None:
@@ -187,19 +342,12 @@ class ReadingConnection:
         self._problems.clear()
         for known in members:
             try:
-                connection = await dial(self._members.group, *known, self._tls, self._network)
+                return await self._dial(known)
             except GroupUnreachable as error:
                 # The next one; if none answers, all of them again after a pause.
                 self._problems[known] = error.problem
                 if isinstance(error, ClientRefused):
                     refusals.append(error)
-                continue
-            if self._home.is_over:
-                connection.close("the log was closed")
-                await connection.run()  # closes its socket
-                self._home.check()
-            self._nursery.start_soon(connection.run)
-            return connection
         if len(refusals) == len(members) and not self._heard:
             raise refused_by_all(refusals)
         return None

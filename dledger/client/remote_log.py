@@ -8,12 +8,14 @@ async with dledger.connect("n0=10.0.0.1:20911,n1=10.0.0.2:20911", group="orders"
 
 from __future__ import annotations
 
+import math
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 
 import trio
 
 from dledger.body_check import checked_lengths
+from dledger.changes import PathPart
 from dledger.client.client_errors import (
     AnswerOverdue,
     AnswerUnreadable,
@@ -28,8 +30,10 @@ from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, jittere
 from dledger.client.network_way import NetworkWay
 from dledger.client.node_connection import NodeConnection, connect_node
 from dledger.client.remote_entries import (
+    HOLD_MS,
     ReadingConnection,
     RemoteEntries,
+    RemoteWatch,
     entries_in_answer,
     held_entries,
 )
@@ -46,6 +50,7 @@ from dledger.errors import (
     NotLeader,
     OutcomeUnknown,
     OutsideLog,
+    ReadUnavailable,
 )
 from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls, group_tls
@@ -64,9 +69,12 @@ from dledger.waits.pending_appends import Appended
 from dledger.wire.client_protocol import (
     MAX_BODIES,
     MAX_ENTRIES_BYTES,
+    READING,
     Operation,
     decode_appended,
 )
+from dledger.wire.query_protocol import Queried, Query, decode_queried, encode_query
+from dledger.wire.watch_protocol import Watch, encode_watch
 
 # These errors pass by themselves, or with another leader. A retry after others is useless.
 _PASSING = (
@@ -79,8 +87,10 @@ _PASSING = (
     NodeClosing,
     Discarded,
 )
-_READS = frozenset((Operation.STATUS, Operation.LEADER, Operation.ENTRIES))
-_PASSING_FOR_READS = (*_PASSING, OutcomeUnknown)
+# A year: a larger limit, or an infinite one, is none.
+LONGEST_LAG_S = 366 * 86_400.0
+
+_PASSING_FOR_READS = (*_PASSING, OutcomeUnknown, ReadUnavailable)
 
 
 class RemoteLog:
@@ -194,6 +204,71 @@ class RemoteLog:
         """
         return RemoteEntries(first, self._reading.entries if follow else self._from_leader)
 
+    async def query(
+        self,
+        name: str,
+        *arguments: object,
+        on: str | None = None,
+        stale: bool = False,
+        max_lag_s: float | None = None,
+        after: int | None = None,
+        timeout_s: float | None = None,
+    ) -> Queried:
+        """Call a query of the state machine, which its class marks by `@dledger.query`.
+
+        The state includes every entry that was acknowledged before the call (ReadIndex, Raft thesis
+        6.4): the leader answers, and writes nothing. A query changes nothing, so that it is tried
+        again on other members until the time is over.
+
+        Args:
+            name: of the method; one of an object of `dledger.machines` is "prices.get".
+            arguments: plain values (None, bool, int, float, str, bytes, lists, dicts), 64 KiB in
+                all. Tuples become lists. The result is of the same kind, 1 MiB at most.
+            on: the member that is to answer, over a connection of its own.
+            stale: any member answers at once, by the state that it has.
+            max_lag_s: as in Node.read_stale: how old that state may be. Implies `stale`.
+            after: the state includes this entry: the index of a write, to read one's own writes.
+            timeout_s: how long to try; the log's by default.
+
+        Raises QueryUnknown, QueryFailed (the method raised), QueryInvalid, OperationUnknown (a
+        member of an earlier version); GroupUnreachable when the time is over, with the reason.
+        """
+        limit_s = self._timeout_s if timeout_s is None else timeout_s
+        lag_ms = None if max_lag_s is None else math.ceil(1000 * min(max_lag_s, LONGEST_LAG_S))
+        is_stale = stale or lag_ms is not None
+        query = Query(name, arguments, is_stale, lag_ms, after, HOLD_MS)
+        if on is not None:
+            member = self._members.find(on)
+            if member is None:
+                raise GroupUnreachable(f"{on} is not one of the members that are known")
+            return await self._reading.query_on(member, query, limit_s)
+        if is_stale:
+            return await self._reading.query(query, limit_s)
+        answer = await self.ask_leader(*encode_query(query), timeout_s)
+        try:
+            return decode_queried(*answer)
+        except MessageMalformed as error:
+            raise AnswerUnreadable(error.problem) from error
+
+    def watch(self, *path: PathPart, after: int | None = None) -> RemoteWatch:
+        """Iterate over the changes under a path that the state machine tells (`dledger.Changes`).
+
+        Without `after` the first event is a WatchedState, the state of now; ValueSet and
+        ValueDeleted follow. With the index of an entry, the changes behind that entry follow: each
+        once, in the order of the log, and never one that is not committed. Any member serves them;
+        if it is lost, or knows no leader, another one goes on. At most one answer (1 MiB, or the
+        changes of one entry) is fetched ahead. For one task at a time; leaving the loop early needs
+        no clean-up.
+
+        Members keep the newest changes (`NodeConfig.watch_history_bytes`). In place of older ones a
+        machine with a method `watched` gives a WatchedState, and the changes behind that.
+
+        Raises WatchCompacted where it has none; WatchesOff, WatchInvalid, WatchTooLarge,
+        TooManyWatches, OperationUnknown; GroupUnreachable as `tail`. See docs/query-and-watch.md.
+        """
+        encode_watch(Watch(path, after, 0))
+        return RemoteWatch(path, after, self._reading.changes)
+
     async def _from_leader(
         self, first: int, max_bytes: int = MAX_ENTRIES_BYTES, timeout_s: float | None = None
     ) -> list[Entry]:
@@ -225,7 +300,7 @@ class RemoteLog:
         Raises as `append`; for requests that change nothing, GroupUnreachable at worst.
         """
         limit_s = self._timeout_s if timeout_s is None else timeout_s
-        passing = _PASSING_FOR_READS if operation in _READS else _PASSING
+        passing = _PASSING_FOR_READS if operation in READING else _PASSING
         connection: NodeConnection | None = None
         problem, pause_s, on_its_way = "", FIRST_PAUSE_S, False
         with patient_limit(limit_s):
@@ -245,7 +320,7 @@ class RemoteLog:
                     pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
         if connection is None:
             problem = f"no leader: {self._leader.problem}"
-        if operation in _READS:
+        if operation in READING:
             raise GroupUnreachable(f"no answer within {limit_s:g} s ({problem})")
         if on_its_way:
             raise AnswerOverdue(limit_s)

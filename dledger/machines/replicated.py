@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgpack
 
+from dledger.changes import Changes, Path, Watchable
 from dledger.entry import Entry
 from dledger.machines.command import MAX_NAME_BYTES, OK, REFUSED, CommandRefused, decode_command
+from dledger.queries import Answer, queries_of
 
 # A chunk of a snapshot is ended when it has this size. The row that ends it is at most as large as
 # a body (4 MiB), so a chunk stays far below the 16 MiB that one may have.
@@ -17,7 +19,12 @@ CHUNK_BYTES = 1024 * 1024
 
 
 class Replicated(Protocol):
-    """One object of the state machine."""
+    """One object of the state machine.
+
+    It may mark queries (`dledger.query`). With an attribute `changes`, a `dledger.Changes`, it
+    tells watches what it changes; with a method `watched` it shows them its state. Paths there
+    begin behind the object's name.
+    """
 
     format: str
     name: str
@@ -35,6 +42,11 @@ class Replicated(Protocol):
         ...
 
 
+@runtime_checkable
+class _TellsChanges(Protocol):
+    changes: Changes
+
+
 class Objects:
     """A state machine of named objects, the same on every member.
 
@@ -45,10 +57,13 @@ class Objects:
     """
 
     def __init__(self, **objects: Replicated) -> None:
+        self.changes = Changes()
         for name, each in objects.items():
             if len(name.encode()) > MAX_NAME_BYTES:
                 raise ValueError(f"{name!r}: a name has at most {MAX_NAME_BYTES} bytes")
             each.name = name
+            if isinstance(each, _TellsChanges):
+                each.changes = self.changes.under(name)
         self._objects = dict(sorted(objects.items()))
 
     @property
@@ -56,6 +71,21 @@ class Objects:
         """The formats of all objects, without their names: adding an object changes it."""
         formats = sorted(each.format for each in self._objects.values())
         return "objects/1:" + ",".join(formats)
+
+    def named_queries(self) -> Mapping[str, Answer]:
+        """Those of all objects: `prices.get` is the query `get` of the object `prices`."""
+        return {
+            f"{name}.{query}": method
+            for name, each in self._objects.items()
+            for query, method in queries_of(each).items()
+        }
+
+    def watched(self, path: Path) -> Iterator[tuple[Path, object]]:
+        """See Watchable: a path begins with the name of an object."""
+        for name, each in self._objects.items():
+            if isinstance(each, Watchable) and path[:1] in ((), (name,)):
+                for below, value in each.watched(path[1:]):
+                    yield (name, *below), value
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
         """One answer for each entry."""

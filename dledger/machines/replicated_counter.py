@@ -4,25 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from dledger.changes import Changes, Path
 from dledger.machines.command import Appender, Calls, CommandRefused, count_arguments, integer_of
 from dledger.machines.replicated import unknown
+from dledger.queries import query
 
 # The integers that msgpack can encode.
 LEAST, MOST = -(2**63), 2**63 - 1
 
 
 class ReplicatedCounter:
-    """An integer of 64 bits. Read `value` after `await node.read()`."""
+    """An integer of 64 bits. Read `value` after `await node.read()`.
+
+    Clients query `get`, and watch it: `log.watch("visits")`.
+    """
 
     format = "counter/1"
 
     def __init__(self) -> None:
         self.name = ""
+        self.changes = Changes()
         self.value = 0
 
     def through(self, appender: Appender) -> CounterCalls:
         """Calls to this counter through a node or a session."""
         return CounterCalls(appender, self.name)
+
+    @query
+    def get(self) -> int:
+        """The value."""
+        return self.value
+
+    def watched(self, path: Path) -> Iterable[tuple[Path, object]]:
+        """See Watchable: the value has the path of the counter itself."""
+        return [] if path else [((), self.value)]
 
     def carry_out(self, operation: str, arguments: Sequence[object], index: int) -> object:
         """See Replicated."""
@@ -37,7 +52,9 @@ class ReplicatedCounter:
                 raise unknown(operation)
         if not LEAST <= value <= MOST:
             raise CommandRefused("the counter would leave 64 bits")
-        self.value = value
+        if value != self.value:
+            self.value = value
+            self.changes.set(index, (), value)
         return value
 
     def rows(self) -> Iterable[object]:

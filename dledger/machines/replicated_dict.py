@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from dledger.changes import Changes, PackedValue, Path
 from dledger.machines.command import (
     Appender,
     Calls,
@@ -15,6 +16,7 @@ from dledger.machines.command import (
     unpack,
 )
 from dledger.machines.replicated import unknown
+from dledger.queries import query
 
 # Every member holds all of it in memory. Part of the format: it must be the same everywhere.
 MAX_KEYS = 10_000_000
@@ -24,12 +26,14 @@ class ReplicatedDict(Mapping[Key, object]):
     """Keys are text, bytes or integers; values are plain (what msgpack carries).
 
     Look things up on any member, after `await node.read()` for the latest. What you get is a copy.
+    Clients query `get` and `size`, and watch keys: `log.watch("prices", "tea")`.
     """
 
     format = "dict/1"
 
     def __init__(self) -> None:
         self.name = ""
+        self.changes = Changes()
         self._values: dict[Key, bytes] = {}
 
     def through(self, appender: Appender) -> DictCalls:
@@ -38,6 +42,22 @@ class ReplicatedDict(Mapping[Key, object]):
 
     def __getitem__(self, key: Key) -> object:
         return unpack(self._values[key])
+
+    @query
+    def get(self, key: Key, default: object = None) -> object:
+        """The value under a key."""
+        return self[key] if key in self._values else default
+
+    @query
+    def size(self) -> int:
+        """The number of keys."""
+        return len(self._values)
+
+    def watched(self, path: Path) -> Iterable[tuple[Path, object]]:
+        """See Watchable: the path of a value is its key."""
+        keys: Iterable[Key] = self._values if not path else [path[0]] if path[1:] == () else ()
+        values = self._values
+        return (((key,), PackedValue(values[key])) for key in keys if key in values)
 
     def __iter__(self) -> Iterator[Key]:
         return iter(self._values)
@@ -52,29 +72,41 @@ class ReplicatedDict(Mapping[Key, object]):
                 (key,) = count_arguments(arguments, 1)
                 return _found(self._values.get(key_of(key)))
             case "update":
-                self._update(arguments)
+                self._update(arguments, index)
                 return None
             case "pop":
                 (key,) = count_arguments(arguments, 1)
-                return _found(self._values.pop(key_of(key), None))
+                return _found(self._remove(key_of(key), index))
             case "replace":
-                return self._replace(arguments)
+                return self._replace(arguments, index)
             case "clear":
                 count_arguments(arguments, 0)
                 self._values.clear()
+                self.changes.delete(index, ())
                 return None
             case _:
                 raise unknown(operation)
 
-    def _update(self, arguments: Sequence[object]) -> None:
+    def _update(self, arguments: Sequence[object], index: int) -> None:
         if len(arguments) % 2:
             raise CommandRefused("a key without a value")
         keys = [key_of(each) for each in arguments[::2]]
         new = {key: pack(value) for key, value in zip(keys, arguments[1::2], strict=True)}
         self._make_room(sum(key not in self._values for key in new))
-        self._values.update(new)
+        for key, value in new.items():
+            self._put(key, value, index)
 
-    def _replace(self, arguments: Sequence[object]) -> bool:
+    def _put(self, key: Key, packed: bytes, index: int) -> None:
+        self._values[key] = packed
+        self.changes.set_packed(index, (key,), packed)
+
+    def _remove(self, key: Key, index: int) -> bytes | None:
+        found = self._values.pop(key, None)
+        if found is not None:
+            self.changes.delete(index, (key,))
+        return found
+
+    def _replace(self, arguments: Sequence[object], index: int) -> bool:
         """Compare and set: both sides are lists of one value, or empty for "no such key"."""
         key, expected, replacement = count_arguments(arguments, 3)
         found = self._values.get(key_of(key))
@@ -82,10 +114,10 @@ class ReplicatedDict(Mapping[Key, object]):
             return False
         new = _one(replacement)
         if new is None:
-            self._values.pop(key_of(key), None)
+            self._remove(key_of(key), index)
         else:
             self._make_room(found is None)
-            self._values[key_of(key)] = new
+            self._put(key_of(key), new, index)
         return True
 
     def _make_room(self, count: int) -> None:

@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from dledger.changes import Changes, Path
 from dledger.machines.command import CommandRefused, count_arguments, integer_of
 from dledger.machines.replicated import unknown
+from dledger.queries import query
 
 # Every member holds all of them in memory. Part of the format: it must be the same everywhere.
 MAX_LOCKS = 100_000
@@ -34,14 +36,28 @@ class Holding(NamedTuple):
 
 
 class ReplicatedLocks:
-    """Named locks. `holding(name)` names the holder of one, after `await node.read()`."""
+    """Named locks. `holding(name)` names the holder of one, after `await node.read()`.
+
+    Clients query `holding`, and watch locks: `log.watch("locks", "door")`. The value is the Holding
+    as a list; a lock that ends is deleted.
+    """
 
     format = "locks/1"
 
     def __init__(self) -> None:
         self.name = ""
+        self.changes = Changes()
         self._holdings: dict[str, Holding] = {}
 
+    def watched(self, path: Path) -> Iterable[tuple[Path, object]]:
+        """See Watchable: the path of a lock is its name."""
+        if not path:
+            return (((lock,), held) for lock, held in self._holdings.items())
+        lock = path[0]
+        held = self._holdings.get(lock) if isinstance(lock, str) and len(path) == 1 else None
+        return [] if held is None else [(path, held)]
+
+    @query
     def holding(self, lock: str) -> Holding | None:
         """The holder of the lock."""
         return self._holdings.get(lock)
@@ -54,15 +70,16 @@ class ReplicatedLocks:
                 return self._acquire(_text(lock), _text(holder), integer_of(lease_ms), index)
             case "renew":
                 lock, holder = count_arguments(arguments, 2)
-                return self._renew(_text(lock), _text(holder))
+                return self._renew(_text(lock), _text(holder), index)
             case "release":
                 lock, holder = count_arguments(arguments, 2)
                 found = self._holdings.get(_text(lock))
-                return self._end(_text(lock), found and found.holder == holder)
+                return self._end(_text(lock), found and found.holder == holder, index)
             case "expire":
                 lock, token, beat = count_arguments(arguments, 3)
                 found = self._holdings.get(_text(lock))
-                return self._end(_text(lock), found and [found.token, found.beat] == [token, beat])
+                applies = found and [found.token, found.beat] == [token, beat]
+                return self._end(_text(lock), applies, index)
             case _:
                 raise unknown(operation)
 
@@ -72,20 +89,25 @@ class ReplicatedLocks:
         if lock not in self._holdings:
             if len(self._holdings) >= MAX_LOCKS:
                 raise CommandRefused(f"{MAX_LOCKS} locks are held")
-            self._holdings[lock] = Holding(index, holder, lease_ms, 0)
+            self._hold(lock, Holding(index, holder, lease_ms, 0), index)
         return self._holdings[lock]
 
-    def _renew(self, lock: str, holder: str) -> bool:
+    def _renew(self, lock: str, holder: str, index: int) -> bool:
         found = self._holdings.get(lock)
         if found is None or found.holder != holder:
             return False
-        self._holdings[lock] = found._replace(beat=found.beat + 1)
+        self._hold(lock, found._replace(beat=found.beat + 1), index)
         return True
 
-    def _end(self, lock: str, applies: bool | Holding | None) -> bool:
+    def _hold(self, lock: str, holding: Holding, index: int) -> None:
+        self._holdings[lock] = holding
+        self.changes.set(index, (lock,), holding)
+
+    def _end(self, lock: str, applies: bool | Holding | None, index: int) -> bool:
         if not applies:
             return False
         del self._holdings[lock]
+        self.changes.delete(index, (lock,))
         return True
 
     def rows(self) -> Iterable[object]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 
+from dledger.changes import Changes, Path
 from dledger.machines.command import (
     Appender,
     Calls,
@@ -15,6 +16,7 @@ from dledger.machines.command import (
     unpack,
 )
 from dledger.machines.replicated import unknown
+from dledger.queries import query
 
 # Every member holds all of it in memory. Part of the format: it must be the same everywhere.
 MAX_ITEMS = 1_000_000
@@ -23,12 +25,16 @@ MAX_TAKEN = 1_000
 
 
 class ReplicatedQueue:
-    """Items are plain values. Each is given to one taker; with a session, exactly once."""
+    """Items are plain values. Each is given to one taker; with a session, exactly once.
+
+    Clients query `size`, and watch it: the value of the path `("jobs",)` is the number of items.
+    """
 
     format = "queue/1"
 
     def __init__(self) -> None:
         self.name = ""
+        self.changes = Changes()
         self._items: deque[bytes] = deque()
 
     def through(self, appender: Appender) -> QueueCalls:
@@ -41,13 +47,23 @@ class ReplicatedQueue:
     def __iter__(self) -> Iterator[object]:
         return iter([unpack(item) for item in self._items])
 
+    @query
+    def size(self) -> int:
+        """The number of items."""
+        return len(self._items)
+
+    def watched(self, path: Path) -> Iterable[tuple[Path, object]]:
+        """See Watchable: the number of items has the path of the queue itself."""
+        return [] if path else [((), len(self._items))]
+
     def carry_out(self, operation: str, arguments: Sequence[object], index: int) -> object:
         """See Replicated."""
         match operation:
             case "put":
                 if len(self._items) + len(arguments) > MAX_ITEMS:
                     raise CommandRefused(f"the queue is full: {len(self._items)} items")
-                self._items.extend(pack(item) for item in arguments)
+                self._items.extend([pack(item) for item in arguments])
+                self._tell(bool(arguments), index)
                 return len(self._items)
             case "take":
                 (count,) = count_arguments(arguments, 1)
@@ -55,9 +71,15 @@ class ReplicatedQueue:
                 if not 1 <= wanted <= MAX_TAKEN:
                     raise CommandRefused(f"take 1 to {MAX_TAKEN} items, not {wanted}")
                 wanted = min(wanted, len(self._items))
-                return [unpack(self._items.popleft()) for _ in range(wanted)]
+                taken = [unpack(self._items.popleft()) for _ in range(wanted)]
+                self._tell(bool(taken), index)
+                return taken
             case _:
                 raise unknown(operation)
+
+    def _tell(self, changed: bool, index: int) -> None:
+        if changed:
+            self.changes.set(index, (), len(self._items))
 
     def rows(self) -> Iterable[object]:
         """See Replicated."""

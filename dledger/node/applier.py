@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import logging
+import math
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
 from typing import Final, Protocol
@@ -14,6 +16,7 @@ from dledger.machine_check import applied
 from dledger.node.entry_cache import MAX_RUN_ENTRIES
 from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
 from dledger.state_machine import StateMachine
+from dledger.waits.change_history import ChangeHistory
 from dledger.waits.pending_appends import PendingAppends
 
 NORMAL = int(Magic.NORMAL)  # looking up a member of an enum takes longer than comparing it
@@ -24,6 +27,11 @@ NORMAL = int(Magic.NORMAL)  # looking up a member of an enum takes longer than c
 PART_ENTRIES: Final = 128
 PART_BYTES: Final = 128 * 1024
 TURN_SECONDS: Final = 0.005
+
+# How often a gap in what the machine tells is told: each entry may make one.
+TELL_GAPS_SECONDS: Final = 60.0
+
+logger = logging.getLogger(__name__)
 
 
 class Entries(Protocol):
@@ -48,6 +56,7 @@ class Applier:
         clock: seconds on the monotonic clock.
         run_entries: how many are applied by one call, at most.
         pass_over: entries that the machine is not given.
+        history: keeps what the machine tells of its changes, if it tells any.
 
     Attributes:
         stopped: the entry that the machine does not read; nothing is applied from there on.
@@ -67,8 +76,11 @@ class Applier:
         clock: Callable[[], float],
         run_entries: int = MAX_RUN_ENTRIES,
         pass_over: Collection[int] = (),
+        history: ChangeHistory | None = None,
     ) -> None:
         self.stopped = None
+        self._history = history
+        self._told_gap_at = -math.inf
         self._pass_over = sorted(pass_over)
         self._replica = replica
         self._entries = entries
@@ -116,6 +128,8 @@ class Applier:
                 self._applied()
                 return False
             replica.applied_to(part.last)
+            if self._history is not None and (gap := self._history.applied(part.last)) is not None:
+                self._tell_gap(gap, part.last)
             self._pending.applied(part, results)
             self._applied()
             # What waited for these entries may have had further ones applied already.
@@ -124,6 +138,17 @@ class Applier:
                 break
             begin = end
         return True
+
+    def _tell_gap(self, problem: str, index: int) -> None:
+        now = self._clock()
+        if now - self._told_gap_at >= TELL_GAPS_SECONDS:
+            self._told_gap_at = now
+            logger.warning(
+                "the state machine tells what no watch can carry, up to entry %d: %s; watches "
+                "begin anew behind it",
+                index,
+                problem,
+            )
 
     def _cut(self, first: int, last: int) -> int:
         """The last entry of a run that has an entry to pass over alone, or not at all."""

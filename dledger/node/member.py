@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from dledger.changes import changes_of
+from dledger.config import WATCH_HISTORY_BYTES
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.replica import Messages, Replica
 from dledger.core.snapshot.snapshot_offer import PIECE_BYTES, SnapshotSource
@@ -24,6 +26,7 @@ from dledger.node.sync_schedule import RunsSyncs, SyncSchedule
 from dledger.node.tally import Tally
 from dledger.node.turn import Turn, WritesLog
 from dledger.node_end import NodeEnd
+from dledger.sessions.with_sessions import application_of
 from dledger.snapshots.beside import Beside
 from dledger.snapshots.node_snapshots import Snapshots
 from dledger.snapshots.restoring import Opened, incoming_for
@@ -32,6 +35,7 @@ from dledger.snapshots.snapshot_source import NodeSnapshots
 from dledger.state_machine import StateMachine
 from dledger.status import role_name
 from dledger.store.incoming_snapshot import SYNC_BYTES
+from dledger.waits.change_history import ChangeHistory
 from dledger.waits.pending_appends import PendingAppends
 from dledger.waits.pending_reads import PendingReads
 from dledger.waits.read_problem import ReadFacts
@@ -53,6 +57,7 @@ class MemberSettings(NamedTuple):
         snapshot_sync_bytes: a snapshot that arrives is synced each time so much of it is written.
         run_entries: applied at once, at most.
         pass_over: entries that the machine is not given.
+        watch_history_bytes: of changes that are kept for watches.
     """
 
     group: str
@@ -64,6 +69,7 @@ class MemberSettings(NamedTuple):
     snapshot_sync_bytes: int = SYNC_BYTES
     run_entries: int = MAX_RUN_ENTRIES
     pass_over: frozenset[int] = frozenset()
+    watch_history_bytes: int = WATCH_HISTORY_BYTES
 
 
 class Runtime(NamedTuple):
@@ -107,6 +113,7 @@ class Member:
         batches: cuts the log into pushes.
         pending: appends that wait.
         reads: reads that wait.
+        history: what the state machine told of its changes; None if it tells none.
         applier: feeds the state machine.
         snapshots: writes, sends, receives and restores snapshots.
         room: whether its disk has room for entries.
@@ -164,6 +171,13 @@ class Member:
             opened.room.takes,
         )
         self.reads = PendingReads(self._begin_read, self.read_facts, replica.config.read_wait_s)
+        self._application = application_of(machine)
+        changes, applied = changes_of(self._application), replica.state.applied
+        self.history = (
+            None
+            if changes is None
+            else ChangeHistory(changes, settings.watch_history_bytes, applied)
+        )
         self.applier = Applier(
             replica,
             self.writer.cache,
@@ -175,6 +189,7 @@ class Member:
             around.clock,
             settings.run_entries,
             settings.pass_over,
+            self.history,
         )
         self.housekeeper = Housekeeper(
             store,
@@ -215,6 +230,8 @@ class Member:
         self.snapshots.close(end)
         self.pending.close(end)
         self.reads.close(end)
+        if self.history is not None:
+            self.history.close()
         self.turn.reject_submissions(end.closing())
         self._store.note_committed(self.replica.appliable)
 
@@ -242,5 +259,8 @@ class Member:
 
     def _restored(self) -> None:
         self.applier.stopped = None  # the snapshot's state has what the machine did not read
+        if self.history is not None:
+            changes = changes_of(self._application)  # `restore` may have made another one
+            self.history.restored(self.replica.state.applied, changes)
         self._applied()
         self._around.wake_applier()

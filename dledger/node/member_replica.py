@@ -37,6 +37,7 @@ def member_settings(config: NodeConfig) -> MemberSettings:
         config.snapshots,
         config.scrub_period_hours * 3600,
         pass_over=config.pass_over,
+        watch_history_bytes=config.watch_history_bytes,
     )
 
 

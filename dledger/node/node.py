@@ -49,6 +49,8 @@ from dledger.serving.client_server import ClientServer
 from dledger.serving.group_port import GroupPort
 from dledger.serving.host_parts import HostParts
 from dledger.serving.orphans_text import orphans_text
+from dledger.serving.served_queries import ServedQueries
+from dledger.serving.served_watches import ServedWatches
 from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session
 from dledger.sessions.session_errors import SessionsOff
 from dledger.sessions.session_gate import SessionGate
@@ -65,7 +67,7 @@ from dledger.waits.iterators import CommittedEntries, RoleChanges
 from dledger.waits.leadership_watch import LeadershipWatch
 from dledger.waits.pending_appends import Appended, Done
 from dledger.waits.progress import Progress
-from dledger.waits.read_problem import too_old
+from dledger.waits.read_problem import behind, too_old
 from dledger.waits.snapshot_wait import wait_snapshot
 from dledger.waits.transfer_wait import wait_transferred
 from dledger.waits.waiting_reads import wait_read
@@ -85,8 +87,8 @@ class Node:
         self.config = config
         self._store = store = opened.store
         self._end: NodeEnd | None = None
-        self._turned = Progress()
-        self._applied = Progress()
+        self._machine_stopped = False
+        self._turned, self._applied = Progress(), Progress()
         self._identity = MemberIdentity(config, opened, host, self._fail)
         guard = self._identity.guard
         self._machine_versions = MachineVersions(
@@ -125,7 +127,6 @@ class Node:
             config.group, config.node_id, self._replica, trio.current_time
         )
         self._leadership = LeadershipWatch(config.group, self._replica)
-        self._machine_stopped = False
         self._left_for_room = False  # whether it handed over since its disk is full
         self._home = HomeLoop(lambda: OtherLoop(f"node {config.node_id}"))
         opened.room.on_short = self._room_is_short
@@ -144,6 +145,8 @@ class Node:
             self._replica, self._driver.wake, self._turned, self._growth.before_change
         )
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
+        self.queries = ServedQueries(self, machine)
+        self.watches = ServedWatches(self, machine, member.history)
         self._connections = host.connections
         self._loop_watch = host.loop_watch
         self._reload_tls = host.reload_tls
@@ -260,6 +263,16 @@ class Node:
             raise ReadUnavailable(str(stopped))
         if (orphans := self._replica.handler.orphans) is not None:
             raise ReadUnavailable(orphans_text(self.config.node_id, orphans))
+
+    def state_index(self) -> int:
+        """The last entry that the state machine includes, if others may look at it now.
+
+        Raises ReadUnavailable, NodeClosing.
+        """
+        self._check_readable()
+        if self._member.snapshots.awaited.is_restoring:
+            raise ReadUnavailable(behind(self._member.read_facts()))
+        return self._replica.state.applied
 
     def committed(self, start: int = 0) -> CommittedEntries:
         """Iterate over all committed entries from `start` on (no-ops too), without end."""

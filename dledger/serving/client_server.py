@@ -17,10 +17,13 @@ from dledger.config import NodeConfig
 from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.membership.configuration_codec import NumberedConfiguration, encode_configuration
 from dledger.entry import Body, Entry
-from dledger.errors import ClientAppendsOff, DLedgerError, MessageMalformed, Rejected
+from dledger.errors import ClientAppendsOff, DLedgerError, MessageMalformed
 from dledger.network.conversation import Conversation
+from dledger.query_errors import OperationUnknown, TooManyWaiting
 from dledger.serving.client_answers import ClientAnswers
 from dledger.serving.client_turns import client_turns
+from dledger.serving.served_queries import QueryLine, ServedQueries
+from dledger.serving.served_watches import ServedWatches
 from dledger.sessions.session_errors import SessionsOff
 from dledger.sessions.session_gate import SessionGate, answers_of
 from dledger.status import RoleChange, Status
@@ -28,14 +31,17 @@ from dledger.store.snapshot_folder import Snapshot
 from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.waits.iterators import RoleChanges
 from dledger.waits.pending_appends import Appended, Done, Outcome
+from dledger.watch_errors import TooManyWatches
 from dledger.wire.change_protocol import decode_change
 from dledger.wire.client_protocol import (
     APPENDING,
     MAX_ENTRIES_BYTES,
     MAX_WAIT_MS,
+    OPERATIONS_FIELD,
     Leadership,
     Operation,
     Request,
+    RequestUnknown,
     decode_request,
     encode_answer,
     encode_appended,
@@ -45,6 +51,7 @@ from dledger.wire.client_protocol import (
     split_bodies,
 )
 from dledger.wire.frame import Frame
+from dledger.wire.query_protocol import Query, decode_query
 from dledger.wire.session_protocol import (
     SESSION_OPERATIONS,
     decode_session_request,
@@ -53,6 +60,8 @@ from dledger.wire.session_protocol import (
 
 # Requests of one connection that may wait in a task of their own.
 MAX_WAITING = 64
+# Watches beside these: a program may have one for each of its own clients.
+MAX_WATCHES_OF_CONNECTION = 256
 
 
 class ServedNode(Protocol):
@@ -121,12 +130,15 @@ class ServedNode(Protocol):
         """As in Node."""
         ...
 
+    @property
+    def queries(self) -> ServedQueries:
+        """As in Node."""
+        ...
 
-class TooManyWaiting(Rejected):
-    """A client has as many waiting requests as one connection may have."""
-
-    waiting: int
-    _template = "{waiting} requests of this connection wait already: let some end, or open another"
+    @property
+    def watches(self) -> ServedWatches:
+        """As in Node."""
+        ...
 
 
 class ClientServer:
@@ -159,10 +171,18 @@ class _Client:
         self._answers = answers
         self._nursery = nursery
         self._waiting = 0
+        self._watching = 0
+        self._queries: QueryLine | None = None
 
     def take(self, frame: Frame) -> None:
         """Answer a request, or start what will answer it. Raises MessageMalformed."""
-        request = decode_request(frame)
+        try:
+            request = decode_request(frame)
+        except RequestUnknown as unknown:
+            error = OperationUnknown(self._node.config.node_id, unknown.operation)
+            self._answers.begin(len(frame.payload))
+            self._answers.answer(len(frame.payload), encode_error(unknown.request_id, error))
+            return
         self._answers.begin(len(request.payload))
         try:
             config = self._node.config
@@ -179,7 +199,15 @@ class _Client:
                     self._node.sessions.submit(decode_session_request(request), done)
                 case Operation.STATUS:
                     status = self._node.status().as_dict()
+                    status[OPERATIONS_FIELD] = [str(operation) for operation in Operation]
                     self._answer(request, encode_answer(request.request_id, status))
+                case Operation.QUERY:
+                    self._query(request, decode_query(request))
+                case Operation.WATCH:
+                    if self._watching >= MAX_WATCHES_OF_CONNECTION:
+                        raise TooManyWatches(self._watching, "this connection")
+                    self._watching += 1
+                    self._nursery.start_soon(self._watch, request)
                 case operation:
                     self._begin(request, _WORK[operation])
         except DLedgerError as error:
@@ -199,6 +227,26 @@ class _Client:
 
     def _answer(self, request: Request, frame: bytes) -> None:
         self._answers.answer(len(request.payload), frame)
+
+    def _query(self, request: Request, query: Query) -> None:
+        queries, send = self._node.queries, partial(self._answer, request)
+        queries.check_known(query)
+        if not query.stale:
+            if self._queries is None:
+                self._queries = QueryLine(queries, self._nursery.start_soon)
+            self._queries.add(request.request_id, query, send)
+        elif queries.is_behind(query):
+            self._begin(request, partial(_query_later, query))
+        else:
+            send(queries.answer(request.request_id, query))
+
+    async def _watch(self, request: Request) -> None:
+        try:
+            frame = await self._node.watches.answer(request)
+        except DLedgerError as error:
+            frame = encode_error(request.request_id, error)
+        self._watching -= 1
+        self._answer(request, frame)
 
     def _begin(self, request: Request, work: Work) -> None:
         if self._waiting >= MAX_WAITING:
@@ -253,6 +301,11 @@ async def _entries(node: ServedNode, request: Request) -> bytes:
 
 def _encode_entries(node: ServedNode, request_id: int, first: int, max_bytes: int) -> bytes:
     return encode_entries(request_id, node.entries(first, max_bytes))
+
+
+async def _query_later(query: Query, node: ServedNode, request: Request) -> bytes:
+    await node.queries.wait(query)
+    return await client_turns().take(node.queries.answer, request.request_id, query)
 
 
 async def _leader(node: ServedNode, request: Request) -> bytes:

@@ -168,6 +168,11 @@ class WithSessions:
                 run.answers[at] = SessionAnswer(AnswerKind.UNKNOWN)
 
 
+def application_of(machine: StateMachine) -> StateMachine:
+    """The application's own state machine, inside of a wrapper or without one."""
+    return machine.machine if isinstance(machine, WithSessions) else machine
+
+
 class _WithSnapshots(WithSessions):
     """The wrapper of a machine that has snapshots."""
 

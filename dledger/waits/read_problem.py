@@ -62,21 +62,21 @@ def _without_leader(facts: ReadFacts) -> str:
 
 def not_applied(facts: ReadFacts, index: int) -> str:
     """Why the state lacks the entry at `index`, which a confirmed read must see."""
-    return f"{_behind(facts)}, and the read needs entry {index}"
+    return f"{behind(facts)}, and the read needs entry {index}"
 
 
 def too_old(facts: ReadFacts, lag_s: float, max_lag_s: float) -> str:
     """Why the state, `lag_s` seconds old, is too old for a read that allows `max_lag_s`."""
     if facts.is_restoring:
-        return _behind(facts)
+        return behind(facts)
     if lag_s < float("inf"):
         return f"the state here is {lag_s:.3g} s old, {max_lag_s:g} were allowed"
     if facts.leader is None:
         return _without_leader(facts)
-    return f"{_behind(facts)}, and the leader has committed more or has not said how much"
+    return f"{behind(facts)}, and the leader has committed more or has not said how much"
 
 
-def _behind(facts: ReadFacts) -> str:
+def behind(facts: ReadFacts) -> str:
     """How far the state is, and what it waits for."""
     arriving = facts.installing
     if facts.is_restoring:

@@ -38,7 +38,10 @@ MAX_OPEN_BYTES = 32 * 1024 * 1024
 MAX_RESULTS_BYTES = 1024 * 1024
 
 # Indexes, terms and positions are 64-bit in the file format.
-_HIGHEST = 2**63 - 1
+HIGHEST = 2**63 - 1
+
+# Of the name of an unknown operation, in an error.
+_SHOWN_CHARACTERS = 40
 
 # For each appended entry: its position, and the size of its result, -1 for none.
 _APPENDED = struct.Struct(">qi")
@@ -52,6 +55,8 @@ class Operation(StrEnum):
     LEADER = "leader"
     APPEND = "append"
     ENTRIES = "entries"
+    QUERY = "query"
+    WATCH = "watch"
     TRANSFER = "transfer"
     SNAPSHOT = "snapshot"
     CHANGE = "change"
@@ -62,7 +67,9 @@ class Operation(StrEnum):
 
 
 # What the operations do to the group. Each is in one of these.
-READING = frozenset((Operation.STATUS, Operation.LEADER, Operation.ENTRIES))
+READING = frozenset(
+    (Operation.STATUS, Operation.LEADER, Operation.ENTRIES, Operation.QUERY, Operation.WATCH)
+)
 APPENDING = frozenset(
     (
         Operation.APPEND,
@@ -74,6 +81,11 @@ APPENDING = frozenset(
 )
 ADMINISTERING = frozenset((Operation.TRANSFER, Operation.SNAPSHOT, Operation.CHANGE))
 
+# Those that a later version added. A member of an earlier one closes the connection on which one
+# of them comes, so that a client looks first whether the member's status names it, here.
+ADDED = frozenset((Operation.QUERY, Operation.WATCH))
+OPERATIONS_FIELD = "operations"
+
 
 class Request(NamedTuple):
     """One request of a client.
@@ -83,13 +95,23 @@ class Request(NamedTuple):
     (LEADER). The payload holds the bodies (APPEND), or the new leader's name or nothing (TRANSFER).
 
     `dledger.wire.session_protocol` defines the requests of sessions,
-    `dledger.wire.change_protocol` those that change the group.
+    `dledger.wire.change_protocol` those that change the group, `dledger.wire.query_protocol` and
+    `dledger.wire.watch_protocol` those that read the state machine.
     """
 
     request_id: int
     operation: Operation
     numbers: Sequence[int]
     payload: bytes
+
+
+class RequestUnknown(MessageMalformed):
+    """A request of a later version: it is answered, and the connection goes on."""
+
+    def __init__(self, request_id: int, operation: str) -> None:
+        self.request_id = request_id
+        self.operation = operation
+        super().__init__(f"unknown operation {operation!r}")
 
 
 _OPERATIONS: Mapping[object, Operation] = {str(each): each for each in Operation}
@@ -102,16 +124,17 @@ def encode_request(request: Request) -> bytes:
 
 
 def decode_request(frame: Frame) -> Request:
-    """Decode the request in a frame. Raises MessageMalformed."""
+    """Decode the request in a frame. Raises MessageMalformed; RequestUnknown."""
     if len(frame.header) != 3:
         raise MessageMalformed("a request with wrong fields")
     request_id, name, numbers = frame.header
-    operation = _OPERATIONS.get(name) if type(name) is str else None
-    if operation is None:
-        shown = repr(name[:40]) if isinstance(name, str) else "without a name"
-        raise MessageMalformed(f"unknown operation {shown}")
-    if type(request_id) is not int or not 0 <= request_id <= _HIGHEST:
+    if type(request_id) is not int or not 0 <= request_id <= HIGHEST:
         raise MessageMalformed("a request without a number")
+    if type(name) is not str:
+        raise MessageMalformed("an operation without a name")
+    operation = _OPERATIONS.get(name)
+    if operation is None:
+        raise RequestUnknown(request_id, name[:_SHOWN_CHARACTERS])
     if not isinstance(numbers, list) or len(numbers) > MAX_BODIES:
         raise MessageMalformed(f"more than {MAX_BODIES} arguments")
     for number in numbers:
@@ -263,7 +286,7 @@ def decode_entries_answer(rows: object, payload: bytes) -> list[Entry]:
         if not isinstance(row, list) or len(row) != 5:
             raise MessageMalformed("an entry with wrong fields")
         for number in row:
-            if type(number) is not int or not 0 <= number <= _HIGHEST:
+            if type(number) is not int or not 0 <= number <= HIGHEST:
                 raise MessageMalformed("an entry with a field that is not a number")
         index, term, pos, magic, size = row
         entries.append(Entry(index, term, pos, magic, payload[at : at + size]))

@@ -220,6 +220,19 @@ OPERATIONS: dict[str, OperationWords] = {
         "",
         "value: `[index, term, pos, magic, size]` an entry; payload: the bodies",
     ),
+    "query": OperationWords(
+        "0 for the newest state, 1 for that of the member; 1 + the most ms that it may be old, or "
+        "0; 2 + an entry that it has to include, or 0; wait in ms for that",
+        "msgpack: the name and the arguments",
+        "value: `[index, member]`; payload: the result, in msgpack",
+    ),
+    "watch": OperationWords(
+        "2 + the entry after which changes are asked for, or 0 for the state; wait in ms",
+        "msgpack: the parts of the path",
+        "value: `[kind, index up to which this is all, leader]`; payload in msgpack: for kind 0 "
+        "`[index, path, value]` a change and `[index, path]` a removal, for kind 1, the state, "
+        "each path and its value",
+    ),
     "transfer": OperationWords(
         "", "the member that shall lead, or nothing", "value: the new leader"
     ),

@@ -3,6 +3,7 @@
     python lock_service.py serve n0      (and n1, and n2: each in a terminal of its own)
     python lock_service.py work red      (in a fourth)
     python lock_service.py work blue     (in a fifth: it waits. Now kill red)
+    python lock_service.py watch         (who holds the lock, from now on)
 
 What the lock protects is the file `protected.txt`. It remembers the largest token that it was
 shown, and refuses smaller ones: so a worker that was frozen, and believes that it still holds the
@@ -52,6 +53,18 @@ async def work(name: str) -> None:
                 print(f"{name} lost it: {error}", flush=True)
 
 
+async def watch() -> None:
+    """Tell who holds the lock. A renewal changes a lock, too: its holder stays."""
+    told = ""
+    async with dledger.connect(PEERS, group="locks") as log:
+        async for event in log.watch("locks", "printer"):
+            found = (await log.query("locks.holding", "printer", stale=True)).result
+            now = f"token {found[0]} holds the lock" if isinstance(found, list) else "it is free"
+            if now != told:
+                print(f"{event.index}: {now}", flush=True)
+            told = now
+
+
 def write(name: str, token: int) -> None:
     """Write to the protected file. Raises SystemExit if the token is an old one."""
     lines = PROTECTED.read_text().splitlines() if PROTECTED.exists() else []
@@ -68,5 +81,7 @@ if __name__ == "__main__":
             trio.run(serve, name)
         case ["work", name]:
             trio.run(work, name)
+        case ["watch"]:
+            trio.run(watch)
         case _:
             raise SystemExit(__doc__)

@@ -74,9 +74,9 @@ MEMBERS_SHOW_AT: Final[Mapping[str, int]] = {
     "wiped-member-votes": 6,
 }
 HOSTS_SHOW_AT: Final[Mapping[str, int]] = {
-    "appends-outlive-their-node": 15,
-    "asked-by-address": 86,
-    "lost-answer-is-certain": 9,
+    "appends-outlive-their-node": 4,
+    "asked-by-address": 25,
+    "lost-answer-is-certain": 7,
 }
 BROKERS_SHOW_AT: Final[Mapping[str, int]] = {
     "damaged-queues-served": 21,

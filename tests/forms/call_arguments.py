@@ -97,11 +97,15 @@ VALUES: Final[dict[str, Value]] = {
     "Admin.delete_topic(topic)": constant("another"),
     "Admin.group(name)": constant("readers"),
     "ConsumerGroup.clone_to(target)": constant("others"),
+    "GroupClient.query(name)": constant("sum"),
     "Host.open_node(config)": member_of_host,
+    "RemoteLog.query(name)": constant("sum"),
+    "RemoteLog.query_soon(name)": constant("sum"),
 }
 
 # Where a call can wait for what never comes, it is given these.
 WAITING: Final[dict[str, Value]] = {
+    "after": constant(NEVER),
     "first": constant(NEVER),
     "index": constant(NEVER),
     "start": constant(NEVER),
@@ -119,6 +123,8 @@ def arguments(
     method = getattr(called, name)
     named: dict[str, object] = {}
     for one in inspect.signature(method).parameters.values():
+        if one.kind is one.VAR_POSITIONAL:
+            continue
         of_this_call = f"{forms.trio.__name__}.{name}({one.name})"
         value = VALUES.get(of_this_call) or VALUES.get(one.name)
         if waiting and one.name in WAITING:

@@ -66,6 +66,7 @@ _READ_BY_BROKERS = (
 TRIO_ALONE: Final[dict[tuple[str, str], str]] = {
     **{("Node", name): _DRIVER for name in _DRIVEN},
     **{("Node", name): _BROKER for name in _READ_BY_BROKERS},
+    ("Node", "state_index"): "members answer the queries of clients by it",
     ("Node", "submit"): _FUTURE,
     ("Producer", "send_nowait"): _FUTURE,
     ("Session", "keep_alive"): _BLOCK,

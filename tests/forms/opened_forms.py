@@ -134,7 +134,7 @@ class Call(NamedTuple):
     @property
     def waits_on_purpose(self) -> bool:
         """Whether it waits for as long as nothing comes, and its block is open."""
-        return self.name in ("__iter__", "__aiter__", "ready", "tail")
+        return self.name in ("__iter__", "__aiter__", "ready", "tail", "watch")
 
     @property
     def needs_task(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +28,7 @@ class Sum:
 
     def __init__(self) -> None:
         self.value = 0
+        self.changes = dledger.Changes()
 
     def apply(self, entries: Sequence[dledger.Entry]) -> Sequence[object]:
         results = []
@@ -35,8 +36,16 @@ class Sum:
             if entry.body == BREAKS:
                 raise RuntimeError("broken on purpose")
             self.value += int(entry.body)
+            self.changes.set(entry.index, ("sum",), self.value)
             results.append(self.value)
         return results
+
+    def watched(self, path: dledger.WatchPath) -> Iterable[tuple[dledger.WatchPath, object]]:
+        return [(("sum",), self.value)]
+
+    @dledger.query
+    def sum(self) -> int:
+        return self.value
 
 
 def machine() -> dledger.StateMachine:

@@ -35,7 +35,7 @@ def adjacent_ports(count: int) -> int:
 
 @pytest.mark.slow
 def test_the_key_value_store_answers_while_a_member_is_down(tmp_path: Path) -> None:
-    program, port = str(EXAMPLES / "key_value_store.py"), str(adjacent_ports(6))
+    program, port = str(EXAMPLES / "key_value_store.py"), str(adjacent_ports(3))
 
     def ask(*words: str) -> str:
         return run_program([program, *words], tmp_path, KV_PORT=port)
@@ -52,12 +52,18 @@ def test_the_key_value_store_answers_while_a_member_is_down(tmp_path: Path) -> N
         assert ask("get", "colour") == "None"
         assert ask("set", "colour", "blue") == "done"
         assert ask("get", "colour") == "blue"
+        watcher = stack.enter_context(
+            RunningProgram([program, "watch", "colour"], tmp_path, KV_PORT=port)
+        )
+        watcher.until(r"\d+: it is blue")
         assert ask("swap", "colour", "blue", "green") == "done"
         assert ask("swap", "colour", "blue", "red") == "it was something else"
         assert "say get KEY" in ask("paint", "it")
         members["n0"].kill()
         assert ask("get", "colour") == "green"
         assert ask("set", "colour", "red") == "done"
+        watcher.until(r"\d+: set to green")
+        watcher.until(r"\d+: set to red")
 
 
 @pytest.mark.slow
@@ -74,8 +80,11 @@ def test_the_second_worker_takes_over_the_lock_of_one_that_is_killed(tmp_path: P
         first = int(red.until(r"red has the lock, token (\d+)")[1])
         blue = stack.enter_context(running("work", "blue"))
         blue.until("blue waits for the lock")
+        watcher = stack.enter_context(running("watch"))
+        watcher.until(rf"\d+: token {first} holds the lock")
         red.kill()
         second = int(blue.until(r"blue has the lock, token (\d+)")[1])
+        watcher.until(rf"\d+: token {second} holds the lock")
     assert second > first
     rows = [line.split() for line in (tmp_path / "protected.txt").read_text().splitlines()]
     assert {(int(token), name) for token, name in rows} <= {(first, "red"), (second, "blue")}

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from dledger.changes import Path
+from jepsen_like.simulation.hosts.told_state import Told, told_by, under
+
 # Called with a promise that does not hold, and how. The first call ends the run.
 Broken = Callable[[str, str], None]
 
@@ -60,6 +63,30 @@ class GroupBook:
                 f"{self.group}: {member} applies {body!r} as entry {index}, another applied "
                 f"{known.body!r}",
             )
+
+    # --- what readers of the state see --------------------------------------------------------
+
+    def last_told(self, upto: int) -> int | None:
+        """The last entry with a body up to an index."""
+        return max((index for index in self._applied if index <= upto), default=None)
+
+    def digest(self, index: int) -> int:
+        """That of an entry and of all before it."""
+        return self._applied[index].digest
+
+    def told(self, path: Path, index: int) -> Told:
+        """What an entry changes under a path."""
+        found = self._applied.get(index)
+        return under(path, [] if found is None else told_by(index, found.body, found.digest))
+
+    def next_told(self, path: Path, after: int) -> int | None:
+        """The first entry behind `after` that changes something under a path."""
+        return min((i for i in self._applied if i > after and self.told(path, i)), default=None)
+
+    def state(self, path: Path, upto: int) -> dict[Path, object]:
+        """The state under a path after all entries up to an index."""
+        told = (self.told(path, index) for index in sorted(self._applied) if index <= upto)
+        return {each: value for entry in told for each, value in entry}
 
     def restored(self, member: str, index: int, digest: int) -> None:
         """A member restored a snapshot whose last body is that of this entry."""

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 
 import trio
 
+from dledger.changes import Path
 from dledger.client.leader_search import LeaderSearch
 from dledger.client.node_connection import _NoAnswer
 from dledger.client.remote_entries import RemoteEntries
@@ -18,7 +19,9 @@ from dledger.network.links import Links
 from dledger.network.retry_pause import RetryPause
 from dledger.node.driver import Driver
 from dledger.serving.group_port import GroupPort
+from dledger.serving.served_queries import ServedQueries
 from dledger.sessions.session import Session
+from dledger.waits.change_history import ChangeHistory, Selected
 from dledger.waits.pending_appends import PendingAppends
 from dledger.waits.progress import Progress
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
@@ -173,3 +176,25 @@ def _skips() -> list[Replacement]:
         return entry
 
     return [Replacement(RemoteEntries, "__anext__", one_more)]
+
+
+# --- queries and watches --------------------------------------------------------------------------
+
+
+@_bug("query-without-a-read-index", "a member answers queries by its state, and asks no leader")
+def _without_read_index() -> list[Replacement]:
+    async def read(queries: ServedQueries) -> None:
+        await trio.lowlevel.checkpoint()
+
+    return [Replacement(ServedQueries, "read", read)]
+
+
+@_bug("entry-cut-by-an-answer", "an answer to a watch ends within the changes of an entry")
+def _cut_by_an_answer() -> list[Replacement]:
+    select = ChangeHistory.select
+
+    def some(history: ChangeHistory, after: int, path: Path, max_bytes: int) -> Selected:
+        rows, upto, is_all = select(history, after, path, max_bytes)
+        return Selected(rows[:7], upto, is_all)
+
+    return [Replacement(ChangeHistory, "select", some)]

@@ -14,6 +14,7 @@ from dledger.sessions.session import Session
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.hosts.around import Around
 from jepsen_like.simulation.hosts.plan import GroupPlan
+from jepsen_like.simulation.hosts.state_reader import StateReader
 from jepsen_like.simulation.hosts.virtual_internet import MachineNetwork
 
 # How long each call tries.
@@ -68,6 +69,11 @@ class RemoteUser:
             trio.open_nursery() as nursery,
         ):
             nursery.start_soon(self._sessions, log)
+            reader = StateReader(
+                *(self._around, self.name, self._group.name),
+                *([*self._peers], log, lambda: self.stopped),
+            )
+            nursery.start_soon(reader.run)
             while not self.stopped:
                 await trio.sleep(self._chance.wait_s(self._around.plan.pause_s))
                 await self._use(log, self._chance.choice(self._uses))

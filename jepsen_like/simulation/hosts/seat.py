@@ -27,6 +27,8 @@ END_WITH_NODE_S = 1.0
 MEAN_REOPEN_S = 0.3
 
 INDEX_SEGMENT_BYTES = 32 * 512
+# The changes of some thirty entries: clients ask for older ones, too.
+WATCH_HISTORY_BYTES = 30_000
 
 
 class Running(NamedTuple):
@@ -153,6 +155,7 @@ class Seat:
             peers=self._peers,
             joining=self._joins,
             data_dir=Path("/data") / group.name,
+            watch_history_bytes=WATCH_HISTORY_BYTES,
             max_clock_drift=group.max_clock_drift,
             store=StoreConfig(
                 segment_bytes=group.segment_bytes,

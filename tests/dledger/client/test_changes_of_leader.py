@@ -6,6 +6,7 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 
+import msgpack
 import pytest
 import trio
 import trio.testing
@@ -21,7 +22,9 @@ from dledger.errors import DLedgerError, LeadershipMoving, NodeClosing, NotLeade
 from dledger.sessions.session import Session
 from dledger.sessions.with_sessions import AnswerKind, SessionAnswer
 from dledger.wire.client_protocol import Operation, Request, encode_answer, encode_entries
+from dledger.wire.query_protocol import Queried, encode_queried
 from dledger.wire.session_protocol import SESSION_OPERATIONS, encode_session_answers
+from dledger.wire.watch_protocol import encode_changes
 from tests.dledger.client.fake_member import GROUP, Answer, FakeGroup, appended, fake_group
 
 # What a leader answers that is deposed, hands over or stops: nothing was done.
@@ -45,7 +48,12 @@ def serving(request: Request) -> Answer:
         case Operation.ENTRIES:
             return encode_entries(number, [Entry(3, 1, 0, Magic.NORMAL, b"x")])
         case Operation.STATUS:
-            return encode_answer(number, {"first_index": 3, "committed": 3})
+            known = [str(operation) for operation in Operation]
+            return encode_answer(number, {"first_index": 3, "committed": 3, "operations": known})
+        case Operation.QUERY:
+            return encode_queried(number, "q", Queried(1, 3, "n1"))
+        case Operation.WATCH:
+            return encode_changes(number, [msgpack.packb([3, ["k"], 1])], 3, "n1")
         case operation if operation in SESSION_OPERATIONS:
             return encode_session_answers(number, [SessionAnswer(AnswerKind.APPLIED, 5, NIL)])
         case _:
@@ -86,12 +94,17 @@ async def ends_with_the_commit(entries: AsyncIterator[Entry]) -> None:
     await anext(entries)
 
 
+async def one_event(events: AsyncIterator[object]) -> None:
+    await anext(events)
+
+
 REMOTE_LOG: dict[str, Callable[[RemoteLog], Awaitable[object]]] = {
     "append": lambda log: log.append(b"x"),
     "append_many": lambda log: log.append_many([b"x", b"y"]),
     "session": log_session,
     "read": lambda log: log.read(3),
     "tail": lambda log: ends_with_the_commit(aiter(log.tail(3, follow=False))),
+    "query": lambda log: log.query("q"),
     "status": lambda log: log.status(),
     "ask_leader": lambda log: log.ask_leader(Operation.STATUS, (), b"", None),
     "ask_leader_long": lambda log: log.ask_leader_long(Operation.TRANSFER, (), b"", 10.0),
@@ -102,9 +115,16 @@ GROUP_CLIENT: dict[str, Callable[[GroupClient], Awaitable[object]]] = {
     "transfer": lambda client: client.transfer(None, 10.0),
     "change": lambda client: client.change([dledger.Remove("n0")]),
     "leader_status": lambda client: client.leader_status(10.0),
+    "query": lambda client: client.query("q"),
 }
 # These ask one member that the caller names, or all of them: they follow no leader.
 OF_A_MEMBER = {"status", "snapshot", "entries", "ask_members", "ready_leader"}
+# Any member answers these: a refusal by one of them has the next one asked.
+OF_ANY_MEMBER: dict[str, Callable[[RemoteLog], Awaitable[object]]] = {
+    "watch": lambda log: one_event(log.watch("k", after=2)),
+    "tail": lambda log: ends_with_the_commit(aiter(log.tail(3))),
+    "stale query": lambda log: log.query("q", stale=True),
+}
 
 
 def calls_of(kind: type) -> set[str]:
@@ -113,10 +133,25 @@ def calls_of(kind: type) -> set[str]:
 
 
 def test_no_call_is_left_out() -> None:
-    assert calls_of(RemoteLog) == set(REMOTE_LOG)
-    assert calls_of(GroupClient) == set(GROUP_CLIENT) | OF_A_MEMBER
-    assert calls_of(blocking.BlockingLog) == set(BLOCKING_LOG)
-    assert calls_of(for_asyncio.AsyncioLog) == set(ASYNCIO_LOG)
+    assert calls_of(RemoteLog) == set(REMOTE_LOG) | {"watch"}
+    assert calls_of(GroupClient) == set(GROUP_CLIENT) | OF_A_MEMBER | {"watch"}
+    assert calls_of(blocking.BlockingLog) == set(BLOCKING_LOG) | {"watch"}
+    assert calls_of(for_asyncio.AsyncioLog) == set(ASYNCIO_LOG) | {"watch"}
+
+
+@pytest.mark.parametrize("word", WORDS)
+@pytest.mark.parametrize("name", OF_ANY_MEMBER)
+async def test_what_one_member_refuses_another_one_answers(
+    word: str, name: str, autojump_clock: trio.testing.MockClock
+) -> None:
+    autojump_clock.autojump_threshold = 0.02
+    async with fake_group(2) as group:
+        group.elect(1, term=1).script = serving
+        group[0].script = lambda _: WORDS[word]
+        while not group[0].asked:  # the client asks one of them, by chance
+            async with dledger.connect(group.peers, group=GROUP) as log:
+                with trio.fail_after(9.0):
+                    await OF_ANY_MEMBER[name](log)
 
 
 @pytest.mark.parametrize("word", WORDS)
@@ -193,6 +228,8 @@ BLOCKING_LOG: dict[str, Callable[[blocking.BlockingLog], object]] = {
     "read": lambda log: log.read(3),
     "read_soon": lambda log: log.read_soon(3).result(),
     "tail": lambda log: next(log.tail(3, follow=False)),
+    "query": lambda log: log.query("q"),
+    "query_soon": lambda log: log.query_soon("q").result(),
     "status": lambda log: log.status(),
     "session": blocking_session,
 }
@@ -201,6 +238,7 @@ ASYNCIO_LOG: dict[str, Callable[[for_asyncio.AsyncioLog], Awaitable[object]]] = 
     "append_many": lambda log: log.append_many([b"x"]),
     "read": lambda log: log.read(3),
     "tail": lambda log: ends_with_the_commit(aiter(log.tail(3, follow=False))),
+    "query": lambda log: log.query("q"),
     "status": lambda log: log.status(),
     "session": asyncio_session,
 }

@@ -33,6 +33,7 @@ from dledger.wire.client_protocol import Operation
 from dledger.wire.frame import Frame, FrameDecoder
 from dledger.wire.handshake import Caller, Hello, encode_hello, encode_welcome
 from tests.dledger.network.certificates import Authority
+from tests.dledger.serving import shelf
 
 Certificates = Mapping[str, dledger.TlsConfig | None]
 
@@ -519,3 +520,21 @@ async def test_a_caller_that_shows_no_certificate_is_refused(
                     await stream.receive_some(1)
         assert "certificate required" in str(told.value.__cause__)
         await until(lambda: "it showed no certificate" in caplog.text)
+
+
+async def test_queries_and_watches_speak_tls(authority: Authority, tmp_path: Path) -> None:
+    async with shelf.running(tmp_path, shelf.Shelf(), tls=files(authority, "n0")) as node:
+        tls = files(authority, "tool")
+        async with dledger.connect(node.config.peers, group="g", tls=tls) as log:
+            index = (await log.append(b"tea=1")).index
+            assert (await log.query("get", "tea")).result == "1"
+            assert (await log.query("get", "tea", on="n0", stale=True)).index == index
+            event = await anext(log.watch("books", after=index - 1))
+            assert event == dledger.ValueSet(index, ("books", "tea"), "1")
+        client = dledger.GroupClient("g", node.config.peers, tls)
+        assert (await client.query("get", "tea")).result == "1"
+        async with client.watch("books") as events:
+            assert (await anext(aiter(events))).index == index
+        plain = dledger.GroupClient("g", node.config.peers)
+        with pytest.raises(GroupUnreachable):
+            await plain.query("get", "tea", timeout_s=1.0)

@@ -409,7 +409,7 @@ async def test_nonsense_ends_the_connection_of_its_sender_alone(tmp_path: Path) 
         async with hostile:
             await hostile.send_all(encode_hello(Hello(Caller.CLIENT, "g", "n0")))
             await hostile.receive_some(1 << 16)
-            await hostile.send_all(encode_request(append(1)) + encode_frame([2, "fly", []]))
+            await hostile.send_all(encode_request(append(1)) + encode_frame([2, 7, []]))
             with trio.fail_after(10):
                 while await hostile.receive_some(1 << 16):
                     pass

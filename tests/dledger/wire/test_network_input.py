@@ -45,6 +45,7 @@ from dledger.core.snapshot.snapshot_offer import LogBegin, SnapshotOffer
 from dledger.entry import Entry
 from dledger.errors import MessageMalformed
 from dledger.free_ports import free_ports
+from dledger.query_errors import QueryInvalid
 from dledger.sessions.session_entry import (
     AppendInSession,
     CloseSession,
@@ -95,11 +96,27 @@ from dledger.wire.handshake import (
     encode_refused,
     encode_welcome,
 )
+from dledger.wire.query_protocol import (
+    Queried,
+    Query,
+    decode_queried,
+    decode_query,
+    encode_queried,
+    encode_query,
+)
 from dledger.wire.session_protocol import (
     decode_session_answers,
     decode_session_request,
     encode_command,
     encode_session_answers,
+)
+from dledger.wire.watch_protocol import (
+    Watch,
+    decode_watch,
+    decode_watched,
+    encode_changes,
+    encode_state,
+    encode_watch,
 )
 from tests.examples import examples
 
@@ -167,6 +184,11 @@ GOOD_CLIENT_FRAMES = [
     sent(*encode_command(AppendInSession(5, 1, 0, [b"a"]))),
     sent(*encode_command(KeepSessionAlive(5))),
     sent(*encode_command(CloseSession(5))),
+    sent(*encode_query(Query("get", ("tea", 1), stale=True, max_lag_ms=5, after=7))),
+    sent(*encode_watch(Watch(("prices", b"tea", 3), 7, 1000))),
+    encode_queried(1, "get", Queried({"tea": 3}, 7, "n0")),
+    encode_changes(1, [msgpack.packb([8, ["prices"], 3]), msgpack.packb([9, []])], 9, "n0"),
+    encode_state(1, (), 9, [(("prices", "tea"), 3)], None),
     encode_entries(1, [Entry(1, 1, 48, 1, b"body")]),
     encode_session_answers(1, [SessionAnswer(AnswerKind.APPLIED, 1, b"\xc0")]),
 ]
@@ -184,8 +206,11 @@ PAYLOADS = [
 
 def _request(frame: Frame) -> None:
     request = decode_request(frame)
-    for decode in (split_bodies, decode_session_request, decode_change):
-        with suppress(MessageMalformed):
+    for decode in (
+        *(split_bodies, decode_session_request, decode_change),
+        *(decode_query, decode_watch),
+    ):
+        with suppress(MessageMalformed, QueryInvalid):
             decode(request)
 
 
@@ -204,6 +229,9 @@ DECODERS: dict[str, Callable[[Frame], object]] = {
     "request": _request,
     "entries": _answer(decode_entries_answer),
     "session answers": _answer(decode_session_answers),
+    "query's answer": _answer(decode_queried),
+    "watch's answer": _answer(partial(decode_watched, Watch((), 7, 0))),
+    "first answer of a watch": _answer(partial(decode_watched, Watch((), None, 0))),
     "changes": lambda frame: decode_change(Request(1, Operation.CHANGE, [0], frame.payload)),
     "configuration": lambda frame: decode_configuration(frame.payload),
     "batch": lambda frame: verify_batch(frame.payload, 1, None, 1),
@@ -227,6 +255,7 @@ values = st.recursive(
     ),
     max_leaves=12,
 ) | st.just(DEEP)
+PAYLOADS += [frame.payload for frame in GOOD_FRAMES]
 payloads = st.binary(max_size=200) | st.sampled_from(PAYLOADS) | values.map(msgpack.packb)
 
 

@@ -1,0 +1,34 @@
+"""Tells in the log which methods of a state machine raised when clients looked at it."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+import trio
+
+logger = logging.getLogger(__name__)
+
+# How often one method is told: a client may ask a thousand times a second.
+TELL_SECONDS: Final = 60.0
+
+# Of the text of an error, in the one that a client gets: it has no use for a dump of the state.
+_MAX_TEXT_CHARACTERS: Final = 200
+
+
+class FailedLooks:
+    """What failed, by the name of the method."""
+
+    def __init__(self) -> None:
+        self._told_at: dict[str, float] = {}
+
+    def tell(self, method: str, error: Exception) -> str:
+        """Log the error with its traceback, if that was not done just now; return its words."""
+        now = trio.current_time()
+        if now - self._told_at.get(method, -TELL_SECONDS) >= TELL_SECONDS:
+            self._told_at[method] = now
+            logger.error("%s() of the state machine raised", method, exc_info=error)
+        text = str(error)
+        if len(text) > _MAX_TEXT_CHARACTERS:
+            text = f"{text[:_MAX_TEXT_CHARACTERS]}..."
+        return f"{type(error).__name__}: {text}" if text else type(error).__name__
