@@ -26,6 +26,7 @@ _HELP = {
     "max_pending_entries": "Appends that may wait for their commit.",
     "max_pending_bytes": "The same in bytes.",
     "max_batch_bytes": "The largest push to another member.",
+    "watch_history_bytes": "Changes kept for watches, of a state machine that tells them.",
     "scrub_period_hours": "The whole log is checked once in this time; 0 switches it off.",
     "segment_bytes": "Length of a new log's data files.",
     "index_segment_bytes": "Length of a new log's index files, a multiple of 32.",

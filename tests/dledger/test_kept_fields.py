@@ -126,8 +126,12 @@ ADAPTERS: dict[str, dict[type, Callable[[Any], object]]] = {
 SPARED = {
     "SessionLimits.sessions": "of the whole table: each entry that opens a session says it",
     **{
-        f"{kind.__name__}.name": "given by the program"
+        f"{kind.__name__}.{field}": reason
         for kind in (ReplicatedCounter, ReplicatedDict, ReplicatedLocks, ReplicatedQueue)
+        for field, reason in {
+            "name": "given by the program",
+            "changes": "told to the watches of a process, which begin anew",
+        }.items()
     },
 }
 
