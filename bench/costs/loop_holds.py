@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, Final
 
 import trio
@@ -75,22 +76,47 @@ class Instructions:
     def __init__(self) -> None:
         self.count = 0
 
-    @contextmanager
-    def counting(self) -> Iterator[None]:
-        """Count what is called from here on; only functions that begin, or go on, meanwhile."""
-        before = sys.gettrace()
-        sys.settrace(self._called)
-        try:
-            yield
-        finally:
-            sys.settrace(before)
+    if sys.version_info >= (3, 12):
+        # A trace function misses the instructions of functions that were never traced before.
 
-    def _called(self, frame: FrameType, _event: str, _value: Any) -> Any:
-        frame.f_trace_opcodes = True
-        frame.f_trace_lines = False
-        return self._traced
+        @contextmanager
+        def counting(self) -> Iterator[None]:
+            """Count what is called from here on; only functions that begin, or go on, meanwhile."""
+            monitoring, tool = sys.monitoring, sys.monitoring.PROFILER_ID
+            thread = threading.get_ident()
 
-    def _traced(self, _frame: FrameType, event: str, _value: Any) -> Any:
-        if event == "opcode":
-            self.count += 1
-        return self._traced
+            def carried_out(_code: CodeType, _offset: int) -> None:
+                if threading.get_ident() == thread:
+                    self.count += 1
+
+            monitoring.use_tool_id(tool, "instructions")
+            monitoring.register_callback(tool, monitoring.events.INSTRUCTION, carried_out)
+            monitoring.set_events(tool, monitoring.events.INSTRUCTION)
+            try:
+                yield
+            finally:
+                monitoring.set_events(tool, 0)
+                monitoring.register_callback(tool, monitoring.events.INSTRUCTION, None)
+                monitoring.free_tool_id(tool)
+
+    else:
+
+        @contextmanager
+        def counting(self) -> Iterator[None]:
+            """Count what is called from here on; only functions that begin, or go on, meanwhile."""
+            before = sys.gettrace()
+            sys.settrace(self._called)
+            try:
+                yield
+            finally:
+                sys.settrace(before)
+
+        def _called(self, frame: FrameType, _event: str, _value: Any) -> Any:
+            frame.f_trace_opcodes = True
+            frame.f_trace_lines = False
+            return self._traced
+
+        def _traced(self, _frame: FrameType, event: str, _value: Any) -> Any:
+            if event == "opcode":
+                self.count += 1
+            return self._traced

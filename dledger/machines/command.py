@@ -98,6 +98,10 @@ class Calls:
 def encode_command(command: Command) -> bytes:
     """The body of an entry. Raises TypeError for arguments that are not plain values."""
     packed: bytes = msgpack.packb([command.name, command.operation, *command.arguments])
+    try:
+        msgpack.unpackb(packed, strict_map_key=False)
+    except TypeError as error:
+        raise TypeError("a tuple cannot be a key here: tuples come back as lists") from error
     return packed
 
 
@@ -105,7 +109,7 @@ def decode_command(body: bytes) -> Command:
     """The command in an entry. Raises CommandRefused."""
     try:
         parts = msgpack.unpackb(body, strict_map_key=False)
-    except (ValueError, msgpack.UnpackException) as error:
+    except (ValueError, TypeError, msgpack.UnpackException) as error:  # TypeError: a list as a key
         raise CommandRefused("the entry is not a command") from error
     if not isinstance(parts, list) or len(parts) < 2:
         raise CommandRefused("the entry is not a command")

@@ -112,8 +112,11 @@ class Objects:
         for chunk in chunks:
             unpacker = msgpack.Unpacker(strict_map_key=False, max_buffer_size=len(chunk))
             unpacker.feed(chunk)
-            name, *some = unpacker
-            if name not in rows:
+            try:
+                name, *some = unpacker
+            except TypeError as error:  # a list as a key
+                raise ValueError("the snapshot is not one of objects") from error
+            if not isinstance(name, str) or name not in rows:
                 raise ValueError(f"the snapshot holds {name!r}, which this state machine lacks")
             rows[name].extend(some)
         for name, each in self._objects.items():

@@ -65,7 +65,9 @@ class AdmissionLog:
             logger.warning("%s", text, extra={"event": "not_begun"})
 
     def _say_doubt(self) -> None:
-        if (forgotten := self._replica.admission.forgotten) is not None:
+        forgotten = self._replica.admission.forgotten
+        # An empty folder is no older copy, also where a leader tells first what it remembers.
+        if forgotten is not None and forgotten.durable >= 0:
             peer, promised, held, term, durable = forgotten
             logger.warning(
                 "the folder of %s is an older copy, or its disk lost what it had synced: %s "

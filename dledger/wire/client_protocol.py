@@ -225,7 +225,9 @@ def decode_appended(value: object, payload: bytes) -> list[Appended]:
 def _unpacked(packed: bytes) -> object:
     try:
         return unpack_result(packed)
-    except (ValueError, TypeError) as error:
+    except TypeError:  # a dict had a tuple as a key: not plain values, so it is left out
+        return None
+    except ValueError as error:
         raise MessageMalformed("a result that is not msgpack") from error
 
 

@@ -10,6 +10,8 @@ import ssl
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -159,16 +161,16 @@ def test_sqlite_tells_of_the_same_refusals() -> None:
 
 # Runs a module in this process with less than it wants.
 PROGRAM = """
-import os, resource, runpy, sys, threading, _thread
+import os, resource, runpy, sys, threading
 less = sys.argv.pop(1)
 if less.startswith("threads"):
-    begin, real = threading._start_new_thread, threading._start_new_thread
+    start = threading.Thread.start
     refuses = [less == "threads"]
-    def limited(*arguments, **named):
+    def limited(thread):
         if refuses[0]:
             raise RuntimeError("can't start new thread")
-        return real(*arguments, **named)
-    threading._start_new_thread = limited
+        start(thread)
+    threading.Thread.start = limited
     if less == "threads-later":
         import signal
         signal.signal(signal.SIGUSR1, lambda *_: refuses.__setitem__(0, True))
@@ -180,7 +182,9 @@ runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
 
 
-def run(less: str, folder: Path, module: str) -> subprocess.Popen[str]:
+@contextmanager
+def running(less: str, folder: Path, module: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that does not outlive the test, and whose output is closed when it ends."""
     peers, clients = free_ports(2)
     arguments = ["--group", "g", "--node", "n0", "--peers", f"n0=127.0.0.1:{peers}"]
     arguments += ["--dir", str(folder)]
@@ -188,14 +192,18 @@ def run(less: str, folder: Path, module: str) -> subprocess.Popen[str]:
         arguments += ["--listen", f"127.0.0.1:{clients}"]
     else:
         arguments.insert(0, "serve")
-    return subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", PROGRAM, less, module, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
         env={**os.environ, "PYTHONUNBUFFERED": "1"},
-    )
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
 
 
 def lines_until(process: subprocess.Popen[str], pattern: str) -> list[str]:
@@ -215,8 +223,8 @@ def lines_until(process: subprocess.Popen[str], pattern: str) -> list[str]:
 def test_a_member_that_cannot_start_ends_with_one_line(
     tmp_path: Path, module: str, less: str
 ) -> None:
-    process = run(less, tmp_path, module)
-    output, _ = process.communicate(timeout=60)
+    with running(less, tmp_path, module) as process:
+        output, _ = process.communicate(timeout=60)
     last = output.splitlines()[-1]
     assert process.returncode == 1
     assert "Traceback" not in output
@@ -230,13 +238,13 @@ def test_a_member_that_cannot_start_ends_with_one_line(
 def test_a_member_without_threads_leads_says_so_once_and_ends_by_sigterm(
     tmp_path: Path, module: str, less: str
 ) -> None:
-    process = run(less, tmp_path, module)
-    lines = lines_until(process, "leader of term")
-    if less == "threads-later":
-        process.send_signal(signal.SIGUSR1)
-    began = time.monotonic()
-    process.terminate()
-    output, _ = process.communicate(timeout=30)
+    with running(less, tmp_path, module) as process:
+        lines = lines_until(process, "leader of term")
+        if less == "threads-later":
+            process.send_signal(signal.SIGUSR1)
+        began = time.monotonic()
+        process.terminate()
+        output, _ = process.communicate(timeout=30)
     assert time.monotonic() - began < 15
     assert process.returncode == 0, output
     told_of = [line for line in (*lines, *output.splitlines()) if "thread" in line]

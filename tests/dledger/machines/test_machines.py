@@ -10,7 +10,7 @@ import msgpack
 import pytest
 import trio
 import trio.testing
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from trio.testing import MockClock
@@ -36,6 +36,9 @@ from dledger.machines.replicated import CHUNK_BYTES
 from dledger.sessions.session_entry import AppendInSession
 from dledger.sessions.session_entry import encode_command as encode_command_of_session
 from dledger.sessions.session_table import SessionLimits
+
+# The map {[]: 0}: msgpack has such maps, Python has none.
+LIST_AS_KEY = b"\x81\x90\x00"
 
 
 def entry(index: int, body: bytes) -> Entry:
@@ -169,6 +172,7 @@ async def test_a_queue_gives_each_item_once_in_order() -> None:
         b"",
         b"\xc1",
         b"hello",
+        LIST_AS_KEY,
         msgpack.packb(7),
         msgpack.packb(["count"]),
         msgpack.packb([1, 2]),
@@ -196,7 +200,13 @@ def test_an_entry_that_asks_for_nothing_sensible_is_refused_and_changes_nothing(
     assert list(world.machine.snapshot()) == before
 
 
+def test_a_tuple_as_a_key_is_refused_before_it_is_in_the_log() -> None:
+    with pytest.raises(TypeError, match="tuples come back as lists"):
+        encode_command(Command("values", "update", ["key", {(1, 2): 3}]))
+
+
 @given(st.binary(max_size=64))
+@example(LIST_AS_KEY)
 def test_no_entry_stops_the_state_machine(body: bytes) -> None:
     world = World()
     assert len(world.machine.apply([entry(1, body)])) == 1
@@ -230,6 +240,12 @@ def test_a_snapshot_of_other_objects_is_not_taken() -> None:
     chunks = Objects(strange=ReplicatedCounter()).snapshot()
     with pytest.raises(ValueError, match="strange"):
         World().machine.restore(iter(list(chunks)))
+
+
+@pytest.mark.parametrize("chunk", [LIST_AS_KEY, b"\x90"])
+def test_a_snapshot_of_something_else_is_not_taken(chunk: bytes) -> None:
+    with pytest.raises(ValueError, match=r"not one of objects|which this state"):
+        World().machine.restore(iter([chunk]))
 
 
 class DictionaryLikeAnyOther(RuleBasedStateMachine):

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 import pytest
 
+from dledger.core.admission.forgotten import Forgotten
 from dledger.core.replica import Replica
 from dledger.node import admission_log
 from dledger.node.admission_log import YOUNG_LOG_ENTRIES, AdmissionLog
@@ -31,6 +32,7 @@ def lines_of(caplog: pytest.LogCaptureFixture, *turns: dict[str, Any]) -> list[s
         admission.lost, state.proven = turn["lost"], turn["proven"]
         held = turn.get("hold")
         admission.told_last_index = turn.get("told", -1)
+        admission.forgotten = turn.get("forgotten")
         log.after_turn()
     return [record.getMessage() for record in caplog.records]
 
@@ -40,6 +42,16 @@ def test_a_doubt_and_its_proof_are_said_once_each(caplog: pytest.LogCaptureFixtu
     doubt, proof = lines_of(caplog, IN_DOUBT, told, told, {**PROVEN, "told": 5})
     assert "is new or lost data: it neither votes nor counts" in doubt
     assert "it votes and counts" in proof
+
+
+def test_only_a_folder_with_entries_is_told_to_be_an_older_copy(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for durable, text in ((-1, "n1 is new or lost data"), (0, "the folder of n1 is an older copy")):
+        caplog.clear()
+        forgotten = Forgotten("n0", promised=1, held=1, term=1, durable=durable)
+        (line,) = lines_of(caplog, {**IN_DOUBT, "told": 1, "forgotten": forgotten})
+        assert line.startswith(text)
 
 
 def test_a_proof_in_the_turn_that_tells_of_the_log_is_said(
