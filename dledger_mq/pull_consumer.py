@@ -127,8 +127,9 @@ class PullConsumer:
             most=most,
             hold_milliseconds=round(hold_seconds * 1000),
         )
+        client = self._use.client  # `during_block` has checked that it is open
         reply = await call_master(
-            self._client,
+            client,
             queue,
             command,
             "pull",
@@ -136,9 +137,7 @@ class PullConsumer:
             timeout_seconds=hold_seconds + _GRACE_SECONDS,
             attempt_seconds=hold_seconds + _GRACE_SECONDS,
         )
-        result = await read_beside(
-            self._client.side_work, partial(read_pull_reply, reply, queue, wanted)
-        )
+        result = await read_beside(client.side_work, partial(read_pull_reply, reply, queue, wanted))
         if self._metrics is not None:
             lag = max(result.max_offset - result.next_offset, 0)
             self._metrics.pulled(self.group, queue, len(result.messages), len(reply.body), lag)
