@@ -148,7 +148,7 @@ class _Told:
     )
 
     def __init__(self) -> None:
-        self.room_bytes = -1  # nobody takes anything
+        self.room_bytes = -1  # below 0: no node keeps the changes
         self._changes: list[Change] = []
         self._bytes = 0
         self._entry = -1

@@ -355,7 +355,7 @@ def answer(future: Future[Any], error: BaseException) -> None:
 
 
 def pass_over(ending: Future[None]) -> None:
-    """Take an end for done, unless it is: nobody will tell here."""
+    """Mark an end as done, since the loop will not report it in this process."""
     if not ending.done():
         ending.set_result(None)
 

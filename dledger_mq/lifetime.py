@@ -2,8 +2,7 @@
 
 import functools
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar
 
 import trio
@@ -112,24 +111,6 @@ class Lifetime:
         error.__cause__ = failure
         return error
 
-    @contextmanager
-    def waiting(self) -> Iterator[None]:
-        """Wait for something of the object during the block; the object's end interrupts that.
-
-        Raises:
-            ClientClosed: it is not open, or ends meanwhile.
-            OtherLoop: it runs in another trio loop.
-        """
-        self.check()
-        with trio.CancelScope() as scope:
-            self._waits.add(scope)
-            try:
-                yield
-            finally:
-                self._waits.discard(scope)
-        if scope.cancelled_caught:
-            raise self.closed()
-
     def _end_waits(self) -> None:
         for scope in self._waits:
             scope.cancel()
@@ -152,7 +133,8 @@ def during_block(
 ) -> Callable[Concatenate[Owner, Parameters], Coroutine[Any, Any, Result]]:
     """A method that can be called during the block alone; the object's end interrupts it.
 
-    It raises ClientClosed, whose cause is the error that has ended the object, if one did.
+    It raises ClientClosed, whose cause is the error that has ended the object, if one did, and
+    OtherLoop in another trio loop.
     """
 
     @functools.wraps(method)
@@ -161,7 +143,6 @@ def during_block(
     ) -> Result:
         lifetime = owner._lifetime
         lifetime.check()
-        # As `waiting`, without its generator: a pull takes a tenth of a millisecond.
         with trio.CancelScope() as scope:
             lifetime._waits.add(scope)
             try:

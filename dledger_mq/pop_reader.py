@@ -142,7 +142,7 @@ class PopReader:
             answered.set()
 
         def settle(outcome: Command | RemotingError) -> None:
-            # An answer that comes when nobody waits for it any more has messages all the same.
+            # A late answer holds messages, too, although the call that asked for it has ended.
             if not isinstance(outcome, Command) or outcome.code != ResponseCode.SUCCESS:
                 tell(outcome)
                 return

@@ -162,7 +162,6 @@ class PullConsumer:
     @during_block
     async def committed(self, queue: MessageQueue) -> int | None:
         """The group's committed offset, or None when nothing was ever committed."""
-        self._lifetime.check()
         return await self._offsets.load(queue)
 
     @during_block

@@ -168,7 +168,7 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         yield from plan(log, entries, min(log.first_index, first), self._options, self._judge)
 
     def _check_kept(self, log: ReadableLog, first: int, stop: int) -> None:
-        """Raise DataLost if a log lacks the first entries of a range, and nobody allowed it."""
+        """Raise DataLost if a log lacks the first entries of a range, unless options allow that."""
         if first < log.first_index and self._options.fail_on_data_loss:
             raise _removed(log, first, min(log.first_index, stop) - 1)
 

@@ -184,7 +184,7 @@ def _stray(indexes: Sequence[int], first: int, last: int) -> int | None:
 
 
 class _Waiters:
-    """Who waits, by path: to find those of a change takes no look at the others."""
+    """Waiting watches, indexed by path, so that a change finds its own without a scan of all."""
 
     def __init__(self) -> None:
         self._at: dict[Path, set[Waiting]] = {}  # by the path that they wait for

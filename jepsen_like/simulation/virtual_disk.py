@@ -17,7 +17,7 @@ from dledger.errors import DataFolderLocked
 from jepsen_like.simulation.chance import Chance
 
 SECTOR_BYTES = 512
-# What is free on a disk that nobody fills.
+# Free bytes of a disk that other programs leave empty.
 EMPTY_DISK_BYTES = 1 << 40
 
 

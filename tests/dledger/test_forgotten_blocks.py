@@ -1,4 +1,4 @@
-"""A block of a loop's thread that ends where nobody can wait for it ends at once."""
+"""A block of a loop's thread ends at once where a wait for its end could never succeed."""
 
 from __future__ import annotations
 

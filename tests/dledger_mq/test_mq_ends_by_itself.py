@@ -29,7 +29,7 @@ from dledger_mq import (
 )
 from dledger_mq.background import Background
 from dledger_mq.consumer_group import ConsumerGroup
-from dledger_mq.lifetime import Lifetime
+from dledger_mq.lifetime import Lifetime, during_block
 from remoting.wire.codes import RequestCode
 from tests.dledger_mq.test_mq_bridges import Cluster, cluster
 
@@ -278,14 +278,18 @@ async def test_a_failure_ends_waits_before_the_block_has_ended() -> None:
     client.open()
     user.open()
 
-    async def wait(user: Lifetime, failing: Lifetime) -> None:
-        with user.waiting():
+    class Waiting:
+        def __init__(self, lifetime: Lifetime) -> None:
+            self._lifetime = lifetime
+
+        @during_block
+        async def wait(self, failing: Lifetime) -> None:
             failing.fail(DiskGone("first"))
             await trio.sleep_forever()
 
     for failing in (user, client):
         with trio.fail_after(ENOUGH_SECONDS), pytest.raises(ClientClosed) as caught:
-            await wait(user, failing)
+            await Waiting(user).wait(failing)
         assert isinstance(caught.value.__cause__, DiskGone)
         user = Lifetime("consumer", "PushConsumer", "open_push_consumer", client=client)
         user.open()

@@ -42,27 +42,20 @@ ENOUGH_SECONDS = 30
 Consumer: TypeAlias = PushConsumer | PopConsumer
 
 
-def push(cluster: Cluster, listener: Listener) -> PushConsumer:
+def push(cluster: Cluster, listener: Listener, *, ordered: bool = False) -> PushConsumer:
     return PushConsumer(
         GROUP,
         "T",
         listener,
         nameservers=[cluster.names.address],
         consume_from=ConsumeFrom.FIRST,
+        ordered=ordered,
         options=PushOptions(close_timeout_seconds=0),
     )
 
 
 def in_order(cluster: Cluster, listener: Listener) -> PushConsumer:
-    return PushConsumer(
-        GROUP,
-        "T",
-        listener,
-        nameservers=[cluster.names.address],
-        consume_from=ConsumeFrom.FIRST,
-        ordered=True,
-        options=PushOptions(close_timeout_seconds=0),
-    )
+    return push(cluster, listener, ordered=True)
 
 
 def pop(cluster: Cluster, listener: Listener) -> PopConsumer:

@@ -88,7 +88,7 @@ class Servers:
 
     @contextmanager
     def silent(self) -> Iterator[None]:
-        """Nobody answers during a block: the loop of the servers stands still."""
+        """Hold the servers' loop during a block, so that they answer no call."""
         assert self.loop is not None
         with held(self.loop):
             yield

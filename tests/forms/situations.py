@@ -31,7 +31,7 @@ from tests.forms.real_servers import BREAKS, held
 # How long calls are under way before they are cancelled.
 _UNDER_WAY_S: Final = 0.1
 
-# Calls that nobody answers end by their own limits. The longest, of questions to an index, is 30 s.
+# Unanswered calls end by their own time limits. The longest one, of an index query, is 30 s.
 _DEAD_LIMIT_S: Final = 45.0
 
 # More values than any iterator of the matrix has while nobody appends.

@@ -32,7 +32,7 @@ def options() -> dict[str, click.Option]:
 
 
 def another(option: click.Option, key: str) -> object:
-    """A value that nobody gave before."""
+    """A value that differs from the default."""
     match option.type:
         case click.Choice(choices=choices):
             return next(one for one in choices if one != option.default)
