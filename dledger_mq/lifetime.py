@@ -23,6 +23,9 @@ class Lifetime:
         form: what opens it in `dledger_mq.blocking` and `for_asyncio`, or what to do instead.
         group: its group, for the log.
         client: of the client that it uses, whose end is its own.
+
+    Attributes:
+        failure: what has ended the object, or its client; None for the end of the block.
     """
 
     def __init__(
@@ -41,7 +44,7 @@ class Lifetime:
         self._client = client
         self._was_opened = False
         self._is_open = False
-        self._failure: BaseException | None = None
+        self.failure: BaseException | None = None
         self._home: HomeLoop | None = None
         self._waits: set[trio.CancelScope] = set()
         self._users: set[Lifetime] = set()  # open objects whose client this is
@@ -60,10 +63,13 @@ class Lifetime:
         self._home = HomeLoop(lambda: OtherLoop(self._what))
         if self._client is not None:
             self._client._users.add(self)
+            self.failure = self._client.failure
 
     def close(self) -> None:
         """The block has ended, or could not begin."""
         self._is_open = False
+        if self._home is not None:
+            self._home.end()
         self._end_waits()
         if self._client is not None:
             self._client._users.discard(self)
@@ -71,18 +77,11 @@ class Lifetime:
     def fail(self, error: BaseException) -> None:
         """A task has raised something. Unless it was only cancelled, that ends the object."""
         cause = _without_cancellations(error)
-        if cause is None or self._failure is not None:
+        if cause is None or self.failure is not None:
             return
-        self._failure = cause
         _log.error("the %s %s ends by an error", self._what, self._group, exc_info=cause)
+        self._ended_by(cause)
         self._end_waits()
-
-    @property
-    def failure(self) -> BaseException | None:
-        """What has ended the object, or its client; None for the end of the block."""
-        if self._failure is None and self._client is not None:
-            return self._client.failure
-        return self._failure
 
     def check(self) -> None:
         """Check that the block is running, in this loop.
@@ -110,6 +109,11 @@ class Lifetime:
         error = ClientClosed(self._what, "" if failure is None else repr(failure)[:300])
         error.__cause__ = failure
         return error
+
+    def _ended_by(self, cause: BaseException) -> None:
+        self.failure = self.failure or cause
+        for user in self._users:
+            user._ended_by(cause)
 
     def _end_waits(self) -> None:
         for scope in self._waits:

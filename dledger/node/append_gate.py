@@ -48,15 +48,10 @@ class AppendGate:
         self._submit = submit
         self._room = room
 
-    @property
-    def entries(self) -> int:
-        """How many entries wait to be committed and applied."""
-        return self._pending.entries + self._waiting.entries
-
-    @property
-    def body_bytes(self) -> int:
-        """The bytes of the bodies of these entries."""
-        return self._pending.body_bytes + self._waiting.body_bytes
+    def held(self) -> tuple[int, int]:
+        """How many entries wait to be committed and applied, and the bytes of their bodies."""
+        pending, waiting = self._pending, self._waiting
+        return pending.entries + waiting.entries, pending.body_bytes + waiting.body_bytes
 
     def submit(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
         """Admit these bodies, to be appended in the next turn; `at_once`: see Driver.
@@ -85,9 +80,9 @@ class AppendGate:
             total, longest = sum(lengths), max(lengths, default=0)
         if longest > self._max_body_bytes:
             raise EntryTooLarge(longest, self._max_body_bytes)
-        entries, waiting = self.entries, self.body_bytes
+        entries, held_bytes = self.held()
         # A submission larger than the whole room is admitted when no other one waits.
         full = entries + len(bodies) > self._config.max_pending_entries
-        if entries and (full or waiting + total > self._config.max_pending_bytes):
-            raise LogFull(entries, waiting)
+        if entries and (full or held_bytes + total > self._config.max_pending_bytes):
+            raise LogFull(entries, held_bytes)
         return total

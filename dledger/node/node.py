@@ -178,8 +178,9 @@ class Node:
 
     def submit_envelopes(self, bodies: Sequence[Body], done: Done, at_once: bool = False) -> None:
         """As `submit`, for bodies that are not to be escaped. `at_once`: see Driver."""
-        self._check_open()
-        self._check_loop()
+        if self._end is not None:
+            raise self._end.closing()
+        self._home.check()
         if (stopped := self._member.applier.stopped) is not None:
             raise MachineStopped(stopped.index, stopped.problem)
         self._appends.submit(bodies, done, at_once)
@@ -495,6 +496,7 @@ class Node:
 
     def status(self) -> Status:
         """The status of this node, and of its peers as it sees them."""
+        pending_entries, pending_bytes = self._appends.held()
         return node_status(
             self.config,
             self._store,
@@ -507,8 +509,8 @@ class Node:
             generation=self._identity.guard.generation.number,
             birth=self._identity.guard.birth,
             ready=self.is_ready_leader,
-            pending_entries=self._appends.entries,
-            pending_bytes=self._appends.body_bytes,
+            pending_entries=pending_entries,
+            pending_bytes=pending_bytes,
             refused_callers=self._connections.refusals.count,
             loop_watch=self._loop_watch,
             machine_versions=self._machine_versions,
@@ -551,6 +553,7 @@ class Node:
         if self._end is not None:
             return
         self._end = NodeEnd(cause)
+        self._home.end()
         self._identity.stop()
         self._driver.close()
         self._links.close()

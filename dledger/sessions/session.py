@@ -313,6 +313,7 @@ class Session:
 
     async def close(self) -> None:
         """Close the session: one attempt. Unsettled appends stay unsettled."""
+        self._home.end()
         if self._ended:
             return
         self._ended = True

@@ -22,7 +22,13 @@ async def made() -> HomeLoop:
 
 
 def test_a_later_loop_of_the_same_thread_is_another_one_and_so_is_none() -> None:
-    home = trio.run(made)
+    async def made_and_ended() -> HomeLoop:
+        home = await made()
+        home.end()
+        home.check()
+        return home
+
+    home = trio.run(made_and_ended)
 
     async def check() -> None:
         with pytest.raises(Elsewhere):
