@@ -11,13 +11,14 @@ LOCK := $(UV) pip compile --quiet --universal --python-version 3.11 --generate-h
 	--no-emit-index-url --custom-compile-command "make lock" $(LOCK_ARGUMENTS)
 PYTEST_ARGUMENTS ?=
 # Tests run in as many processes; those that use Spark share one of them. Many tests wait for timers and
-# for other processes, so that four keep two cores busy.
+# for other processes, so that four keep two cores busy. One that dies ends the run with the name of
+# its test: pytest-xdist, which would start another one, then waits for it for ever.
 TEST_PROCESSES ?= 4
 SUPPORTED_PYTHONS := 3.11 3.12 3.13
 # The next one, too, where it is at hand.
 PAGES_PYTHONS := $(SUPPORTED_PYTHONS) 3.14
 PAGES := $(addprefix tests/project/test_,programs_in_docs.py readme.py examples.py tutorial.py)
-PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup
+PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --max-worker-restart 0
 BENCH_ARGUMENTS ?=
 CHAOS_ARGUMENTS ?=
 

@@ -6,8 +6,8 @@ a crash has the same rows.
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
+from time import sleep
 from typing import Any, Final
 
 import pyarrow as pa
@@ -114,7 +114,7 @@ class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                 self._check_kept(log, first, stop)
                 available[group] = range(first, stop)
         if not available and self._target is None:
-            time.sleep(IDLE_S)
+            sleep(IDLE_S)
         for group, stop in self._limited(available, logs, limit).items():
             ends[group] = _offset_at(logs[group], stop)
         return encode_offset(ends)

@@ -117,9 +117,9 @@ class Applier:
         if self._pass_over:
             last = self._cut(first, last)
         run = self._entries.take(first, last)
-        begin, until = 0, self._clock() + TURN_SECONDS
-        while begin < len(run):
-            end = _part_end(run, begin)
+        begin, end, count = 0, _part_end(run, 0), len(run.bodies)
+        until = self._clock() + TURN_SECONDS if end < count else math.inf
+        while True:
             part = run.part(begin, end)
             try:
                 results = self._apply(part)
@@ -134,10 +134,9 @@ class Applier:
             self._applied()
             # What waited for these entries may have had further ones applied already.
             is_next = replica.state.applied == part.last and self._awaited.snapshot is None
-            if not is_next or self._clock() >= until:
-                break
-            begin = end
-        return True
+            if end == count or not is_next or self._clock() >= until:
+                return True
+            begin, end = end, _part_end(run, end)
 
     def _tell_gap(self, problem: str, index: int) -> None:
         now = self._clock()
@@ -169,5 +168,5 @@ class Applier:
 def _part_end(run: EntryRun, begin: int) -> int:
     """Where the part of a run ends that begins at a place: it has one entry at least."""
     positions = run.positions
-    most = min(len(run), begin + PART_ENTRIES)
+    most = min(len(run.bodies), begin + PART_ENTRIES)
     return bisect_left(positions, positions[begin] + PART_BYTES, begin + 1, most)

@@ -48,9 +48,12 @@ Offset = dict[str, Any]
 
 @pytest.fixture(autouse=True)
 def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """How long the reader wanted to sleep; it does not."""
+    """How long the reader wanted to sleep; it does not.
+
+    Not `time.sleep` itself: a thread of Spark, where it was started, sleeps by it again and again.
+    """
     found = list[float]()
-    monkeypatch.setattr("time.sleep", found.append)
+    monkeypatch.setattr("dledger_spark.stream_source.sleep", found.append)
     return found
 
 

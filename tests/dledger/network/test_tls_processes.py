@@ -21,6 +21,9 @@ from tests.dledger.network.certificates import Authority, options
 
 NAMES = ("n0", "n1", "n2")
 
+# What a member logs once it listens to signals: before that, SIGHUP would end it.
+LISTENS = "(follower|leader) of term"
+
 
 class Members:
     """Three `dledger serve` processes, each with its own certificate."""
@@ -163,6 +166,7 @@ def test_certificates_are_read_again_on_sighup_member_by_member(members: Members
     n0 = members.certificates["n0"]
     good = n0.certificate.read_text()
     n0.certificate.write_text("no certificate")
+    members.until_logged("n0", LISTENS)
     members.processes["n0"].send_signal(signal.SIGHUP)
     members.until_logged("n0", r"the old certificates stay in use: .*n0\.pem")
     n0.certificate.write_text(good)
@@ -175,8 +179,7 @@ def test_certificates_are_read_again_on_sighup_member_by_member(members: Members
         members.stop(restarted)
         before = len(members.log(restarted).read_text())
         members.start(restarted, members.certificates[restarted])
-        # A signal before it listens to signals would end it.
-        members.until_logged(restarted, "(follower|leader) of term", before)
+        members.until_logged(restarted, LISTENS, before)
         members.append(f"after {name}")
 
 
