@@ -110,7 +110,7 @@ class Broker:
             work=self._work,
             led_term=self._led_term,
             wall_clock_ms=wall_clock_ms,
-            clock=trio.current_time,
+            clock=trio.lowlevel.current_clock().current_time,
             process_id=process_id,
             figures=self._figures,
             made={

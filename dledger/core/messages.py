@@ -231,6 +231,8 @@ class Recollection(NamedTuple):
 
 
 # Messages that only a leader sends, that only a leader handles, and that count only from members.
+# What a term, higher or lower, neither hides nor makes others follow by itself.
+OfAnyTerm = VoteRequest | Inquiry | Recall | Recollection
 FromLeader = PushRequest | Heartbeat | TimeoutNow | InstallSnapshot | Reminder
 ToLeader = PushResponse | HeartbeatResponse | ReadRequest | InstallSnapshotResponse
 Answer = (

@@ -47,11 +47,12 @@ from dledger.core.messages import (
     Answer,
     FromLeader,
     Inquiry,
-    InquiryAnswer,
     Message,
+    OfAnyTerm,
     ReadResponse,
     Recall,
     Recollection,
+    ToLeader,
     VoteRequest,
     VoteResponse,
 )
@@ -189,39 +190,42 @@ class Replica:
             and (message.term != state.term or sender not in self.dispatchers)
         ):
             return False
-        if isinstance(message, Recall):
-            self._receive_recall(sender, message)
-            return True
-        if isinstance(message, Recollection):
-            if (forgotten := self.recalling.answered(sender, message)) is not None:
-                self.admission.doubt(now, forgotten)
-            return True
-        if isinstance(message, VoteRequest):
-            if not message.pre:
-                self.recollections.entered(sender, message.term)
-            self.elections.receive_request(sender, message, now)
-            return True
-        if isinstance(message, Inquiry):
-            self._receive_inquiry(sender, message, now)
+        if isinstance(message, OfAnyTerm):
+            self._receive_of_any_term(sender, message, now)
             return True
         if message.term > state.term and not is_granted_pre_vote(message):
             self.elections.follow_term(message.term, now)
         if isinstance(message, FromLeader):
             return self.following.receive(sender, message, now)
-        if isinstance(message, VoteResponse):
+        if isinstance(message, ToLeader):
+            if message.term != state.term or state.role is not Role.LEADER:
+                return True
+            if not self.leadership.receive(sender, message, now):
+                return False
+            if (event := self.leadership.removed(now)) is not None:
+                self.elections.change_role(event, now)
+        elif isinstance(message, VoteResponse):
             self.elections.receive_response(sender, message, now)
             if not message.pre:
                 self.recollections.entered(sender, message.term, voted=message.granted)
         elif isinstance(message, ReadResponse):
             self.member_reads.answered(message)
-        elif isinstance(message, InquiryAnswer):
+        else:
             self.admission.answered(sender, message)
-        elif message.term == state.term and state.role is Role.LEADER:
-            if not self.leadership.receive(sender, message, now):
-                return False
-            if (event := self.leadership.removed(now)) is not None:
-                self.elections.change_role(event, now)
         return True
+
+    def _receive_of_any_term(self, sender: str, message: OfAnyTerm, now: float) -> None:
+        if isinstance(message, Recall):
+            self._receive_recall(sender, message)
+        elif isinstance(message, Recollection):
+            if (forgotten := self.recalling.answered(sender, message)) is not None:
+                self.admission.doubt(now, forgotten)
+        elif isinstance(message, VoteRequest):
+            if not message.pre:
+                self.recollections.entered(sender, message.term)
+            self.elections.receive_request(sender, message, now)
+        else:
+            self._receive_inquiry(sender, message, now)
 
     def _receive_inquiry(self, sender: str, inquiry: Inquiry, now: float) -> None:
         """Answer a member in doubt. A leader also appends an entry that can prove the member.
@@ -247,7 +251,7 @@ class Replica:
 
     def tick(self, now: float) -> None:
         """Do what is due at `now`: elections, heartbeats, the check that a quorum still answers."""
-        now = self.patience.at(now)
+        now -= self.patience.lost_s
         self.handover.observe(now)
         self.member_reads.expire(now)
         if self.state.recalls:
@@ -325,7 +329,7 @@ class Replica:
         """Record that a sync ended: the log, as of truncation `epoch`, is durable up to `index`,
         and the record holds `promise`, if one was written.
         """
-        now = self.patience.at(now)
+        now -= self.patience.lost_s
         if promise is not None:
             self.record.persisted(promise, index)
         if epoch == self.handler.epoch:
@@ -426,7 +430,8 @@ class Replica:
 
     def take_messages(self, now: float) -> Messages:
         """Return what leaves now. On a leader this also fills every peer's window."""
-        state, reads, now = self.state, self.member_reads, self.patience.at(now)
+        state, reads = self.state, self.member_reads
+        now -= self.patience.lost_s
         if reads.busy:
             begins_at = self.admission.begins_at(now)
             reads.pursue(self.leadership.broadcast_heartbeat, now, begins_at)

@@ -24,16 +24,6 @@ class Conversation:
         self._received = b""  # and not yet cut
         self._fileno = plain_descriptor(stream)
 
-    async def frames(self) -> Sequence[Frame]:
-        """Wait for frames, and return those that arrived; empty at the end of the stream.
-
-        Raises MessageMalformed.
-        """
-        while await self.wait():
-            if frames := self.cut():
-                return frames
-        return ()
-
     async def wait(self) -> bool:
         """Wait until there is something to `cut`; False at the end of the stream."""
         if self._frames or self._decoder.has_more:
@@ -54,7 +44,9 @@ class Conversation:
 
     async def first_frame(self) -> Frame | None:
         """The first frame, an introduction; None at the end. Raises MessageMalformed."""
-        frames = await self.frames()
-        self._decoder.max_bytes = MAX_FRAME_BYTES
-        self._frames = list(frames[1:])
-        return frames[0] if frames else None
+        while await self.wait():
+            if frames := self.cut():
+                self._decoder.max_bytes = MAX_FRAME_BYTES
+                self._frames = list(frames[1:])
+                return frames[0]
+        return None

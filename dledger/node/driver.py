@@ -83,6 +83,8 @@ class Driver:
         self._look = WakeUp()
         self._failure: Exception | None = None
         self._closed = False
+        self._is_over = False  # closed or failed
+        self._clock = trio.lowlevel.current_clock().current_time  # looks for no loop at each call
         self._nursery: trio.Nursery | None = None
         self.alarm_at = _NEVER
         self.member = make(
@@ -93,7 +95,7 @@ class Driver:
                 self.wake,
                 self._apply_soon,
                 self._look_soon,
-                trio.current_time,
+                self._clock,
                 watcher.turned,
                 watcher.applied,
                 watcher.refused,
@@ -133,7 +135,7 @@ class Driver:
             self.wake()
             return
         try:
-            self.member.replica.patience.look(now := trio.current_time())
+            self.member.replica.patience.look(now := self._clock())
             self._turn.act_and_sync(now)
             self._timer.move(self, self._turn.next_deadline)
         except Exception as error:
@@ -143,7 +145,7 @@ class Driver:
         """Begin to hand leadership over, from any task. Raises NotLeader or TransferFailed."""
         replica = self.member.replica
         # This may come before the turn of a member that is late, which is no time of the transfer.
-        replica.patience.look(now := trio.current_time())
+        replica.patience.look(now := self._clock())
         transfer = replica.transfer_leadership(target, now)
         self.wake()
         return transfer
@@ -157,11 +159,8 @@ class Driver:
     def fail(self, error: Exception) -> None:
         """End the driver, and with it the node: the member cannot go on."""
         self._failure = self._failure or error
+        self._is_over = True
         self.wake()
-
-    @property
-    def _is_over(self) -> bool:
-        return self._closed or self._failure is not None
 
     def _sync_ended(self, work: SyncWork, error: DLedgerError | None) -> None:
         self._turn.sync_ended(work, error)
@@ -218,7 +217,7 @@ class Driver:
 
     async def _look_for_ever(self) -> None:
         while True:
-            now = trio.current_time()
+            now = self._clock()
             self._do(partial(self.member.look, now))
             with trio.move_on_at(max(now, self.member.next_look_at)):
                 await self._look.wait()
@@ -243,7 +242,7 @@ class Driver:
 
     def close(self) -> None:
         """Take no more turns. A running sync goes on."""
-        self._closed = True
+        self._closed = self._is_over = True
 
     async def closed(self, last: Callable[[], None], patience_s: float) -> bool:
         """Run `last` beside the loop, after a sync that still runs. As Syncer.close."""
@@ -257,7 +256,7 @@ class Driver:
         if self._is_over:
             return
         try:
-            self._timer.move(self, self._turn.turn(trio.current_time(), slices=slices))
+            self._timer.move(self, self._turn.turn(self._clock(), slices=slices))
         except Exception as error:
             self.fail(error)
 

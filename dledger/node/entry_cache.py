@@ -53,6 +53,8 @@ class EntryCache:
         if runs[0].first > first:
             return self._read(first, min(last, runs[0].first - 1))
         last = min(last, first + MAX_RUN_ENTRIES - 1)
+        if last <= runs[0].last:
+            return runs[0].part(first - runs[0].first, last + 1 - runs[0].first)
         term, magic = runs[0].term, runs[0].magic
         taken: list[EntryRun] = []
         next_wanted = first

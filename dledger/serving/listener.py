@@ -206,8 +206,8 @@ class Listener:
     ) -> None:
         peers = PeerConversation(self._ports, self._dialled, address, names)
         try:
-            while frames := await conversation.frames():
-                if answers := peers.take(frames):
+            while await conversation.wait():
+                if answers := peers.take(conversation.cut()):
                     await conversation.stream.send_all(b"".join(answers))
         finally:
             peers.end()

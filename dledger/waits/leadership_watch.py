@@ -27,6 +27,7 @@ class LeadershipWatch:
         self._replica = replica
         self._watchers = Progress()
         self._seen: tuple[object, ...] = ()  # the facts behind the last role
+        self._applied_in: int | None = None  # the last term that it led, and of which it applied
         self._role = self._role_now()
         if self._role.role == REMOVED:
             self._say_removed()
@@ -39,12 +40,14 @@ class LeadershipWatch:
     @property
     def is_ready_leader(self) -> bool:
         """Whether this node leads and has applied an entry of its own term: it may serve."""
-        replica = self._replica
-        return (
-            replica.state.role is Role.LEADER
-            and replica.view.term_at(replica.state.applied) == replica.state.term
-            and self.may_serve
-        )
+        state = self._replica.state
+        if state.role is not Role.LEADER or not self.may_serve:
+            return False
+        if state.term != self._applied_in:  # it goes on to apply entries of this term alone
+            if self._replica.view.term_at(state.applied) != state.term:
+                return False
+            self._applied_in = state.term
+        return True
 
     def changes(self) -> RoleChanges:
         """The present role, and then each change."""

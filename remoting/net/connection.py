@@ -100,7 +100,8 @@ class Connection:
     ) -> None:
         self.peer = peer
         self.attributes: dict[str, Any] = {}
-        self.last_activity = trio.current_time()
+        self._clock = trio.lowlevel.current_clock().current_time  # looks for no loop at each call
+        self.last_activity = self._clock()
         self._limits = limits
         self._requests = RequestTable(limits.max_waiting_requests, first_opaque)
         self._queue: deque[bytes] = deque()
@@ -263,7 +264,7 @@ class Connection:
             self.close(PeerTooSlow(str(self.peer), unsent, self._limits.max_unsent_bytes))
             return
         if unsent == size:
-            self._unsent_since = trio.current_time()
+            self._unsent_since = self._clock()
             # An idle connection: this saves the wake-up of the task that writes.
             if (
                 self._descriptor != NO_DESCRIPTOR
@@ -347,7 +348,7 @@ class Connection:
         except FrameError as error:
             self._tell(settle, error)
             return None
-        deadline = trio.current_time() + timeout_seconds
+        deadline = self._clock() + timeout_seconds
         waiting = WaitingRequest(
             command.code, settle, deadline, timeout_seconds, self._queued_total
         )
@@ -436,7 +437,7 @@ class Connection:
                     self._scope = nursery.cancel_scope
                     self._descriptor = plain_descriptor(stream)
                     self._receive = receive
-                    self._heard_at = trio.current_time()
+                    self._heard_at = self._clock()
                     nursery.start_soon(self._write, stream)
                     await self._read(stream)
                     nursery.cancel_scope.cancel()
@@ -557,7 +558,7 @@ class Connection:
             self._has_peer_ended = True
             self.close("the peer closed it")
             return
-        self.last_activity = self._heard_at = trio.current_time()
+        self.last_activity = self._heard_at = self._clock()
         self._owes_since = math.inf
         filled = len(data) == self._wanted
         try:
@@ -675,7 +676,7 @@ class Connection:
     def _note_sent(self, count: int) -> None:
         """The peer has taken bytes."""
         self._sent_total += count
-        self.last_activity = self._unsent_since = trio.current_time()
+        self.last_activity = self._unsent_since = self._clock()
         if self._held is not None and self._close_error is None:
             self._held.add(-count)
         self._go_on_reading()

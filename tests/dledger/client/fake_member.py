@@ -103,8 +103,8 @@ class FakeMember:
             await stream.send_all(encode_refused(f"this is node {self.node_id}", lasting=True))
             return
         await stream.send_all(encode_welcome(self.node_id))
-        while frames := await conversation.frames():
-            for request in map(decode_request, frames):
+        while await conversation.wait():
+            for request in map(decode_request, conversation.cut()):
                 if request.operation is Operation.LEADER:
                     self.asked_who_leads += 1
                     nursery.start_soon(self._tell, request, stream, sending)

@@ -24,7 +24,7 @@ async def test_frames_that_come_in_one_read_are_cut_some_at_a_time() -> None:
     conversation = Conversation(Bytes(b"".join([encode_frame([-1]), *sent])))  # type: ignore[arg-type]
     parts = list[list[Frame]]()
     assert await conversation.first_frame() == Frame([-1], b"")
-    while part := await conversation.frames():
-        parts.append(list(part))
+    while await conversation.wait():
+        parts.append(list(conversation.cut()))
     assert max(map(len, parts)) == CUT_FRAMES
     assert [encode_frame(frame.header, frame.payload) for part in parts for frame in part] == sent

@@ -607,5 +607,6 @@ async def test_a_stranger_may_say_anew_who_it_is_when_no_more_strangers_have_roo
             answers: list[list[object]] = []
             with trio.fail_after(5):
                 while len(answers) < len(frames) + 1:
-                    answers += [frame.header for frame in await conversation.frames()]
+                    assert await conversation.wait()
+                    answers += [frame.header for frame in conversation.cut()]
             assert [answer[0] for answer in answers[1:]] == ["opened"] * len(frames)

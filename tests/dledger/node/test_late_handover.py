@@ -27,7 +27,8 @@ async def test_its_lateness_is_not_the_time_of_a_handover(
     group.silent = {"n1"}
     replica = group["n0"].replica
     await trio.sleep(group.now + late_s)
-    driver: Any = SimpleNamespace(member=SimpleNamespace(replica=replica), wake=lambda: None)
+    member = SimpleNamespace(replica=replica)
+    driver: Any = SimpleNamespace(member=member, wake=lambda: None, _clock=trio.current_time)
     transfer = Driver.transfer_leadership(driver, "n1")
     assert transfer is not None
     group.now = trio.current_time()
