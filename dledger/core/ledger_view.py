@@ -90,10 +90,11 @@ class LedgerView:
 
         Raises InvariantBroken if `term` is lower than that of the last entry.
         """
-        if term < self.last_term:
-            raise InvariantBroken(f"entry of term {term} after one of term {self.last_term}")
+        last_term = self.last_term
+        if term < last_term:
+            raise InvariantBroken(f"entry of term {term} after one of term {last_term}")
         first = self.last_index + 1
-        if term != self.last_term or not self._terms:
+        if term != last_term or not self._terms:
             self._terms.append(term)
             self._firsts.append(first)
         self.last_index += count

@@ -36,25 +36,28 @@ class AdmissionLog:
 
     def after_turn(self) -> None:
         """Log what changed since the last turn."""
-        admission = self._replica.admission
-        if not self._replica.state.proven:
+        proven = self._replica.state.proven
+        if not proven:
             self._look_at_hold(self._replica.hold(self._clock()))
         elif self._held is not None:
             self._held = None  # another doubt is news, though it may be held by the same
-        told = not admission.is_fresh or admission.told_last_index >= 0
-        if admission.lost:
+        if not proven and self._replica.admission.lost:
             self._in_doubt = True
-            if told and not self._said:
+            if not self._said and self._is_told():
                 self._said = True
                 self._say_doubt()
         elif self._in_doubt:
             # A proof may come in the same turn as the first word of the group's log.
-            if self._replica.state.proven and told:
+            if proven and self._is_told():
                 self._say_proof()
             self._in_doubt = self._said = False
         for peer, dispatcher in self._replica.dispatchers.items():
             if dispatcher.proven is (peer in self._peers_in_doubt):
                 self._say_peer(peer, dispatcher.proven)
+
+    def _is_told(self) -> bool:
+        admission = self._replica.admission
+        return not admission.is_fresh or admission.told_last_index >= 0
 
     def _look_at_hold(self, hold: Hold | None) -> None:
         if hold == self._held:

@@ -127,13 +127,14 @@ class Applier:
                 self.stopped = error
                 self._applied()
                 return False
-            replica.applied_to(part.last)
-            if self._history is not None and (gap := self._history.applied(part.last)) is not None:
-                self._tell_gap(gap, part.last)
+            part_last = part.last
+            replica.applied_to(part_last)
+            if self._history is not None and (gap := self._history.applied(part_last)) is not None:
+                self._tell_gap(gap, part_last)
             self._pending.applied(part, results)
             self._applied()
             # What waited for these entries may have had further ones applied already.
-            is_next = replica.state.applied == part.last and self._awaited.snapshot is None
+            is_next = replica.state.applied == part_last and self._awaited.snapshot is None
             if end == count or not is_next or self._clock() >= until:
                 return True
             begin, end = end, _part_end(run, end)

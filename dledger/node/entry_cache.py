@@ -44,7 +44,8 @@ class EntryCache:
     def take(self, first: int, last: int) -> EntryRun:
         """At least one of the entries first..last, from `first`; earlier ones are forgotten."""
         runs = self._runs
-        while runs and runs[0].last < first:
+        held = -1  # the last entry of the first run
+        while runs and (held := runs[0].last) < first:
             passed = runs.popleft()
             self._bytes -= passed.log_bytes
             self._count -= len(passed)
@@ -53,7 +54,7 @@ class EntryCache:
         if runs[0].first > first:
             return self._read(first, min(last, runs[0].first - 1))
         last = min(last, first + MAX_RUN_ENTRIES - 1)
-        if last <= runs[0].last:
+        if last <= held:
             return runs[0].part(first - runs[0].first, last + 1 - runs[0].first)
         term, magic = runs[0].term, runs[0].magic
         taken: list[EntryRun] = []

@@ -206,8 +206,11 @@ class OsDiskFile:
 
     def sync(self) -> None:
         """Make content and length durable."""
-        with _named(self._path):
+        try:
             sync_calls.sync_data(self._descriptor)
+        except OSError as cause:
+            cause.filename = self._path
+            raise
 
     def close(self) -> None:
         """Close the file; a second time does nothing."""

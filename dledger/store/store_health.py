@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+from types import TracebackType
 from typing import NoReturn
 
 from dledger.errors import DiskFailed, Fatal, InvariantBroken
@@ -38,16 +37,36 @@ class StoreHealth:
         self.failure = failure
         raise failure
 
-    @contextlib.contextmanager
-    def disk_work(self, operation: str) -> Iterator[None]:
-        """An error of the disk ends the store: DiskFailed now and from every later call."""
-        try:
-            yield
-        except OSError as cause:
-            self.disk_failed(operation, cause)
+    def disk_work(self, operation: str) -> DiskWork:
+        """A block in which an error of the disk ends the store: DiskFailed now and from every later
+        call.
+        """
+        return DiskWork(self, operation)
 
     def disk_failed(self, operation: str, cause: OSError) -> NoReturn:
         """End the store with an error of the disk, as `disk_work` does."""
         path = cause.filename if isinstance(cause.filename, str) else self._folder
         self.failure = DiskFailed(operation, path, cause)
         raise self.failure from cause
+
+
+class DiskWork:
+    """See StoreHealth.disk_work. A class, and no generator, since each write enters one."""
+
+    __slots__ = ("_health", "_operation")
+
+    def __init__(self, health: StoreHealth, operation: str) -> None:
+        self._health = health
+        self._operation = operation
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if isinstance(error, OSError):
+            self._health.disk_failed(self._operation, error)

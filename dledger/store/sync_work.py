@@ -53,17 +53,17 @@ class SegmentSyncWork:
         if self._started:
             raise InvariantBroken("a sync ran twice")
         self._started = True
-        path = ""
+        synced: DiskFile | HardStateFile = self._hard_state_file
         try:
             for file in self._files:
-                path = file.path
+                synced = file
                 file.sync()
-            path = self._hard_state_file.path
+            synced = self._hard_state_file
             self._hard_state_file.mark_synced(self.index)
             if self.record is not None:
                 self._hard_state_file.write(self.record, durable=True)
         except OSError as cause:
-            self.failure = self._health.failure = DiskFailed("sync", path, cause)
+            self.failure = self._health.failure = DiskFailed("sync", synced.path, cause)
             raise self.failure from cause
         finally:
             self.done = True
