@@ -90,8 +90,10 @@ class Lifetime:
             ClientClosed: it has not begun, or has ended.
             OtherLoop: it runs in another trio loop.
         """
-        self.check_open()
-        self.check_loop()
+        if not self._is_open or self.failure is not None:
+            raise self.closed()
+        if self._home is not None:
+            self._home.check()
 
     def check_open(self) -> None:
         """Check that the block is running, in any loop. Raises ClientClosed."""

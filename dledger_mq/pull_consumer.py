@@ -18,6 +18,7 @@ from dledger_mq.offsets import BrokerOffsets
 from dledger_mq.pulling import PULL_BATCH, PULL_CODES, PullResult, read_pull_reply
 from dledger_mq.reported_metrics import reported
 from dledger_mq.subscription import ALL, Sql, subscription
+from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.command import Command
 
@@ -60,6 +61,8 @@ class PullConsumer:
         )
         self._offsets = BrokerOffsets(self._use.client, group)
         self._stack = AsyncExitStack()
+        # Of the last pull: most often the next one wants the same.
+        self._last_wanted: tuple[tuple[str, str | Sql], SubscriptionData] | None = None
 
     async def __aenter__(self) -> "PullConsumer":
         """Open the consumer; nothing is sent yet.
@@ -118,7 +121,7 @@ class PullConsumer:
             remoting.message.errors.MessageMalformed: the answer holds a damaged record, or a body
                 whose CRC is wrong. Ask for fewer messages to get those before it.
         """
-        wanted = subscription(queue.topic, tags)
+        wanted = self._wanted(queue.topic, tags)
         command = requests.pull(
             self.group,
             queue,
@@ -142,6 +145,11 @@ class PullConsumer:
             lag = max(result.max_offset - result.next_offset, 0)
             self._metrics.pulled(self.group, queue, len(result.messages), len(reply.body), lag)
         return result
+
+    def _wanted(self, topic: str, tags: str | Sql) -> SubscriptionData:
+        if self._last_wanted is None or self._last_wanted[0] != (topic, tags):
+            self._last_wanted = (topic, tags), subscription(topic, tags)
+        return self._last_wanted[1]
 
     @during_block
     async def first_offset(self, queue: MessageQueue) -> int:

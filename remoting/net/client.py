@@ -1,6 +1,7 @@
 """A client: connections by address, made when needed and shared by everything sent there."""
 
 import logging
+import math
 import ssl
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -8,14 +9,14 @@ from typing import Final, TypeAlias
 
 import trio
 
-from dledger.patient_limit import LATE_S, patient_limit
+from dledger.patient_limit import LATE_S, MOMENT_S
 from dledger.sockets import dialled
 from dledger.system_refusals import meaning
 from remoting.net.address import Address, parse_address
 from remoting.net.answering import answer_each
 from remoting.net.connection import Connection, ConnectionLimits
 from remoting.net.dispatch import unsupported
-from remoting.net.errors import ConnectFailed, IdleTooLong, RequestTimedOut, TooManyConnections
+from remoting.net.errors import ConnectFailed, IdleTooLong, TooManyConnections
 from remoting.net.request_table import Settle
 from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.command import Command
@@ -29,6 +30,10 @@ DEFAULT_TIMEOUT_SECONDS: Final = 3.0
 
 # How often connections are looked over for silence and for requests without a reply.
 SWEEP_SECONDS: Final = 0.5
+
+# The shortest time between two looks, where the time of a request is over before the next one is
+# due: each goes through all requests that wait.
+_LEAST_SWEEP_SECONDS: Final = 0.02
 
 # A connection on which a request is overdue is closed when the server has sent nothing since it was
 # asked, and the next request makes a new one. What lies between may have forgotten it, or resends
@@ -87,6 +92,8 @@ class RemotingClient:
         self._tls = tls
         self._connections: dict[str, Connection] = {}
         self._closed = trio.Event()
+        self._clock = trio.lowlevel.current_clock().current_time
+        self._rest = trio.CancelScope(deadline=-math.inf)  # of the sweep, between two looks
         nursery.start_soon(self._sweep)
 
     async def request(
@@ -115,7 +122,6 @@ class RemotingClient:
                 trio.lowlevel.reschedule(task)
 
         connection = self._connection(address)
-        sent_at = trio.current_time()
         opaque = connection.request(command, settle, timeout_seconds)
 
         def abort(_raise_cancel: Callable[[], object]) -> trio.lowlevel.Abort:
@@ -126,13 +132,10 @@ class RemotingClient:
         if results:
             await trio.lowlevel.checkpoint()
         else:
-            with patient_limit(timeout_seconds):
-                is_waiting = True
-                await trio.lowlevel.wait_task_rescheduled(abort)
-        if not results:
-            connection.note_overdue(sent_at)
-            connection.expire(trio.current_time(), MOST_SILENT_SECONDS)
-            raise RequestTimedOut(address, command.code, timeout_seconds)
+            # A scope for each request would take a tenth of the time of a pull.
+            self._sweep_within(timeout_seconds)
+            is_waiting = True
+            await trio.lowlevel.wait_task_rescheduled(abort)
         result = results[0]
         if isinstance(result, RemotingError):
             raise result
@@ -245,15 +248,26 @@ class RemotingClient:
         """Answer requests of the server."""
         return answer_each(connection, commands, self._on_request)
 
+    def _sweep_within(self, seconds: float) -> None:
+        """Have the sweep look after so many seconds, if it would come later."""
+        due = self._clock() + max(seconds, _LEAST_SWEEP_SECONDS)
+        self._rest.deadline = min(self._rest.deadline, due)
+
+    async def _sleep(self, seconds: float) -> None:
+        with trio.CancelScope(deadline=self._clock() + seconds) as self._rest:
+            await self._closed.wait()
+
     async def _sweep(self) -> None:
         """Tell requests when their time is over; close silent connections."""
         while not self._closed.is_set():
-            asleep_at = trio.current_time()
-            with trio.move_on_after(SWEEP_SECONDS):
-                await self._closed.wait()
-            now = trio.current_time()
-            if now - asleep_at > SWEEP_SECONDS + LATE_S:
-                continue  # this process was kept from its work: it reads what arrived first
+            connections = self._connections.values()
+            due = min((one.next_deadline for one in connections), default=math.inf)
+            left = max(due - self._clock(), _LEAST_SWEEP_SECONDS)
+            await self._sleep(min(left, SWEEP_SECONDS))
+            if self._clock() > self._rest.deadline + LATE_S:
+                # This process was kept from its work: it reads what arrived meanwhile first.
+                await self._sleep(MOMENT_S)
+            now = self._clock()
             for address, connection in list(self._connections.items()):
                 connection.expire(now, MOST_SILENT_SECONDS)
                 silent = now - connection.last_activity

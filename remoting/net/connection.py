@@ -366,6 +366,11 @@ class Connection:
         command.flag |= ONEWAY_FLAG
         self.send_frame(encode_command(command))
 
+    @property
+    def next_deadline(self) -> float:
+        """When the time of a request is over that waits for its reply; infinity for none."""
+        return self._requests.next_deadline
+
     def forget(self, opaque: int) -> None:
         """Stop waiting for a reply: its `settle` is not called, and the reply is dropped."""
         self._requests.take(opaque)

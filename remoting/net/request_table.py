@@ -1,5 +1,6 @@
 """Requests of one connection that wait for their replies."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
@@ -72,6 +73,11 @@ class RequestTable:
     def take(self, opaque: int) -> WaitingRequest | None:
         """Remove and return the request that waits under `opaque`."""
         return self._waiting.pop(opaque, None)
+
+    @property
+    def next_deadline(self) -> float:
+        """The first deadline of all; infinity for none."""
+        return min((one.deadline for one in self._waiting.values()), default=math.inf)
 
     def expired(self, now: float) -> list[WaitingRequest]:
         """Take the requests whose deadline has come."""
