@@ -35,6 +35,9 @@ SWEEP_SECONDS: Final = 0.5
 # due: each goes through all requests that wait.
 _LEAST_SWEEP_SECONDS: Final = 0.02
 
+# Late looks in a row that put off giving up. A process that is late each time has to give up, too.
+_MOST_LATE_LOOKS: Final = 8
+
 # A connection on which a request is overdue is closed when the server has sent nothing since it was
 # asked, and the next request makes a new one. What lies between may have forgotten it, or resends
 # what was lost ever more seldom. No healthy server is silent for so long; what is asked for less
@@ -253,21 +256,25 @@ class RemotingClient:
         due = self._clock() + max(seconds, _LEAST_SWEEP_SECONDS)
         self._rest.deadline = min(self._rest.deadline, due)
 
+    def _until_the_next_look(self) -> float:
+        connections = self._connections.values()
+        due = min((one.next_deadline for one in connections), default=math.inf)
+        return min(max(due - self._clock(), _LEAST_SWEEP_SECONDS), SWEEP_SECONDS)
+
     async def _sleep(self, seconds: float) -> None:
         with trio.CancelScope(deadline=self._clock() + seconds) as self._rest:
             await self._closed.wait()
 
     async def _sweep(self) -> None:
         """Tell requests when their time is over; close silent connections."""
+        late_looks = 0
         while not self._closed.is_set():
-            connections = self._connections.values()
-            due = min((one.next_deadline for one in connections), default=math.inf)
-            left = max(due - self._clock(), _LEAST_SWEEP_SECONDS)
-            await self._sleep(min(left, SWEEP_SECONDS))
-            if self._clock() > self._rest.deadline + LATE_S:
-                # This process was kept from its work: it reads what arrived meanwhile first.
-                await self._sleep(MOMENT_S)
+            await self._sleep(MOMENT_S if late_looks else self._until_the_next_look())
             now = self._clock()
+            if now > self._rest.deadline + LATE_S and late_looks < _MOST_LATE_LOOKS:
+                late_looks += 1
+                continue  # this process was kept from its work: it reads what arrived first
+            late_looks = 0
             for address, connection in list(self._connections.items()):
                 connection.expire(now, MOST_SILENT_SECONDS)
                 silent = now - connection.last_activity
