@@ -236,7 +236,7 @@ async def test_a_message_with_little_time_left_does_not_go_with_others() -> None
         broker.answers[ONE] = broker.answers[BATCH] = lambda _, command: None
         got: list[object] = []
         for number in range(4):
-            producer.send_nowait(Message("T", b"%d" % number), got.append, timeout_seconds=0.3)
+            producer.send_nowait(Message("T", b"%d" % number), got.append, timeout_seconds=1.0)
             producer.send_nowait(Message("T", b"patient"), got.append, timeout_seconds=60)
         await until(lambda: len(got) == 4)
         assert all(isinstance(one, OutcomeUnknown) for one in got)
