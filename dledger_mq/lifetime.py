@@ -10,6 +10,7 @@ import trio
 from dledger.home_loop import HomeLoop
 from dledger.trio_only import require_trio
 from dledger_mq.errors import ClientClosed, OpenedTwice, OtherLoop
+from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
@@ -153,6 +154,10 @@ def during_block(
             lifetime._waits.add(scope)
             try:
                 return await method(owner, *arguments, **named)
+            except RemotingError:
+                # One that asked again before it was interrupted found its client closed.
+                if not scope.cancel_called:
+                    raise
             finally:
                 lifetime._waits.discard(scope)
         raise lifetime.closed()

@@ -30,6 +30,7 @@ from dledger_mq import (
 from dledger_mq.background import Background
 from dledger_mq.consumer_group import ConsumerGroup
 from dledger_mq.lifetime import Lifetime, during_block
+from remoting.net.errors import ConnectFailed
 from remoting.wire.codes import RequestCode
 from tests.dledger_mq.test_mq_bridges import Cluster, cluster
 
@@ -303,3 +304,22 @@ async def test_a_failure_ends_waits_before_the_block_has_ended() -> None:
             cancelled.fail(BaseExceptionGroup("", [error]))
             raise
     cancelled.check()
+
+
+async def test_what_a_call_finds_closed_before_it_is_interrupted_is_the_end_of_its_object() -> None:
+    class Asking:
+        def __init__(self) -> None:
+            self._lifetime = Lifetime("admin", "Admin", "open_admin")
+
+        @during_block
+        async def ask(self, ends: bool) -> None:
+            if ends:
+                self._lifetime.close()
+            raise ConnectFailed("127.0.0.1:1", "this client is closed")
+
+    asking = Asking()
+    asking._lifetime.open()
+    with pytest.raises(ConnectFailed):
+        await asking.ask(ends=False)
+    with pytest.raises(ClientClosed):
+        await asking.ask(ends=True)
