@@ -10,7 +10,6 @@ import trio
 from dledger.home_loop import HomeLoop
 from dledger.trio_only import require_trio
 from dledger_mq.errors import ClientClosed, OpenedTwice, OtherLoop
-from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
@@ -91,10 +90,8 @@ class Lifetime:
             ClientClosed: it has not begun, or has ended.
             OtherLoop: it runs in another trio loop.
         """
-        if not self._is_open or self.failure is not None:
-            raise self.closed()
-        if self._home is not None:
-            self._home.check()
+        self.check_open()
+        self.check_loop()
 
     def check_open(self) -> None:
         """Check that the block is running, in any loop. Raises ClientClosed."""
@@ -154,10 +151,6 @@ def during_block(
             lifetime._waits.add(scope)
             try:
                 return await method(owner, *arguments, **named)
-            except RemotingError:
-                # One that asked again before it was interrupted found its client closed.
-                if not scope.cancel_called:
-                    raise
             finally:
                 lifetime._waits.discard(scope)
         raise lifetime.closed()

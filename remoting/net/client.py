@@ -124,7 +124,12 @@ class RemotingClient:
             if is_waiting:
                 trio.lowlevel.reschedule(task)
 
-        connection = self._connection(address)
+        try:
+            connection = self._connection(address)
+        except RemotingError:
+            # A task that was cancelled behind its last reply hears of that, not of a closed client.
+            await trio.lowlevel.checkpoint()
+            raise
         opaque = connection.request(command, settle, timeout_seconds)
 
         def abort(_raise_cancel: Callable[[], object]) -> trio.lowlevel.Abort:

@@ -30,8 +30,10 @@ from dledger_mq import (
 from dledger_mq.background import Background
 from dledger_mq.consumer_group import ConsumerGroup
 from dledger_mq.lifetime import Lifetime, during_block
+from remoting.net.client import RemotingClient
 from remoting.net.errors import ConnectFailed
 from remoting.wire.codes import RequestCode
+from remoting.wire.command import Command
 from tests.dledger_mq.test_mq_bridges import Cluster, cluster
 
 __all__ = ["cluster"]
@@ -306,7 +308,12 @@ async def test_a_failure_ends_waits_before_the_block_has_ended() -> None:
     cancelled.check()
 
 
-async def test_what_a_call_finds_closed_before_it_is_interrupted_is_the_end_of_its_object() -> None:
+async def test_a_call_that_finds_its_client_closed_is_told_of_the_end_of_its_block(
+    nursery: trio.Nursery,
+) -> None:
+    remoting = RemotingClient(nursery)
+    remoting.close()
+
     class Asking:
         def __init__(self) -> None:
             self._lifetime = Lifetime("admin", "Admin", "open_admin")
@@ -315,7 +322,7 @@ async def test_what_a_call_finds_closed_before_it_is_interrupted_is_the_end_of_i
         async def ask(self, ends: bool) -> None:
             if ends:
                 self._lifetime.close()
-            raise ConnectFailed("127.0.0.1:1", "this client is closed")
+            await remoting.request("127.0.0.1:1", Command(0))
 
     asking = Asking()
     asking._lifetime.open()
