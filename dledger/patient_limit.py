@@ -7,8 +7,9 @@ loop reaches late gives the answer one more moment, once.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from math import inf
-from types import TracebackType
 
 import trio
 
@@ -38,35 +39,23 @@ class _Limits(trio.abc.Instrument):
 _limits: trio.lowlevel.RunVar[_Limits] = trio.lowlevel.RunVar("dledger_limits")
 
 
-class patient_limit:  # noqa: N801 - named as `trio.move_on_after`, which it stands for
+@contextmanager
+def patient_limit(limit_s: float) -> Iterator[trio.CancelScope]:
     """As `trio.move_on_after`: cancel what the block waits for after `limit_s` seconds; at once if
     it is negative, since the time is over.
 
     If this process was kept from its work until the limit was long over, the block has MOMENT_S
-    more. A class, and no generator, since each request of a client enters one.
+    more.
     """
-
-    __slots__ = ("_limit_s", "_limits", "_scope")
-
-    def __init__(self, limit_s: float) -> None:
-        self._limit_s = max(limit_s, 0.0)
-
-    def __enter__(self) -> trio.CancelScope:
+    try:
+        limits = _limits.get()
+    except LookupError:
+        limits = _Limits()
+        _limits.set(limits)
+        trio.lowlevel.add_instrument(limits)
+    with trio.move_on_after(max(limit_s, 0.0)) as scope:
+        limits.scopes.add(scope)
         try:
-            self._limits = _limits.get()
-        except LookupError:
-            self._limits = _Limits()
-            _limits.set(self._limits)
-            trio.lowlevel.add_instrument(self._limits)
-        self._scope = trio.CancelScope(deadline=trio.current_time() + self._limit_s)
-        self._limits.scopes.add(self._scope)
-        return self._scope.__enter__()
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> bool:
-        self._limits.scopes.discard(self._scope)
-        return self._scope.__exit__(kind, error, trace)
+            yield scope
+        finally:
+            limits.scopes.discard(scope)

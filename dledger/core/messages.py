@@ -230,9 +230,9 @@ class Recollection(NamedTuple):
     held: int
 
 
-# Messages that only a leader sends, that only a leader handles, and that count only from members.
-# What a term, higher or lower, neither hides nor makes others follow by itself.
+# Messages that are handled whatever their term is, and whose term alone is not followed.
 OfAnyTerm = VoteRequest | Inquiry | Recall | Recollection
+# Messages that only a leader sends, that only a leader handles, and that count only from members.
 FromLeader = PushRequest | Heartbeat | TimeoutNow | InstallSnapshot | Reminder
 ToLeader = PushResponse | HeartbeatResponse | ReadRequest | InstallSnapshotResponse
 Answer = (
