@@ -102,4 +102,7 @@ async def _run_member(node_id: str, command: list[str]) -> None:
                 await process.wait()
         if process.returncode is None:
             process.kill()
+    if returncode == -signal.SIGINT:
+        # It had no process group yet when Ctrl-C came, which ends this process, too.
+        await trio.sleep(STOP_TIMEOUT_S)
     raise MemberEnded(node_id, returncode)

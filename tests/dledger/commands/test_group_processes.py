@@ -13,8 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import trio
 
 from dledger.free_ports import free_ports
+from dledger.local_group import _run_member
 from tests.dledger.commands.typed_command import dledger, tailed
 
 
@@ -294,3 +296,10 @@ def test_ctrl_c_while_the_members_of_a_group_still_load_ends_all_without_a_word(
         said, _ = process.communicate(timeout=60)
     assert said == ""
     assert process.returncode == 0
+
+
+async def test_a_member_that_ctrl_c_ended_before_it_had_a_process_group_is_no_error() -> None:
+    script = "import os, signal; signal.signal(2, signal.SIG_DFL); os.kill(os.getpid(), 2)"
+    with trio.move_on_after(1) as ctrl_c:
+        await _run_member("n0", [sys.executable, "-c", script])
+    assert ctrl_c.cancelled_caught
