@@ -19,6 +19,9 @@ SUPPORTED_PYTHONS := 3.11 3.12 3.13
 PAGES_PYTHONS := $(SUPPORTED_PYTHONS) 3.14
 PAGES := $(addprefix tests/project/test_,programs_in_docs.py readme.py examples.py tutorial.py)
 PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --max-worker-restart 0
+# The slowest test of the default suite takes a quarter of a minute, and waits for its processes for some
+# minutes at most. One that takes longer than this ends its process, after the stacks of its threads.
+TEST_LIMIT_S ?= 600
 BENCH_ARGUMENTS ?=
 CHAOS_ARGUMENTS ?=
 
@@ -42,7 +45,7 @@ setup-spark: setup $(VENV)/.installed-spark ## add Spark, Arrow and a Java run t
 setup-web: $(VENV)/web/.installed ## make .venv/web, with the servers that the documented web programs run in
 
 test: setup-spark ## run the default test suite, Spark included
-	$(PYTEST) $(PYTEST_ARGUMENTS)
+	$(PYTEST) -o faulthandler_timeout=$(TEST_LIMIT_S) -o faulthandler_exit_on_timeout=true $(PYTEST_ARGUMENTS)
 
 test-pythons: $(SUPPORTED_PYTHONS:%=test-by-python%) ## run the default test suite by the other Pythons that are here
 

@@ -13,6 +13,7 @@ from xdist.remote import Producer
 from xdist.scheduler import LoadScopeScheduling
 
 from tests.examples import ALL, SOME
+from tests.run_report import FailuresAtOnce, machine
 
 # Deadlines are by the wall clock: where others use the processor, too, right code misses them.
 settings.register_profile("some", settings(), deadline=None, max_examples=SOME)
@@ -23,6 +24,18 @@ settings.load_profile(os.environ.get("EXAMPLES", "some"))
 # nothing of them, and tests of what they log must not depend on it.
 logging.getLogger("dledger.loop_watch").setLevel(logging.ERROR)
 logging.getLogger("dledger_mq.listener_watch").setLevel(logging.ERROR)
+
+
+def pytest_report_header() -> str:
+    """How the machine is when the tests begin."""
+    return machine()
+
+
+def pytest_sessionstart(session: pytest.Session) -> None:
+    """Tell failures at once, where they are printed."""
+    terminal = session.config.pluginmanager.get_plugin("terminalreporter")
+    if terminal is not None and not hasattr(session.config, "workerinput"):
+        session.config.pluginmanager.register(FailuresAtOnce(terminal))
 
 
 @pytest.fixture(autouse=True, scope="session")

@@ -159,9 +159,11 @@ def test_sqlite_tells_of_the_same_refusals() -> None:
 
 # --- processes -----------------------------------------------------------------------------------
 
-# Runs a module in this process with less than it wants.
+# Runs a module in this process with less than it wants. What Python compiles meanwhile is not kept:
+# where files may not grow, it would leave half of it behind, and nothing could load the module again.
 PROGRAM = """
 import os, resource, runpy, sys, threading
+sys.dont_write_bytecode = True
 less = sys.argv.pop(1)
 if less.startswith("threads"):
     start = threading.Thread.start
