@@ -160,7 +160,7 @@ def test_sqlite_tells_of_the_same_refusals() -> None:
 # --- processes -----------------------------------------------------------------------------------
 
 # Runs a module in this process with less than it wants. What Python compiles meanwhile is not kept:
-# where files may not grow, it would leave half of it behind, and nothing could load the module again.
+# where files may not grow, half of it would be left behind, and no process could load the module.
 PROGRAM = """
 import os, resource, runpy, sys, threading
 sys.dont_write_bytecode = True
