@@ -39,12 +39,12 @@ class Deadlines(Generic[W]):
 
     def take(self, now: float) -> list[W]:
         """A few of those that still wait and whose time is over; empty when there is none."""
-        over: list[W] = []
+        over: dict[W, None] = {}  # what was given up and waits again has two deadlines here
         while self._heap and self._heap[0][0] <= now and len(over) < self._a_step:
             waiting = heapq.heappop(self._heap)[2]
             if self._waits(waiting):
-                over.append(waiting)
-        return over
+                over[waiting] = None
+        return list(over)
 
     def clear(self) -> None:
         """Nothing waits any more."""
