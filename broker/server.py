@@ -11,7 +11,8 @@ from typing import Final
 import trio
 
 from broker.config import BrokerConfig
-from broker.features import FEATURES, REGISTRY
+from broker.features import SERVICES
+from broker.folds import REGISTRY
 from broker.formats.gate import READ_BY_ALL
 from broker.formats.state import FORMATS
 from broker.log.guarded_log import GuardedLog
@@ -126,7 +127,7 @@ class Broker:
                 READ_BY_ALL: lambda: node.machine_version,
             },
         )
-        self._services = [feature.service(self.parts) for feature in FEATURES]
+        self._services = [service(self.parts) for service in SERVICES]
         self.requests = Requests(
             config.group,
             log,

@@ -17,7 +17,8 @@ from broker.filters.condition import MAX_CONDITION_CHARACTERS
 from broker.groups.commands import PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.locks.commands import LockQueues
-from broker.log.entry import LogCommand, encode_log_command
+from broker.log.command_layout import LogCommand
+from broker.log.entry import encode_log_command
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.producers.members import PRODUCERS, Producer
 from broker.server import Broker

@@ -16,7 +16,6 @@ from bench.log_costs.full_log import (
     FullLog,
 )
 from broker.assignment.commands import SetMode
-from broker.assignment.state import Mode
 from broker.dead_letters.commands import Redrive
 from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
 from broker.filters.commands import PutFilter
@@ -195,9 +194,7 @@ DEAREST: Final[Mapping[type[Any], Mapping[str, Dearest]]] = {
     BuryPopped: {"behind the most that are out": _buried},
     AckPopped: {"the most of one entry": _acknowledged},
     SetMode: {
-        "": lambda full, number: full.command(
-            SetMode(TOPIC, f"new{number}", Mode("POP", 1), _LARGE)
-        )
+        "": lambda full, number: full.command(SetMode(TOPIC, f"new{number}", "POP", 1, _LARGE))
     },
     ChangeSettings: {
         "": lambda full, number: full.command(

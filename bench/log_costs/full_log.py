@@ -8,14 +8,15 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from broker.delay.commands import Delay
-from broker.features import REGISTRY
 from broker.filters.commands import PutFilter
+from broker.folds import REGISTRY
 from broker.formats.commands import RaiseFormat
 from broker.groups.commands import Forbid, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.limits import MAX_QUEUES_PER_TOPIC, BrokerLimits
 from broker.locks.commands import LockQueues
-from broker.log.entry import FORMAT_VERSION, LogCommand, encode_log_command
+from broker.log.command_layout import LogCommand
+from broker.log.entry import FORMAT_VERSION, encode_log_command
 from broker.log.folded import EntryRefused
 from broker.machine import BrokerMachine
 from broker.messages.passed_over import MAX_PASSED_OVER_ENTRIES

@@ -1,14 +1,12 @@
 """What administrators ask."""
 
 from functools import partial
-from typing import Final
 
 from broker.admin.processor import AdminProcessor
 from broker.admin.replication import Replication
 from broker.admin.settings_processor import SettingsProcessor
 from broker.admin.statistics import Statistics
 from broker.consumers.members import CONSUMERS
-from broker.feature import Feature
 from broker.pulls.pulled_offsets import PULLED_OFFSETS
 from broker.serving.member import MEMBER
 from broker.serving.parts import Parts
@@ -31,7 +29,8 @@ def settings_processor(parts: Parts) -> SettingsProcessor:
     )
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     reader = parts[MESSAGE_READER]
     processor = AdminProcessor(reader, parts.figures)
     settings = settings_processor(parts)
@@ -60,6 +59,3 @@ def _service(parts: Parts) -> Service:
             RequestCode.GET_CONSUME_STATS: Handler(statistics.consume_stats, confirmed=True),
         }
     )
-
-
-FEATURE: Final = Feature(service=_service)

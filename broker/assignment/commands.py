@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from broker.assignment.state import MODES, Mode
-from broker.log.entry import ATTACHED_VERSION, number, text
+from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -18,21 +18,19 @@ class SetMode:
     Attributes:
         topic: the topic.
         group: the consumer group.
-        mode: how.
+        name: of the mode.
+        shares: of the mode.
         max_modes: with so many no other is set.
     """
 
     kind: ClassVar[int] = 27
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
     topic: str
     group: str
-    mode: Mode
+    name: str
+    shares: int
     max_modes: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.topic, self.group, *self.mode, self.max_modes]
 
 
 def _set(
@@ -41,16 +39,8 @@ def _set(
     modes, key = state[MODES].modes, (command.topic, command.group)
     if key not in modes and not modes.has_room(command.max_modes):
         return EntryRefused(f"{len(modes)} request modes are set already")
-    modes[key] = command.mode
+    modes[key] = Mode(command.name, command.shares)
     return None
 
 
-SET_MODE: Final = CommandType(
-    SetMode,
-    {
-        ATTACHED_VERSION: lambda topic, group, name, shares, max_modes: SetMode(
-            text(topic), text(group), Mode(text(name), number(shares)), number(max_modes)
-        )
-    },
-    _set,
-)
+SET_MODE: Final = CommandType(SetMode, _set)

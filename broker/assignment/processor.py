@@ -134,7 +134,7 @@ class AssignmentProcessor:
                 f"mode {mode.name:.20} of {mode.shares}: set PULL or POP, and how many share",
             )
         submit_commands(
-            self._log, [SetMode(topic, group, mode, MAX_MODES)], replying(origin, command)
+            self._log, [SetMode(topic, group, *mode, MAX_MODES)], replying(origin, command)
         )
 
     def all_modes(self, _origin: Origin, command: Command) -> Command:

@@ -1,10 +1,7 @@
 """Members of consumer groups."""
 
-from typing import Final
-
 from broker.consumers.members import CONSUMERS
 from broker.consumers.processor import ClientProcessor
-from broker.feature import Feature
 from broker.filters.changes import FILTER_CHANGES
 from broker.groups.changes import GROUP_CHANGES
 from broker.producers.members import PRODUCERS
@@ -14,7 +11,8 @@ from broker.settings.settings import SETTINGS
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     consumers = parts[CONSUMERS]
     processor = ClientProcessor(
         parts.state,
@@ -39,6 +37,3 @@ def _service(parts: Parts) -> Service:
         dropped=processor.drop,
         figures=lambda: {"dledgerGroupsThatDiffer": str(len(consumers.differing))},
     )
-
-
-FEATURE: Final = Feature(service=_service)

@@ -10,7 +10,8 @@ from typing import ClassVar, Final
 
 from broker.dead_letters.runs import OffsetRuns
 from broker.dead_letters.state import REDRIVEN
-from broker.log.entry import ATTACHED_VERSION, natural, text
+from broker.log.command_layout import Natural
+from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -32,23 +33,13 @@ class Redrive:
     """
 
     kind: ClassVar[int] = 34
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
     topic: str
-    queue_id: int
-    offset: int
-    position: int
-    begin: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.topic, self.queue_id, self.offset, self.position, self.begin]
-
-
-def _read(topic: str, queue_id: int, offset: int, position: int, begin: int) -> Redrive:
-    return Redrive(
-        text(topic), natural(queue_id), natural(offset), natural(position), natural(begin)
-    )
+    queue_id: Natural
+    offset: Natural
+    position: Natural
+    begin: Natural
 
 
 def _redrive(
@@ -68,4 +59,4 @@ def _redrive(
     return None
 
 
-REDRIVE: Final = CommandType(Redrive, {ATTACHED_VERSION: _read}, _redrive, is_attached=True)
+REDRIVE: Final = CommandType(Redrive, _redrive, is_attached=True)

@@ -1,11 +1,7 @@
 """Dead letters that are delivered once more."""
 
-from typing import Final
-
-from broker.dead_letters.commands import REDRIVE
 from broker.dead_letters.processor import RedriveProcessor
 from broker.dead_letters.state import REDRIVEN
-from broker.feature import Feature
 from broker.retention.full_disk import FULL_DISK
 from broker.sends.copies import COPIES
 from broker.sends.sends import SENDS
@@ -16,7 +12,8 @@ from broker.store.message_reader import MESSAGE_READER
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     processor = RedriveProcessor(
         parts.state,
         parts[SENDS],
@@ -31,6 +28,3 @@ def _service(parts: Parts) -> Service:
         begin_term=processor.begin_term,
         figures=lambda: {"dledgerRedrivenDeadLetters": str(redriven.redriven_letters)},
     )
-
-
-FEATURE: Final = Feature(commands=(REDRIVE,), parts=(REDRIVEN,), service=_service)

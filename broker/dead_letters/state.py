@@ -6,7 +6,7 @@ from itertools import chain, pairwise
 from typing import Any, Final
 
 from broker.dead_letters.runs import OffsetRuns
-from broker.log.entry import natural, text
+from broker.log.command_layout import natural, text
 from broker.log.state import Deletion, Rows, StatePart
 
 

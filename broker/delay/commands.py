@@ -13,7 +13,8 @@ from typing import ClassVar, Final
 
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting
-from broker.log.entry import ATTACHED_VERSION, natural
+from broker.log.command_layout import Natural
+from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -26,13 +27,9 @@ class Delay:
     """Behind a record: it waits until a time, in milliseconds since 1970."""
 
     kind: ClassVar[int] = 10
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
-    due_ms: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.due_ms]
+    due_ms: Natural
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,13 +37,9 @@ class Deliver:
     """Behind a record: it is the copy of the message that waits at a position of the log."""
 
     kind: ClassVar[int] = 11
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
-    position: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.position]
+    position: Natural
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +47,9 @@ class MoveDelayed:
     """Behind a record: it waits in place of the message at a position, which retention drops."""
 
     kind: ClassVar[int] = 12
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
-    position: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.position]
+    position: Natural
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +57,9 @@ class DropDelayed:
     """The message at a position waits no longer: it was recalled, or its topic is gone."""
 
     kind: ClassVar[int] = 13
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
-    position: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.position]
+    position: Natural
 
 
 def _delay(
@@ -120,23 +105,7 @@ def _not_waiting(position: int) -> EntryRefused:
     return EntryRefused(f"no delayed message waits at {position}: it was delivered or recalled")
 
 
-DELAY: Final = CommandType(
-    Delay, {ATTACHED_VERSION: lambda due_ms: Delay(natural(due_ms))}, _delay, is_attached=True
-)
-DELIVER: Final = CommandType(
-    Deliver,
-    {ATTACHED_VERSION: lambda position: Deliver(natural(position))},
-    _deliver,
-    is_attached=True,
-)
-MOVE_DELAYED: Final = CommandType(
-    MoveDelayed,
-    {ATTACHED_VERSION: lambda position: MoveDelayed(natural(position))},
-    _move,
-    is_attached=True,
-)
-DROP_DELAYED: Final = CommandType(
-    DropDelayed,
-    {ATTACHED_VERSION: lambda position: DropDelayed(natural(position))},
-    _drop,
-)
+DELAY: Final = CommandType(Delay, _delay, is_attached=True)
+DELIVER: Final = CommandType(Deliver, _deliver, is_attached=True)
+MOVE_DELAYED: Final = CommandType(MoveDelayed, _move, is_attached=True)
+DROP_DELAYED: Final = CommandType(DropDelayed, _drop)

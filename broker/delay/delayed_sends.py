@@ -12,7 +12,7 @@ from broker.delay.due import DELAY_NAMES, LEVEL_MS, AfterLevel, Due, read_due
 from broker.delay.recall_handle import recall_handle
 from broker.delay.state import DELAYS
 from broker.errors import RequestRefused
-from broker.log.entry import LogCommand
+from broker.log.command_layout import LogCommand
 from broker.log.state import BrokerState
 from broker.sends.copies import Copy
 from broker.sends.pending_messages import PendingSend

@@ -14,7 +14,7 @@ from broker.delay.due import DELAY_NAMES
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting
 from broker.errors import RequestRefused
-from broker.log.entry import LogCommand
+from broker.log.command_layout import LogCommand
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands

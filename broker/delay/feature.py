@@ -1,9 +1,7 @@
 """Delayed messages."""
 
 from collections.abc import Mapping
-from typing import Final
 
-from broker.delay.commands import DELAY, DELIVER, DROP_DELAYED, MOVE_DELAYED
 from broker.delay.delayed_sends import DELAYED_SENDS
 from broker.delay.deliveries import DELIVERIES
 from broker.delay.delivery_task import DeliveryTask
@@ -11,7 +9,6 @@ from broker.delay.figures import DelayFigures
 from broker.delay.recall import RecallProcessor
 from broker.delay.state import DELAYS
 from broker.delay.timer_rates import TimerRates
-from broker.feature import Feature
 from broker.retention.kept_back import KEPT_BACK
 from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.parts import Parts
@@ -20,7 +17,8 @@ from broker.store.message_reader import MESSAGE_READER
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     delays, sends, deliveries = parts.state[DELAYS], parts[DELAYED_SENDS], parts[DELIVERIES]
     parts[SPECIAL_SENDS].add(sends)
     parts[KEPT_BACK].add(deliveries.move_before)
@@ -53,8 +51,3 @@ def _service(parts: Parts) -> Service:
         figures=figures,
         tasks=(DeliveryTask(deliveries).run,),
     )
-
-
-FEATURE: Final = Feature(
-    commands=(DELAY, DELIVER, MOVE_DELAYED, DROP_DELAYED), parts=(DELAYS,), service=_service
-)

@@ -4,7 +4,8 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from broker.filters.state import FILTERS, GroupFilter
-from broker.log.entry import ATTACHED_VERSION, natural, text
+from broker.log.command_layout import Natural
+from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -25,17 +26,13 @@ class PutFilter:
     """
 
     kind: ClassVar[int] = 20
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
     group: str
     topic: str
     condition: str
-    filter_version: int
-    max_filters: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.group, self.topic, self.condition, self.filter_version, self.max_filters]
+    filter_version: Natural
+    max_filters: Natural
 
 
 def _put(
@@ -52,12 +49,4 @@ def _put(
     return None
 
 
-PUT_FILTER: Final = CommandType(
-    PutFilter,
-    {
-        ATTACHED_VERSION: lambda group, topic, condition, version, max_filters: PutFilter(
-            text(group), text(topic), text(condition), natural(version), natural(max_filters)
-        )
-    },
-    _put,
-)
+PUT_FILTER: Final = CommandType(PutFilter, _put)

@@ -1,24 +1,17 @@
 """SQL92 filters. Heartbeats bring them (`broker.consumers`), and pulls go by them."""
 
-from typing import Final
-
-from broker.feature import Feature
 from broker.filters.changes import FILTER_CHANGES
-from broker.filters.commands import PUT_FILTER
 from broker.filters.loading import load_parser_early
 from broker.filters.processor import FilterProcessor
-from broker.filters.state import FILTERS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     return Service(
         handlers={RequestCode.CHECK_CLIENT_CONFIG: Handler(FilterProcessor().check, any_role=True)},
         begin_term=parts[FILTER_CHANGES].begin_term,
         tasks=(load_parser_early,),
     )
-
-
-FEATURE: Final = Feature(commands=(PUT_FILTER,), parts=(FILTERS,), service=_service)

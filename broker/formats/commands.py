@@ -6,11 +6,10 @@ for them. Everything that one leader writes behind it is in the log only if the 
 """
 
 from dataclasses import dataclass
-from functools import partial
 from typing import ClassVar, Final
 
 from broker.formats.state import FORMATS
-from broker.log.entry import ATTACHED_VERSION, FORMAT_VERSION
+from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -22,12 +21,9 @@ class RaiseFormat:
     """From here on the log has entries of this format version."""
 
     kind: ClassVar[int] = 9
+    since: ClassVar[int] = ATTACHED_VERSION
 
     version: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return []
 
 
 def _raise(
@@ -38,11 +34,4 @@ def _raise(
     return None
 
 
-RAISE_FORMAT: Final = CommandType(
-    RaiseFormat,
-    {
-        version: partial(RaiseFormat, version)
-        for version in range(ATTACHED_VERSION, FORMAT_VERSION + 1)
-    },
-    _raise,
-)
+RAISE_FORMAT: Final = CommandType(RaiseFormat, _raise)

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from broker.log.entry import FIRST_VERSION
+from broker.log.command_layout import FIRST_VERSION
 from broker.log.state import StatePart
 
 

@@ -7,7 +7,7 @@ from broker.errors import RequestRefused
 from broker.groups.commands import DeleteGroup, Forbid, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.groups.state import GROUPS
-from broker.log.entry import LogCommand
+from broker.log.command_layout import LogCommand
 from broker.log.one_by_one import call_each
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState

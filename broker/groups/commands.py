@@ -1,11 +1,12 @@
 """The log's commands that create, change and delete consumer groups."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from broker.groups.config import ConsumerGroup, read_group
 from broker.groups.state import GROUPS
-from broker.log.entry import ATTACHED_VERSION, FIRST_VERSION, GUARDED_VERSION, number, text
+from broker.log.command_layout import FIRST_VERSION, Added, Form, Implied, number
+from broker.log.entry import ATTACHED_VERSION, GUARDED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState, Deletion
@@ -21,21 +22,15 @@ class PutGroup:
 
     kind: ClassVar[int] = 3
 
-    config: ConsumerGroup
+    config: Annotated[ConsumerGroup, Form(read_group, ConsumerGroup.as_dict)]
     only_if_absent: bool = False
-    max_groups: int | None = None
+    max_groups: Annotated[int | None, Added(GUARDED_VERSION)] = None
 
     @property
-    def version(self) -> int:
-        """As in LogCommand."""
-        if self.max_groups is None:
-            return FIRST_VERSION
-        return GUARDED_VERSION if self.config.is_plain else ATTACHED_VERSION
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        members = [self.config.as_dict(), self.only_if_absent]
-        return members if self.max_groups is None else [*members, self.max_groups]
+    def needed_version(self) -> int:
+        """As in `command_layout`: what is not plain came with a later version."""
+        is_limited = self.max_groups is not None
+        return ATTACHED_VERSION if is_limited and not self.config.is_plain else FIRST_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,16 +44,7 @@ class DeleteGroup:
 
     group: str
     with_offsets: bool
-    with_locks: bool = False
-
-    @property
-    def version(self) -> int:
-        """As in LogCommand."""
-        return GUARDED_VERSION if self.with_locks else FIRST_VERSION
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.group, self.with_offsets]
+    with_locks: Annotated[bool, Implied(GUARDED_VERSION)] = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,32 +59,12 @@ class Forbid:
     """
 
     kind: ClassVar[int] = 32
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
     group: str
     topic: str
-    is_forbidden: bool
+    is_forbidden: Annotated[bool, Form(lambda value: bool(number(value)))]
     max_forbidden: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.group, self.topic, self.is_forbidden, self.max_forbidden]
-
-
-def _read_put(members: dict[str, Any], only_if_absent: bool) -> PutGroup:
-    return PutGroup(read_group(members), bool(only_if_absent))
-
-
-def _read_put_within(members: dict[str, Any], only_if_absent: bool, max_groups: int) -> PutGroup:
-    return PutGroup(read_group(members), bool(only_if_absent), number(max_groups))
-
-
-def _read_delete(group: str, with_offsets: bool) -> DeleteGroup:
-    return DeleteGroup(text(group), bool(with_offsets))
-
-
-def _read_delete_with_locks(group: str, with_offsets: bool) -> DeleteGroup:
-    return DeleteGroup(text(group), bool(with_offsets), with_locks=True)
 
 
 def _put(
@@ -135,18 +101,6 @@ def _forbid(
     return None
 
 
-PUT_GROUP: Final = CommandType(
-    PutGroup, {FIRST_VERSION: _read_put, GUARDED_VERSION: _read_put_within}, _put
-)
-DELETE_GROUP: Final = CommandType(
-    DeleteGroup, {FIRST_VERSION: _read_delete, GUARDED_VERSION: _read_delete_with_locks}, _delete
-)
-FORBID: Final = CommandType(
-    Forbid,
-    {
-        ATTACHED_VERSION: lambda group, topic, is_forbidden, max_forbidden: Forbid(
-            text(group), text(topic), bool(number(is_forbidden)), number(max_forbidden)
-        )
-    },
-    _forbid,
-)
+PUT_GROUP: Final = CommandType(PutGroup, _put)
+DELETE_GROUP: Final = CommandType(DeleteGroup, _delete)
+FORBID: Final = CommandType(Forbid, _forbid)

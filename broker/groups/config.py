@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from broker.errors import RequestRefused
-from broker.log.entry import number, text
+from broker.log.command_layout import number, text
 from broker.topics.names import check_group_name
 from remoting.bodies.json_object import JsonObject
 from remoting.wire.codes import ResponseCode

@@ -1,10 +1,6 @@
 """Consumer groups."""
 
-from typing import Final
-
-from broker.feature import Feature
 from broker.groups.changes import GROUP_CHANGES
-from broker.groups.commands import DELETE_GROUP, FORBID, PUT_GROUP
 from broker.groups.processor import GroupProcessor
 from broker.groups.state import GROUPS
 from broker.serving.parts import Parts
@@ -12,7 +8,8 @@ from broker.serving.service import Handler, Service
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     processor = GroupProcessor(parts.state, parts[GROUP_CHANGES])
     groups = parts.state[GROUPS]
     return Service(
@@ -26,8 +23,3 @@ def _service(parts: Parts) -> Service:
         },
         figures=lambda: {"groups": str(len(groups.configs))},
     )
-
-
-FEATURE: Final = Feature(
-    commands=(PUT_GROUP, DELETE_GROUP, FORBID), parts=(GROUPS,), service=_service
-)

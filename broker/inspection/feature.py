@@ -1,9 +1,6 @@
 """Inspection of consumer groups."""
 
-from typing import Final
-
 from broker.consumers.members import CONSUMERS
-from broker.feature import Feature
 from broker.inspection.consumer_status import ConsumerStatus
 from broker.inspection.forwarding import Forwarding
 from broker.inspection.processor import InspectionProcessor
@@ -16,7 +13,8 @@ from broker.store.message_reader import MESSAGE_READER
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     consumers, reader, config = parts[CONSUMERS], parts[MESSAGE_READER], parts.config
     forwarding = Forwarding(consumers, reader, config.group)
     processor = InspectionProcessor(
@@ -50,6 +48,3 @@ def _service(parts: Parts) -> Service:
             RequestCode.CLONE_GROUP_OFFSET: Handler(processor.clone_offsets, confirmed=True),
         }
     )
-
-
-FEATURE: Final = Feature(service=_service)

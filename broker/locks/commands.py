@@ -2,10 +2,9 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 from broker.locks.state import LOCKS
-from broker.log.entry import FIRST_VERSION, number, text
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -32,23 +31,6 @@ class LockQueues:
     time_ms: int
     queues: Sequence[tuple[str, int]]
 
-    @property
-    def version(self) -> int:
-        """As in LogCommand."""
-        return FIRST_VERSION
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        rows = [list(one) for one in self.queues]
-        return [self.group, self.client_id, self.is_lock, self.time_ms, rows]
-
-
-def _read(
-    group: str, client_id: str, is_lock: bool, time_ms: int, queues: list[list[Any]]
-) -> LockQueues:
-    named = [(text(topic), number(queue_id)) for topic, queue_id in queues]
-    return LockQueues(text(group), text(client_id), bool(is_lock), number(time_ms), named)
-
 
 def _lock(
     state: BrokerState, _folded: Folded, command: LockQueues, _entry: Entry
@@ -59,4 +41,4 @@ def _lock(
     return None
 
 
-LOCK_QUEUES: Final = CommandType(LockQueues, {FIRST_VERSION: _read}, _lock)
+LOCK_QUEUES: Final = CommandType(LockQueues, _lock)

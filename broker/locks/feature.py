@@ -1,17 +1,13 @@
 """Locks of ordered consumers."""
 
-from typing import Final
-
-from broker.feature import Feature
-from broker.locks.commands import LOCK_QUEUES
 from broker.locks.processor import LockProcessor
-from broker.locks.state import LOCKS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     processor = LockProcessor(parts.state, parts.log, parts.config.limits, parts.clock)
     return Service(
         handlers={
@@ -19,6 +15,3 @@ def _service(parts: Parts) -> Service:
             RequestCode.UNLOCK_BATCH_MQ: Handler(processor.unlock),
         }
     )
-
-
-FEATURE: Final = Feature(commands=(LOCK_QUEUES,), parts=(LOCKS,), service=_service)

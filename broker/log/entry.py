@@ -40,24 +40,21 @@ version commands
 
 import struct
 from enum import IntEnum
-from typing import Any, ClassVar, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 import msgpack
 
 from broker.errors import CommandMalformed, EntryTooNew
+from broker.log.command_layout import LogCommand, layout_of
 from remoting.message.record import MESSAGE_MAGIC
 
 FORMAT_VERSION: Final = 6  # the newest that is read
-FIRST_VERSION: Final = 1
 OFFSETS_WITH_TIME_VERSION: Final = 2
 GUARDED_VERSION: Final = 3
 ATTACHED_VERSION: Final = 4
 RUNS_VERSION: Final = 5
 LARGE_ENTRIES_VERSION: Final = 6
 INCARNATIONS_VERSION: Final = 6
-
-# What SQLite's tables and the fields of a record hold.
-_MAX_NATURAL: Final = (1 << 63) - 1
 
 _PREFIX: Final = struct.Struct(">I3sB")
 _MARK: Final = b"DLB"
@@ -70,21 +67,6 @@ class EntryKind(IntEnum):
     RECORD = 0
     COMMAND = 1
     FOREIGN = 2  # not appended by a broker; skipped
-
-
-class LogCommand(Protocol):
-    """One command: an immutable value. Each feature has its own, see `log.registry`."""
-
-    kind: ClassVar[int]  # the first element of the array; a number is never used again
-
-    @property
-    def version(self) -> int:
-        """The first format version that can hold it."""
-        ...
-
-    def members(self) -> list[object]:
-        """The rest of the array."""
-        ...
 
 
 class RawCommand(NamedTuple):
@@ -112,8 +94,11 @@ def kind_of(body: bytes) -> EntryKind:
 
 def encode_log_command(command: LogCommand) -> bytes:
     """The body of the entry that holds `command`."""
-    content: bytes = msgpack.packb([command.kind, *command.members()], use_bin_type=True)
-    return _PREFIX.pack(_PREFIX.size + len(content), _MARK, command.version) + content
+    layout = layout_of(type(command))
+    version = layout.version(command)
+    members = layout.members(command, version)
+    content: bytes = msgpack.packb([command.kind, *members], use_bin_type=True)
+    return _PREFIX.pack(_PREFIX.size + len(content), _MARK, version) + content
 
 
 def read_log_command(body: bytes) -> RawCommand:
@@ -137,24 +122,3 @@ def read_log_command(body: bytes) -> RawCommand:
     if not isinstance(members, list) or not members or not isinstance(members[0], int):
         raise CommandMalformed("its content is not an array that begins with a number")
     return RawCommand(version, members[0], members[1:])
-
-
-def text(value: object) -> str:
-    """A member that is text. Raises TypeError."""
-    if not isinstance(value, str):
-        raise TypeError(f"{value!r:.40} is not text")
-    return value
-
-
-def number(value: object) -> int:
-    """A member that is a whole number. Raises TypeError."""
-    if not isinstance(value, int):
-        raise TypeError(f"{value!r:.40} is not a number")
-    return value
-
-
-def natural(value: object) -> int:
-    """A member that is a time or a position: what fits 63 bits. Raises TypeError, ValueError."""
-    if not 0 <= number(value) <= _MAX_NATURAL:
-        raise ValueError(f"{value} is no time and no position")
-    return number(value)

@@ -4,12 +4,14 @@ A feature folder has its commands and its parts; nothing else names them. A numb
 two features claim is an error when the program starts.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from broker.errors import CommandMalformed, EntryTooNew, FeatureClash
-from broker.log.entry import LogCommand, read_log_command
+from broker.log.command_layout import CommandLayout, LogCommand, layout_of
+from broker.log.entry import read_log_command
 from broker.log.folded import EntryRefused
 from dledger import Entry
 
@@ -25,9 +27,7 @@ class CommandType(Generic[C]):
     """How one kind of command is read and folded.
 
     Attributes:
-        command: the class of its values.
-        readers: by format version: makes a command of the members, as this version and those up to
-            the next one here have them. May raise TypeError, ValueError, KeyError.
+        command: the class of its values. It says by its fields how they are written.
         fold: changes the state; may refuse the entry. Deterministic, and never raises.
         is_attached: whether it stands behind a record. Then `fold` is called when the record fits
             its queue and is not indexed yet, and refuses the record when it refuses the command.
@@ -35,14 +35,13 @@ class CommandType(Generic[C]):
     """
 
     command: type[C]
-    readers: Mapping[int, Callable[..., C]]
     fold: Callable[["BrokerState", "Folded", C, Entry], "EntryRefused | None"]
     is_attached: bool = False
 
-    def reader(self, version: int) -> Callable[..., C] | None:
-        """The reader for a format version, or None if that version does not have the kind."""
-        found = [first for first in self.readers if first <= version]
-        return self.readers[max(found)] if found else None
+    @cached_property
+    def layout(self) -> CommandLayout[C]:
+        """How it is written."""
+        return layout_of(self.command)
 
 
 class FoldsRecords(Protocol):
@@ -103,11 +102,10 @@ class Registry:
         """
         version, kind, members = read_log_command(body)
         found = self._types.get(kind)
-        reader = None if found is None else found.reader(version)
-        if reader is None:
+        if found is None or version < found.layout.since:
             raise EntryTooNew(version, kind)
         try:
-            command: LogCommand = reader(*members)
+            command: LogCommand = found.layout.read(version, members)
         except (TypeError, ValueError, KeyError) as error:
             raise CommandMalformed(f"its members do not fit kind {kind}: {error}") from None
         return command

@@ -5,7 +5,8 @@ from typing import TypeAlias
 
 from broker.errors import RequestRefused
 from broker.log.append_outcome import refusal_of, refused_append
-from broker.log.entry import LogCommand, encode_log_command
+from broker.log.command_layout import LogCommand
+from broker.log.entry import encode_log_command
 from broker.log.replicated_log import Log
 from dledger import Appended, DLedgerError
 

@@ -1,15 +1,12 @@
 """Message records."""
 
-from typing import Final
-
-from broker.feature import Feature
-from broker.messages.fold import RecordFold
 from broker.messages.state import MESSAGES
 from broker.serving.parts import Parts
 from broker.serving.service import Service
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     state, messages = parts.state, parts.state[MESSAGES]
 
     def figures() -> dict[str, str]:
@@ -19,6 +16,3 @@ def _service(parts: Parts) -> Service:
         }
 
     return Service(figures=figures)
-
-
-FEATURE: Final = Feature(parts=(MESSAGES,), records=RecordFold, service=_service)

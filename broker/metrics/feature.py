@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from broker.consumers.members import CONSUMERS
-from broker.feature import Feature
 from broker.metrics.lags import lags_of
 from broker.metrics.lags_notice import LagsNotice
 from broker.producers.members import PRODUCERS
@@ -19,7 +18,8 @@ if TYPE_CHECKING:
     from prometheus_client.core import Metric
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     if parts.config.metrics is None:
         return Service()
     return Service(tasks=(partial(_serve, parts, str(parts.config.metrics)),))
@@ -48,6 +48,3 @@ async def _serve(parts: Parts, address: str) -> None:
         return metrics.collect()
 
     await serve_metrics(lambda: [parts[MEMBER].node], address, more=collect)
-
-
-FEATURE: Final = Feature(service=_service)

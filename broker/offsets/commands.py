@@ -2,15 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import Annotated, ClassVar, Final, NamedTuple
 
-from broker.log.entry import (
-    FIRST_VERSION,
-    GUARDED_VERSION,
-    OFFSETS_WITH_TIME_VERSION,
-    number,
-    text,
-)
+from broker.log.command_layout import Added
+from broker.log.entry import GUARDED_VERSION, OFFSETS_WITH_TIME_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -45,39 +40,8 @@ class CommitOffsets:
     kind: ClassVar[int] = 5
 
     offsets: Sequence[CommittedOffset]
-    at_ms: int | None
-    as_of: int | None = None
-
-    @property
-    def version(self) -> int:
-        """As in LogCommand."""
-        if self.as_of is not None:
-            return GUARDED_VERSION
-        return FIRST_VERSION if self.at_ms is None else OFFSETS_WITH_TIME_VERSION
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        numbers = [value for value in (self.at_ms, self.as_of) if value is not None]
-        return [[list(one) for one in self.offsets], *numbers]
-
-
-def _read_without_time(offsets: list[list[Any]]) -> CommitOffsets:
-    return CommitOffsets(_committed_offsets(offsets), None)
-
-
-def _read(offsets: list[list[Any]], at_ms: int) -> CommitOffsets:
-    return CommitOffsets(_committed_offsets(offsets), number(at_ms))
-
-
-def _read_as_of(offsets: list[list[Any]], at_ms: int, as_of: int) -> CommitOffsets:
-    return CommitOffsets(_committed_offsets(offsets), number(at_ms), number(as_of))
-
-
-def _committed_offsets(offsets: list[list[Any]]) -> list[CommittedOffset]:
-    return [
-        CommittedOffset(text(group), text(topic), number(queue_id), number(offset))
-        for group, topic, queue_id, offset in offsets
-    ]
+    at_ms: Annotated[int | None, Added(OFFSETS_WITH_TIME_VERSION)] = None
+    as_of: Annotated[int | None, Added(GUARDED_VERSION)] = None
 
 
 def _commit(
@@ -97,12 +61,4 @@ def _commit(
     return None
 
 
-COMMIT_OFFSETS: Final = CommandType(
-    CommitOffsets,
-    {
-        FIRST_VERSION: _read_without_time,
-        OFFSETS_WITH_TIME_VERSION: _read,
-        GUARDED_VERSION: _read_as_of,
-    },
-    _commit,
-)
+COMMIT_OFFSETS: Final = CommandType(CommitOffsets, _commit)

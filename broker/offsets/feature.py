@@ -1,16 +1,12 @@
 """Offsets."""
 
 from functools import partial
-from typing import Final
 
 from broker.errors import RequestRefused
-from broker.feature import Feature
 from broker.offsets.askers import knows_refusals_of_offsets
-from broker.offsets.commands import COMMIT_OFFSETS
 from broker.offsets.commits import OFFSET_COMMITS
 from broker.offsets.generations import GENERATIONS
 from broker.offsets.processor import OffsetProcessor
-from broker.offsets.state import OFFSETS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from broker.settings.settings import SETTINGS
@@ -18,7 +14,8 @@ from broker.store.message_reader import MESSAGE_READER
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     commits = parts[OFFSET_COMMITS]
     generations = parts[GENERATIONS]
     processor = OffsetProcessor(
@@ -48,6 +45,3 @@ def _service(parts: Parts) -> Service:
         tick=commits.flush_all,
         dropped=generations.drop,
     )
-
-
-FEATURE: Final = Feature(commands=(COMMIT_OFFSETS,), parts=(OFFSETS,), service=_service)

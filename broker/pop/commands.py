@@ -7,9 +7,10 @@ was acknowledged, is given once.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final, NamedTuple
+from typing import ClassVar, Final, NamedTuple
 
-from broker.log.entry import ATTACHED_VERSION, natural, text
+from broker.log.command_layout import Natural
+from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -39,31 +40,30 @@ class Pop:
     """
 
     kind: ClassVar[int] = 23
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
     group: str
     topic: str
-    queue_id: int
-    popped_ms: int
-    visible_ms: int
-    first: int
-    next: int
-    offsets: tuple[int, ...]
+    queue_id: Natural
+    popped_ms: Natural
+    visible_ms: Natural
+    first: Natural
+    next: Natural
+    offsets: tuple[Natural, ...]
     attempt_id: str | None
     begins: bool
-    as_of: int
+    as_of: Natural
+
+    def __post_init__(self) -> None:
+        if not self.first <= self.next or any(at >= self.next for at in self.offsets):
+            raise ValueError(f"messages {self.offsets} between {self.first} and {self.next}")
+        if list(self.offsets) != sorted(set(self.offsets)):
+            raise ValueError(f"messages {self.offsets} out of order")
 
     @property
     def key(self) -> QueueKey:
         """The queue of the group."""
         return self.group, self.topic, self.queue_id
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [
-            *(self.group, self.topic, self.queue_id, self.popped_ms, self.visible_ms),
-            *(self.first, self.next, list(self.offsets), self.attempt_id, self.begins, self.as_of),
-        ]
 
 
 class PoppedMessage(NamedTuple):
@@ -71,9 +71,9 @@ class PoppedMessage(NamedTuple):
 
     group: str
     topic: str
-    queue_id: int
-    offset: int
-    popped_ms: int
+    queue_id: Natural
+    offset: Natural
+    popped_ms: Natural
 
     @property
     def key(self) -> QueueKey:
@@ -86,13 +86,9 @@ class AckPopped:
     """Consumers acknowledge messages."""
 
     kind: ClassVar[int] = 24
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
     messages: Sequence[PoppedMessage]
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [[list(one) for one in self.messages]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,15 +102,11 @@ class HidePopped:
     """
 
     kind: ClassVar[int] = 25
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
     message: PoppedMessage
-    hidden_ms: int
-    visible_ms: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [list(self.message), self.hidden_ms, self.visible_ms]
+    hidden_ms: Natural
+    visible_ms: Natural
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +114,9 @@ class BuryPopped:
     """Behind a record: it is the dead letter of a message that failed too often."""
 
     kind: ClassVar[int] = 26
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
     message: PoppedMessage
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [list(self.message)]
 
 
 def _pop(state: BrokerState, _folded: Folded, command: Pop, _entry: Entry) -> EntryRefused | None:
@@ -205,65 +193,7 @@ def _commit(state: BrokerState, key: QueueKey) -> None:
     state[OFFSETS].tables.setdefault((group, topic), {})[queue_id] = queue.done_offset
 
 
-def _read_pop(
-    group: str,
-    topic: str,
-    queue_id: int,
-    popped_ms: int,
-    visible_ms: int,
-    first: int,
-    next_offset: int,
-    offsets: list[Any],
-    attempt_id: str | None,
-    begins: bool,
-    as_of: int,
-) -> Pop:
-    taken = tuple([natural(offset) for offset in offsets])
-    if not natural(first) <= natural(next_offset) or any(at >= next_offset for at in taken):
-        raise ValueError(f"messages {taken} between {first} and {next_offset}")
-    if list(taken) != sorted(set(taken)):
-        raise ValueError(f"messages {taken} out of order")
-    return Pop(
-        text(group),
-        text(topic),
-        natural(queue_id),
-        natural(popped_ms),
-        natural(visible_ms),
-        first,
-        next_offset,
-        taken,
-        None if attempt_id is None else text(attempt_id),
-        bool(begins),
-        natural(as_of),
-    )
-
-
-def _message(
-    group: object, topic: object, queue_id: object, offset: object, popped_ms: object
-) -> PoppedMessage:
-    return PoppedMessage(
-        text(group), text(topic), natural(queue_id), natural(offset), natural(popped_ms)
-    )
-
-
-POP: Final = CommandType(Pop, {ATTACHED_VERSION: _read_pop}, _pop)
-ACK_POPPED: Final = CommandType(
-    AckPopped,
-    {ATTACHED_VERSION: lambda messages: AckPopped([_message(*one) for one in messages])},
-    _ack,
-)
-HIDE_POPPED: Final = CommandType(
-    HidePopped,
-    {
-        ATTACHED_VERSION: lambda message, hidden_ms, visible_ms: HidePopped(
-            _message(*message), natural(hidden_ms), natural(visible_ms)
-        )
-    },
-    _hide,
-)
-BURY_POPPED: Final = CommandType(
-    BuryPopped,
-    {ATTACHED_VERSION: lambda message: BuryPopped(_message(*message))},
-    _bury,
-    is_attached=True,
-)
+POP: Final = CommandType(Pop, _pop)
+ACK_POPPED: Final = CommandType(AckPopped, _ack)
+HIDE_POPPED: Final = CommandType(HidePopped, _hide)
+BURY_POPPED: Final = CommandType(BuryPopped, _bury, is_attached=True)

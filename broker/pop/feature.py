@@ -1,14 +1,10 @@
 """POP."""
 
-from typing import Final
-
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
-from broker.feature import Feature
 from broker.groups.changes import GROUP_CHANGES
 from broker.pop.acks import PopAcks
 from broker.pop.choice import Chooser
-from broker.pop.commands import ACK_POPPED, BURY_POPPED, HIDE_POPPED, POP
 from broker.pop.crowding import Crowding
 from broker.pop.limits import MAX_WAITING_ACKS
 from broker.pop.lost_messages import LostMessages
@@ -25,7 +21,8 @@ from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     state, log, reader = parts.state, parts.log, parts[MESSAGE_READER]
     chooser = Chooser(state, reader)
     lost = LostMessages(state, log, reader, parts[SENDS], parts[COPIES], parts[FULL_DISK])
@@ -88,8 +85,3 @@ def _service(parts: Parts) -> Service:
         dropped=popping.drop,
         figures=figures,
     )
-
-
-FEATURE: Final = Feature(
-    commands=(POP, ACK_POPPED, HIDE_POPPED, BURY_POPPED), parts=(POPS,), service=_service
-)

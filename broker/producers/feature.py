@@ -1,8 +1,5 @@
 """Members of producer groups. Heartbeats enter them, see `broker.consumers`."""
 
-from typing import Final
-
-from broker.feature import Feature
 from broker.producers.members import PRODUCERS
 from broker.producers.processor import ProducerProcessor
 from broker.serving.parts import Parts
@@ -10,7 +7,8 @@ from broker.serving.service import Handler, Service
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     producers = parts[PRODUCERS]
     processor = ProducerProcessor(producers, parts.wall_clock_ms, parts.clock, parts.work)
     return Service(
@@ -22,6 +20,3 @@ def _service(parts: Parts) -> Service:
         look_over=processor.expire,
         dropped=processor.drop,
     )
-
-
-FEATURE: Final = Feature(service=_service)

@@ -4,7 +4,6 @@ from typing import Final
 
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
-from broker.feature import Feature
 from broker.limits import MAX_HOLD_SECONDS
 from broker.offsets.commits import OFFSET_COMMITS
 from broker.offsets.generations import GENERATIONS
@@ -24,7 +23,8 @@ HELD_PULLS: Final = Shared(
 )
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     held, pulled = parts[HELD_PULLS], parts[PULLED_OFFSETS]
 
     def end_term(refusal: RequestRefused) -> None:
@@ -64,6 +64,3 @@ def _service(parts: Parts) -> Service:
         dropped=processor.drop,
         figures=figures,
     )
-
-
-FEATURE: Final = Feature(service=_service)

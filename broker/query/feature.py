@@ -2,9 +2,7 @@
 
 import os
 from datetime import UTC, datetime
-from typing import Final
 
-from broker.feature import Feature
 from broker.messages.state import MESSAGES
 from broker.query.indexing import KeyIndexing
 from broker.query.processor import QueryProcessor
@@ -24,7 +22,8 @@ def _name_of(time_ms: int) -> str:
     return f"{begin:%Y%m%d%H%M%S}{time_ms % 1000:03d}"
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     member, messages = parts[MEMBER], parts.state[MESSAGES]
     index = KeyIndex(os.fspath(parts.config.directory / "index"), _name_of)
     indexing = KeyIndexing(parts.state, member.machine.queues, parts.log, index)
@@ -46,6 +45,3 @@ def _service(parts: Parts) -> Service:
         figures=figures,
         tasks=(tasks.keep, tasks.answer),
     )
-
-
-FEATURE: Final = Feature(service=_service)

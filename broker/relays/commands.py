@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from broker.log.entry import FIRST_VERSION, text
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -26,19 +25,6 @@ class LeadFrom:
     node_id: str
     address: str
 
-    @property
-    def version(self) -> int:
-        """As in LogCommand."""
-        return FIRST_VERSION
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.node_id, self.address]
-
-
-def _read(node_id: str, address: str) -> LeadFrom:
-    return LeadFrom(text(node_id), text(address))
-
 
 def _lead(
     state: BrokerState, _folded: Folded, command: LeadFrom, _entry: Entry
@@ -48,4 +34,4 @@ def _lead(
     return None
 
 
-LEAD_FROM: Final = CommandType(LeadFrom, {FIRST_VERSION: _read}, _lead)
+LEAD_FROM: Final = CommandType(LeadFrom, _lead)

@@ -1,9 +1,6 @@
 """One address for a group."""
 
-from typing import Final
-
-from broker.feature import Feature
-from broker.relays.commands import LEAD_FROM, LeadFrom
+from broker.relays.commands import LeadFrom
 from broker.relays.group_door import GROUP_DOOR
 from broker.relays.leaders_place import LeadersPlace
 from broker.relays.state import LEADER_PLACE
@@ -11,7 +8,8 @@ from broker.serving.parts import Parts
 from broker.serving.service import Service
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     if parts.config.listen_group is None:
         return Service()
     door = parts[GROUP_DOOR]
@@ -27,6 +25,3 @@ def _service(parts: Parts) -> Service:
         figures=lambda: {"connectionsPassedOn": str(door.relays)},
         tasks=(door.run,),
     )
-
-
-FEATURE: Final = Feature(commands=(LEAD_FROM,), parts=(LEADER_PLACE,), service=_service)

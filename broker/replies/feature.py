@@ -1,8 +1,5 @@
 """Request and reply."""
 
-from typing import Final
-
-from broker.feature import Feature
 from broker.producers.members import PRODUCERS
 from broker.replies.askers import ASKERS
 from broker.replies.processor import ReplyProcessor
@@ -13,7 +10,8 @@ from broker.serving.service import Handler, Service
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     askers, config = parts[ASKERS], parts.config
     parts[SPECIAL_SENDS].add(QuestionSends(askers, config.cluster))
     parts[SPECIAL_SENDS].add(StrayReplies())
@@ -26,6 +24,3 @@ def _service(parts: Parts) -> Service:
         end_term=lambda _refusal: askers.clear(),
         dropped=askers.drop,
     )
-
-
-FEATURE: Final = Feature(service=_service)

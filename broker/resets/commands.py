@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
-from broker.log.entry import ATTACHED_VERSION, INCARNATIONS_VERSION, natural, text
+from broker.log.command_layout import Added, Natural
+from broker.log.entry import ATTACHED_VERSION, INCARNATIONS_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -27,18 +28,17 @@ class ResetOffsets:
     """
 
     kind: ClassVar[int] = 21
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
     group: str
     topic: str
-    offsets: Mapping[int, int]
-    at_ms: int
-    as_of: int
+    offsets: Mapping[Natural, Natural]
+    at_ms: Natural
+    as_of: Natural
 
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        offsets = [list(pair) for pair in self.offsets.items()]
-        return [self.group, self.topic, offsets, self.at_ms, self.as_of]
+    def __post_init__(self) -> None:
+        if not self.offsets:
+            raise ValueError("no queue")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,22 +56,13 @@ class EndReset:
     """
 
     kind: ClassVar[int] = 22
+    since: ClassVar[int] = ATTACHED_VERSION
 
     group: str
     topic: str
-    queue_id: int
-    offset: int
-    at_ms: int | None = None
-
-    @property
-    def version(self) -> int:
-        """As in LogCommand."""
-        return ATTACHED_VERSION if self.at_ms is None else INCARNATIONS_VERSION
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        members: list[object] = [self.group, self.topic, self.queue_id, self.offset]
-        return members if self.at_ms is None else [*members, self.at_ms]
+    queue_id: Natural
+    offset: Natural
+    at_ms: Annotated[Natural | None, Added(INCARNATIONS_VERSION)] = None
 
 
 def _reset(
@@ -99,25 +90,5 @@ def _end_reset(
     return None
 
 
-def _read_reset(
-    group: str, topic: str, offsets: list[list[Any]], at_ms: int, as_of: int
-) -> ResetOffsets:
-    table = {natural(queue_id): natural(offset) for queue_id, offset in offsets}
-    if not table:
-        raise ValueError("no queue")
-    return ResetOffsets(text(group), text(topic), table, natural(at_ms), natural(as_of))
-
-
-RESET_OFFSETS: Final = CommandType(ResetOffsets, {ATTACHED_VERSION: _read_reset}, _reset)
-END_RESET: Final = CommandType(
-    EndReset,
-    {
-        ATTACHED_VERSION: lambda group, topic, queue_id, offset: EndReset(
-            text(group), text(topic), natural(queue_id), natural(offset)
-        ),
-        INCARNATIONS_VERSION: lambda group, topic, queue_id, offset, at_ms: EndReset(
-            text(group), text(topic), natural(queue_id), natural(offset), natural(at_ms)
-        ),
-    },
-    _end_reset,
-)
+RESET_OFFSETS: Final = CommandType(ResetOffsets, _reset)
+END_RESET: Final = CommandType(EndReset, _end_reset)

@@ -1,9 +1,5 @@
 """Moves of consumer groups."""
 
-from typing import Final
-
-from broker.feature import Feature
-from broker.resets.commands import END_RESET, RESET_OFFSETS
 from broker.resets.processor import ResetProcessor
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
@@ -12,7 +8,8 @@ from broker.store.message_reader import MESSAGE_READER
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     processor = ResetProcessor(
         parts.state,
         parts.log,
@@ -26,6 +23,3 @@ def _service(parts: Parts) -> Service:
             RequestCode.INVOKE_BROKER_TO_RESET_OFFSET: Handler(processor.reset, confirmed=True)
         }
     )
-
-
-FEATURE: Final = Feature(commands=(RESET_OFFSETS, END_RESET), service=_service)

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar, Final
 
-from broker.log.entry import FIRST_VERSION, number
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -26,19 +25,6 @@ class KeepLogFrom:
     first_index: int
     position: int
     at_ms: int
-
-    @property
-    def version(self) -> int:
-        """As in LogCommand."""
-        return FIRST_VERSION
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.first_index, self.position, self.at_ms]
-
-
-def _read(first_index: int, position: int, at_ms: int) -> KeepLogFrom:
-    return KeepLogFrom(number(first_index), number(position), number(at_ms))
 
 
 def _keep(
@@ -64,4 +50,4 @@ def _keep(
     return None
 
 
-KEEP_LOG_FROM: Final = CommandType(KeepLogFrom, {FIRST_VERSION: _read}, _keep)
+KEEP_LOG_FROM: Final = CommandType(KeepLogFrom, _keep)

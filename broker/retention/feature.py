@@ -1,9 +1,5 @@
 """Retention."""
 
-from typing import Final
-
-from broker.feature import Feature
-from broker.retention.commands import KEEP_LOG_FROM
 from broker.retention.keeper import LOG_KEEPER
 from broker.retention.processor import RetentionProcessor
 from broker.serving.parts import Parts
@@ -11,7 +7,8 @@ from broker.serving.service import Handler, Service
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     keeper = parts[LOG_KEEPER]
     processor = RetentionProcessor(keeper.look_soon)
     return Service(
@@ -22,6 +19,3 @@ def _service(parts: Parts) -> Service:
         },
         tasks=(keeper.run,),
     )
-
-
-FEATURE: Final = Feature(commands=(KEEP_LOG_FROM,), service=_service)

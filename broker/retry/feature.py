@@ -1,9 +1,6 @@
 """Messages that consumers send back."""
 
-from typing import Final
-
 from broker.delay.delayed_sends import DELAYED_SENDS
-from broker.feature import Feature
 from broker.groups.changes import GROUP_CHANGES
 from broker.retention.full_disk import FULL_DISK
 from broker.retry.processor import RetryProcessor
@@ -17,7 +14,8 @@ from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     processor = RetryProcessor(
         parts.state,
         parts[SENDS],
@@ -31,6 +29,3 @@ def _service(parts: Parts) -> Service:
         parts.config.group,
     )
     return Service(handlers={RequestCode.CONSUMER_SEND_MSG_BACK: Handler(processor.send_back)})
-
-
-FEATURE: Final = Feature(service=_service)

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from broker.errors import NeverStored, RequestRefused
-from broker.log.entry import LogCommand
+from broker.log.command_layout import LogCommand
 from broker.log.one_by_one import failure
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState

@@ -1,9 +1,6 @@
 """Sends."""
 
-from typing import Final
-
 from broker.errors import RequestRefused
-from broker.feature import Feature
 from broker.retention.full_disk import FULL_DISK
 from broker.sends.awaited_topics import AWAITED_TOPICS
 from broker.sends.copies import COPIES
@@ -17,7 +14,8 @@ from broker.settings.settings import SETTINGS
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     sends, awaited, copies = parts[SENDS], parts[AWAITED_TOPICS], parts[COPIES]
     processor = SendProcessor(
         parts.state,
@@ -57,6 +55,3 @@ def _service(parts: Parts) -> Service:
         flush=sends.flush,
         figures=figures,
     )
-
-
-FEATURE: Final = Feature(service=_service)

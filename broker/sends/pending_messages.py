@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 
 from broker.errors import RequestRefused
-from broker.log.entry import LogCommand
+from broker.log.command_layout import LogCommand
 from broker.sends.request import REGION
 from broker.serving.origin import Origin
 from remoting.bodies.topic_config import TopicConfig

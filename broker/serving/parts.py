@@ -30,6 +30,10 @@ class Shared(Generic[T]):
     make: Callable[["Parts"], T] | None = None
 
 
+class NotGiven(LookupError):
+    """A feature asks for what the broker does not have here."""
+
+
 @dataclass(kw_only=True, slots=True)
 class Parts:
     """The surroundings of one broker's features, and the objects that they share.
@@ -65,10 +69,10 @@ class Parts:
     made: dict[Shared[Any], Any] = field(default_factory=dict)
 
     def __getitem__(self, shared: Shared[T]) -> T:
-        """The broker's object of this kind."""
+        """The broker's object of this kind. Raises NotGiven."""
         if shared not in self.made:
             if shared.make is None:
-                raise LookupError(f"the broker was given no {shared.name}")
+                raise NotGiven(f"the broker was given no {shared.name}")
             self.made[shared] = shared.make(self)
         found: T = self.made[shared]
         return found

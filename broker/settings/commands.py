@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
-from broker.log.entry import ATTACHED_VERSION, natural, text
+from broker.log.command_layout import Natural
+from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -22,21 +23,14 @@ class ChangeSettings:
     """
 
     kind: ClassVar[int] = 30
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
     values: Mapping[str, str | None]
-    at_ms: int
+    at_ms: Natural
 
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [[list(pair) for pair in self.values.items()], self.at_ms]
-
-
-def _read(pairs: list[Any], at_ms: int) -> ChangeSettings:
-    values = {text(name): None if value is None else text(value) for name, value in pairs}
-    if not values:
-        raise ValueError("no setting")
-    return ChangeSettings(values, natural(at_ms))
+    def __post_init__(self) -> None:
+        if not self.values:
+            raise ValueError("no setting")
 
 
 def _change(
@@ -54,4 +48,4 @@ def _change(
     return None
 
 
-CHANGE_SETTINGS: Final = CommandType(ChangeSettings, {ATTACHED_VERSION: _read}, _change)
+CHANGE_SETTINGS: Final = CommandType(ChangeSettings, _change)

@@ -1,15 +1,10 @@
 """The log's commands that create, change and delete topics."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
-from broker.log.entry import (
-    FIRST_VERSION,
-    GUARDED_VERSION,
-    INCARNATIONS_VERSION,
-    number,
-    text,
-)
+from broker.log.command_layout import Added, Form, Implied
+from broker.log.entry import GUARDED_VERSION, INCARNATIONS_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState, Deletion
@@ -32,20 +27,10 @@ class PutTopic:
 
     kind: ClassVar[int] = 1
 
-    config: TopicConfig
+    config: Annotated[TopicConfig, Form(read_topic, topic_members)]
     at_ms: int
     only_if_absent: bool = False
-    max_topics: int | None = None
-
-    @property
-    def version(self) -> int:
-        """As in LogCommand."""
-        return FIRST_VERSION if self.max_topics is None else GUARDED_VERSION
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        members = [topic_members(self.config), self.at_ms, self.only_if_absent]
-        return members if self.max_topics is None else [*members, self.max_topics]
+    max_topics: Annotated[int | None, Added(GUARDED_VERSION)] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,42 +49,8 @@ class DeleteTopic:
 
     topic: str
     at_ms: int
-    with_locks: bool = False
-    keeps_ends: bool = False
-
-    @property
-    def version(self) -> int:
-        """As in LogCommand."""
-        if self.keeps_ends:
-            return INCARNATIONS_VERSION
-        return GUARDED_VERSION if self.with_locks else FIRST_VERSION
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.topic, self.at_ms]
-
-
-def _read_put(config: list[Any], at_ms: int, only_if_absent: bool) -> PutTopic:
-    return PutTopic(read_topic(config), number(at_ms), bool(only_if_absent))
-
-
-def _read_put_within(
-    config: list[Any], at_ms: int, only_if_absent: bool, max_topics: int
-) -> PutTopic:
-    topic = read_topic(config)
-    return PutTopic(topic, number(at_ms), bool(only_if_absent), number(max_topics))
-
-
-def _read_delete(topic: str, at_ms: int) -> DeleteTopic:
-    return DeleteTopic(text(topic), number(at_ms))
-
-
-def _read_delete_with_locks(topic: str, at_ms: int) -> DeleteTopic:
-    return DeleteTopic(text(topic), number(at_ms), with_locks=True)
-
-
-def _read_delete_with_ends(topic: str, at_ms: int) -> DeleteTopic:
-    return DeleteTopic(text(topic), number(at_ms), with_locks=True, keeps_ends=True)
+    with_locks: Annotated[bool, Implied(GUARDED_VERSION)] = False
+    keeps_ends: Annotated[bool, Implied(INCARNATIONS_VERSION)] = False
 
 
 def _put(
@@ -145,15 +96,5 @@ def _delete(
     return None
 
 
-PUT_TOPIC: Final = CommandType(
-    PutTopic, {FIRST_VERSION: _read_put, GUARDED_VERSION: _read_put_within}, _put
-)
-DELETE_TOPIC: Final = CommandType(
-    DeleteTopic,
-    {
-        FIRST_VERSION: _read_delete,
-        GUARDED_VERSION: _read_delete_with_locks,
-        INCARNATIONS_VERSION: _read_delete_with_ends,
-    },
-    _delete,
-)
+PUT_TOPIC: Final = CommandType(PutTopic, _put)
+DELETE_TOPIC: Final = CommandType(DeleteTopic, _delete)

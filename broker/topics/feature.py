@@ -1,19 +1,16 @@
 """Topics."""
 
-from typing import Final
-
-from broker.feature import Feature
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from broker.topics.changes import TOPIC_CHANGES
-from broker.topics.commands import DELETE_TOPIC, PUT_TOPIC
 from broker.topics.own_topics import OWN_TOPICS
 from broker.topics.processor import TopicProcessor
 from broker.topics.state import TOPICS
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     config = parts.config
     processor = TopicProcessor(
         parts.state,
@@ -38,6 +35,3 @@ def _service(parts: Parts) -> Service:
         begin_term=parts[OWN_TOPICS].begin_term,
         figures=lambda: {"topics": str(len(topics.configs))},
     )
-
-
-FEATURE: Final = Feature(commands=(PUT_TOPIC, DELETE_TOPIC), parts=(TOPICS,), service=_service)

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from broker.log.entry import number, text
+from broker.log.command_layout import number, text
 from broker.topics.names import is_legal_name
 from remoting.bodies.topic_config import TopicConfig
 

@@ -1,9 +1,7 @@
 """Counts messages, by topic and group (315), and for a broker's figures (28)."""
 
 from functools import partial
-from typing import Final
 
-from broker.feature import Feature
 from broker.retention.disk_usage import capacity_bytes
 from broker.serving.member import MEMBER
 from broker.serving.parts import Parts
@@ -16,7 +14,8 @@ from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     traffic, member = parts[TRAFFIC], parts[MEMBER]
     figures = TrafficFigures(
         traffic,
@@ -44,6 +43,3 @@ def _service(parts: Parts) -> Service:
         look_over=look_over,
         figures=figures.figures,
     )
-
-
-FEATURE: Final = Feature(service=_service)

@@ -11,7 +11,8 @@ from typing import ClassVar, Final
 
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting
-from broker.log.entry import ATTACHED_VERSION, natural, text
+from broker.log.command_layout import Natural
+from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -30,14 +31,10 @@ class Prepare:
     """
 
     kind: ClassVar[int] = 14
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
     group: str
-    due_ms: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.group, self.due_ms]
+    due_ms: Natural
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +47,10 @@ class Commit:
     """
 
     kind: ClassVar[int] = 15
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
-    position: int
-    due_ms: int = 0
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.position, self.due_ms]
+    position: Natural
+    due_ms: Natural = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,13 +58,9 @@ class Rollback:
     """The message of the transaction at a position is never delivered."""
 
     kind: ClassVar[int] = 16
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
-    position: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.position]
+    position: Natural
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,14 +68,10 @@ class Checked:
     """The producers of some transactions are asked how they end, and again at `due_ms`."""
 
     kind: ClassVar[int] = 17
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
-    due_ms: int
-    positions: tuple[int, ...]
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.due_ms, list(self.positions)]
+    due_ms: Natural
+    positions: tuple[Natural, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +79,9 @@ class GiveUp:
     """Behind a record: the message of the transaction at a position, whose end never came."""
 
     kind: ClassVar[int] = 18
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
-    position: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.position]
+    position: Natural
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +89,9 @@ class MoveHalf:
     """Behind a record: it is the half message of a transaction, from where retention drops it."""
 
     kind: ClassVar[int] = 19
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
-    position: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.position]
+    position: Natural
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,15 +105,11 @@ class Resume:
     """
 
     kind: ClassVar[int] = 31
-    version: ClassVar[int] = ATTACHED_VERSION
+    since: ClassVar[int] = ATTACHED_VERSION
 
-    position: int
+    position: Natural
     group: str
-    due_ms: int
-
-    def members(self) -> list[object]:
-        """As in LogCommand."""
-        return [self.position, self.group, self.due_ms]
+    due_ms: Natural
 
 
 def _prepare(
@@ -223,45 +196,10 @@ def _not_open(position: int) -> EntryRefused:
     return EntryRefused(f"no transaction is open whose message was stored at {position}")
 
 
-def _read_checked(due_ms: int, positions: list[int]) -> Checked:
-    return Checked(natural(due_ms), tuple([natural(position) for position in positions]))
-
-
-PREPARE: Final = CommandType(
-    Prepare,
-    {ATTACHED_VERSION: lambda group, due_ms: Prepare(text(group), natural(due_ms))},
-    _prepare,
-    is_attached=True,
-)
-COMMIT: Final = CommandType(
-    Commit,
-    {ATTACHED_VERSION: lambda position, due_ms: Commit(natural(position), natural(due_ms))},
-    _commit,
-    is_attached=True,
-)
-ROLLBACK: Final = CommandType(
-    Rollback, {ATTACHED_VERSION: lambda position: Rollback(natural(position))}, _rollback
-)
-CHECKED: Final = CommandType(Checked, {ATTACHED_VERSION: _read_checked}, _check)
-GIVE_UP: Final = CommandType(
-    GiveUp,
-    {ATTACHED_VERSION: lambda position: GiveUp(natural(position))},
-    _give_up,
-    is_attached=True,
-)
-MOVE_HALF: Final = CommandType(
-    MoveHalf,
-    {ATTACHED_VERSION: lambda position: MoveHalf(natural(position))},
-    _move,
-    is_attached=True,
-)
-RESUME: Final = CommandType(
-    Resume,
-    {
-        ATTACHED_VERSION: lambda position, group, due_ms: Resume(
-            natural(position), text(group), natural(due_ms)
-        )
-    },
-    _resume,
-    is_attached=True,
-)
+PREPARE: Final = CommandType(Prepare, _prepare, is_attached=True)
+COMMIT: Final = CommandType(Commit, _commit, is_attached=True)
+ROLLBACK: Final = CommandType(Rollback, _rollback)
+CHECKED: Final = CommandType(Checked, _check)
+GIVE_UP: Final = CommandType(GiveUp, _give_up, is_attached=True)
+MOVE_HALF: Final = CommandType(MoveHalf, _move, is_attached=True)
+RESUME: Final = CommandType(Resume, _resume, is_attached=True)

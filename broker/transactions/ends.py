@@ -10,7 +10,7 @@ from typing import Final
 from broker.delay.delayed_sends import DELAYED_SENDS, DelayedSends
 from broker.delay.due import read_due
 from broker.errors import RequestRefused
-from broker.log.entry import LogCommand
+from broker.log.command_layout import LogCommand
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands

@@ -1,9 +1,7 @@
 """Transactional messages."""
 
 from collections.abc import Mapping
-from typing import Final
 
-from broker.feature import Feature
 from broker.retention.full_disk import FULL_DISK
 from broker.retention.kept_back import KEPT_BACK
 from broker.sends.special_sends import SPECIAL_SENDS
@@ -12,15 +10,6 @@ from broker.serving.service import Handler, Service
 from broker.settings.settings import SETTINGS
 from broker.store.message_reader import MESSAGE_READER
 from broker.transactions.checks import CHECKS
-from broker.transactions.commands import (
-    CHECKED,
-    COMMIT,
-    GIVE_UP,
-    MOVE_HALF,
-    PREPARE,
-    RESUME,
-    ROLLBACK,
-)
 from broker.transactions.ends import ENDS
 from broker.transactions.half_sends import HALF_SENDS
 from broker.transactions.processor import EndProcessor
@@ -29,7 +18,8 @@ from broker.transactions.state import TRANSACTIONS
 from remoting.wire.codes import RequestCode
 
 
-def _service(parts: Parts) -> Service:
+def service(parts: Parts) -> Service:
+    """What serves clients."""
     transactions, ends, checks = parts.state[TRANSACTIONS], parts[ENDS], parts[CHECKS]
     parts[SPECIAL_SENDS].add(parts[HALF_SENDS])
     parts[KEPT_BACK].add(checks.move_before)
@@ -59,10 +49,3 @@ def _service(parts: Parts) -> Service:
         tick=checks.tick,
         figures=figures,
     )
-
-
-FEATURE: Final = Feature(
-    commands=(PREPARE, COMMIT, ROLLBACK, CHECKED, GIVE_UP, MOVE_HALF, RESUME),
-    parts=(TRANSACTIONS,),
-    service=_service,
-)

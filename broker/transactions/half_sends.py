@@ -9,7 +9,7 @@ from typing import Final
 
 from broker.delay.due import read_due
 from broker.errors import RequestRefused
-from broker.log.entry import LogCommand
+from broker.log.command_layout import LogCommand
 from broker.log.state import BrokerState
 from broker.sends.pending_messages import PendingSend
 from broker.serving.parts import Parts, Shared

@@ -14,7 +14,7 @@ from typing import Final
 import trio
 
 from broker.config import BrokerConfig
-from broker.features import FEATURES
+from broker.features import SERVICES
 from broker.server import Broker, run_broker
 from broker.serving.not_here import NOT_HERE
 from dledger.free_ports import free_ports
@@ -42,9 +42,9 @@ _NOTES: Final = {
 def answered_by(broker: Broker) -> Mapping[int, str]:
     """The feature's folder for each code that a broker answers."""
     return {
-        int(code): feature.service.__module__.split(".")[1]
-        for feature in FEATURES
-        for code in feature.service(broker.parts).handlers
+        int(code): service.__module__.split(".")[1]
+        for service in SERVICES
+        for code in service(broker.parts).handlers
     }
 
 

@@ -14,10 +14,11 @@ from typing import Any, cast
 
 from broker.config import BrokerConfig
 from broker.delay.deliveries import DELIVERIES
-from broker.features import REGISTRY
+from broker.folds import REGISTRY
 from broker.formats.commands import RaiseFormat
 from broker.formats.gate import READ_BY_ALL
-from broker.log.entry import LARGE_ENTRIES_VERSION, LogCommand, encode_log_command
+from broker.log.command_layout import LogCommand
+from broker.log.entry import LARGE_ENTRIES_VERSION, encode_log_command
 from broker.log.guarded_log import GuardedLog
 from broker.machine import BrokerMachine
 from broker.retention.kept_back import KEPT_BACK
@@ -36,7 +37,7 @@ from dledger import (
     LogCorrupt,
 )
 from dledger.entry import Magic, body_bytes, stamped_body
-from jepsen_like.simulation.broker.served_broker import SERVED, Client
+from jepsen_like.simulation.broker.served_broker import Client, services_of
 from remoting.message.record import MessageRecord, decode_records
 from remoting.net.address import Address
 from remoting.net.connection import Connection
@@ -158,7 +159,7 @@ class BrokerInMemory:
         return Requests(
             "broker-a",
             parts.log,
-            [feature.service(parts) for feature in SERVED],
+            services_of(parts),
             lambda then: then(None),
             lambda: None,
             lambda: True,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from broker.assignment.commands import SetMode
-from broker.assignment.state import Mode
 from broker.dead_letters.commands import Redrive
 from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
 from broker.filters.commands import PutFilter
@@ -11,7 +10,8 @@ from broker.formats.commands import RaiseFormat
 from broker.groups.commands import DeleteGroup, Forbid, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.locks.commands import LockQueues
-from broker.log.entry import FORMAT_VERSION, LogCommand, encode_log_command
+from broker.log.command_layout import LogCommand
+from broker.log.entry import FORMAT_VERSION, encode_log_command
 from broker.messages.quarter_counts import QUARTER_MS
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.pop.commands import AckPopped, BuryPopped, HidePopped, Pop, PoppedMessage
@@ -104,8 +104,8 @@ def _topics_and_groups(rich: RichLog) -> None:
         Forbid("h", "B", True, 100),
         PutFilter("g", "A", "a > 1", 1, 100),
         PutFilter("h", "B", "a > 2", 7, 100),
-        SetMode("A", "g", Mode("POP", 3), 100),
-        SetMode("B", "h", Mode("PULL", -1), 100),
+        SetMode("A", "g", "POP", 3, 100),
+        SetMode("B", "h", "PULL", -1, 100),
         LeadFrom("n0", "localhost:1"),
         LeadFrom("n1", "localhost:2"),
         ChangeSettings({"maxMessageSize": "1000"}, 7),

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import ast
-import inspect
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, get_type_hints
 
 import pytest
 from hypothesis import example, given, settings
@@ -16,7 +15,7 @@ from hypothesis import strategies as st
 
 import broker
 from broker.delay.deliveries import DELIVERIES
-from broker.features import FEATURES
+from broker.folds import REGISTRY
 from broker.formats.commands import RaiseFormat
 from broker.limits import MAX_MESSAGE_BYTES
 from broker.log.entry import LARGE_ENTRIES_VERSION, encode_log_command
@@ -359,12 +358,10 @@ def test_the_longest_command_behind_a_record_is_no_longer_than_room_is_kept_for(
         int: number,
         PoppedMessage: PoppedMessage(name, name, number, number, number),
     }
-    attached: list[Any] = [
-        one.command for feature in FEATURES for one in feature.commands if one.is_attached
-    ]
+    attached: list[Any] = [one.command for one in REGISTRY.commands() if one.is_attached]
     assert len(attached) > 5
     for command in attached:
-        kinds = inspect.get_annotations(command, eval_str=True)
+        kinds = get_type_hints(command)
         values = [largest[kinds[field.name]] for field in fields(command)]
         assert len(encode_log_command(command(*values))) <= MAX_ATTACHED_BYTES, command
 

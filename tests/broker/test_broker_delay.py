@@ -17,11 +17,12 @@ from broker.delay.deliveries import DELIVERIES
 from broker.delay.due import LEVEL_MS, MAX_DELAY_MS
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting, WaitingTable
-from broker.features import REGISTRY, empty_state
+from broker.folds import REGISTRY, empty_state
 from broker.formats.commands import RaiseFormat
 from broker.formats.state import FORMATS
 from broker.limits import BrokerLimits
-from broker.log.entry import ATTACHED_VERSION, EntryKind, LogCommand, encode_log_command, kind_of
+from broker.log.command_layout import LogCommand
+from broker.log.entry import ATTACHED_VERSION, EntryKind, encode_log_command, kind_of
 from broker.log.fold import fold
 from broker.log.folded import EntryRefused
 from broker.log.state import BrokerState

@@ -8,14 +8,14 @@ import msgpack
 import pytest
 
 from broker.assignment.commands import SetMode
-from broker.assignment.state import Mode
 from broker.dead_letters.commands import Redrive
-from broker.features import REGISTRY, empty_state
 from broker.filters.commands import PutFilter
+from broker.folds import REGISTRY, empty_state
 from broker.groups.commands import DeleteGroup, Forbid, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.locks.commands import LockQueues
-from broker.log.entry import LogCommand, encode_log_command
+from broker.log.command_layout import LogCommand
+from broker.log.entry import encode_log_command
 from broker.log.fold import fold
 from broker.log.state import BrokerState
 from broker.log.state_snapshot import captured
@@ -68,7 +68,7 @@ def everything(log: Log) -> None:
     add(EndReset(GROUP, TOPIC, 2, 1, 1))
     add(LockQueues(GROUP, "client", True, 1, [(TOPIC, 0)]))
     add(PutFilter(GROUP, TOPIC, "a = 1", 1, 9))
-    add(SetMode(TOPIC, GROUP, Mode("POP", 1), 9))
+    add(SetMode(TOPIC, GROUP, "POP", 1, 9))
     add(Forbid(GROUP, TOPIC, True, 9))
     add(Pop(GROUP, TOPIC, 3, 1, 2, 1, 1, (), None, True, log.end))
     letter = encode_log_command(Redrive(TOPIC, 0, 1, log.end, 1))
@@ -109,7 +109,7 @@ def test_a_deletion_costs_the_same_however_much_belongs_to_it_and_to_others(what
             bodies.append(CommitOffsets([CommittedOffset(group, topic, 0, 1)], 1))
             bodies.append(LockQueues(group, "client", True, 1, [(topic, 0)]))
             bodies.append(PutFilter(group, topic, "a = 1", 1, pairs))
-            bodies.append(SetMode(topic, group, Mode("POP", 1), pairs))
+            bodies.append(SetMode(topic, group, "POP", 1, pairs))
             bodies.append(Forbid(group, topic, True, pairs))
         fold(state, [log.append(encode_log_command(body)) for body in bodies])
         deletion = deletion_of_topic if what == "topic" else deletion_of_group

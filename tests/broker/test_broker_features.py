@@ -1,15 +1,18 @@
 """Features register themselves, and two that claim the same thing are found at the start."""
 
-from dataclasses import replace
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from broker.errors import FeatureClash
-from broker.feature import Feature
-from broker.features import FEATURES, registry_of
+from broker.features import SERVICES
+from broker.folds import REGISTRY
 from broker.locks.commands import LOCK_QUEUES
 from broker.locks.state import LOCKS, QueueLocks
+from broker.log.registry import Registry
 from broker.log.state import StatePart
 from broker.messages.fold import RecordFold
 from broker.serving.requests import Requests
@@ -17,16 +20,95 @@ from broker.serving.service import Handler, Service
 from remoting.wire.codes import RequestCode
 from tests.broker.test_broker_waiting import FakeLog
 
+# A feature that counts what it is told, as its folder would have it.
+THROW_AWAY = {
+    "__init__": "",
+    "commands": """
+from dataclasses import dataclass
+from typing import ClassVar, Final
+
+from broker.log.command_layout import Natural
+from broker.log.entry import ATTACHED_VERSION
+from broker.log.registry import CommandType
+from broker.counted.state import COUNTED
+
+@dataclass(frozen=True, slots=True)
+class CountUp:
+    kind: ClassVar[int] = 99
+    since: ClassVar[int] = ATTACHED_VERSION
+
+    topic: str
+    count: Natural
+
+def _count(state, folded, command, entry):
+    state[COUNTED].counted += command.count
+
+COUNT_UP: Final = CommandType(CountUp, _count)
+""",
+    "state": """
+from dataclasses import dataclass
+from typing import Final
+
+from broker.log.registry import Registry
+from broker.log.state import StatePart
+
+@dataclass(slots=True)
+class Counted:
+    counted: int = 0
+
+COUNTED: Final = StatePart("counted", Counted, numbers=("counted",))
+""",
+    "feature": """
+from broker.counted.state import COUNTED
+from broker.serving.service import Handler, Service
+
+def service(parts):
+    def told(origin, command):
+        return command.reply(fields={"counted": str(parts.state[COUNTED].counted)})
+
+    return Service(handlers={31099: Handler(told)})
+""",
+}
+WITH_IT = """
+import sys
+import broker
+
+broker.__path__.append(sys.argv[1])
+from broker.counted.commands import CountUp
+from broker.counted.state import COUNTED
+from broker.folds import REGISTRY
+from broker.log.state_snapshot import captured, restored
+from tests.broker.broker_in_memory import broker_in_memory
+
+with broker_in_memory() as member:
+    member.fold(CountUp("T", 5))
+    member.fold(CountUp("T", 2))
+    state = member.machine.state
+    print(member.ask(31099).fields, restored(captured(state), REGISTRY)[COUNTED].counted)
+"""
+
+
+def test_a_feature_is_a_folder_and_nothing_else_names_it(tmp_path: Path) -> None:
+    (tmp_path / "counted").mkdir()
+    for name, code in THROW_AWAY.items():
+        (tmp_path / "counted" / f"{name}.py").write_text(code, encoding="utf-8")
+    ended = subprocess.run(
+        [sys.executable, "-c", WITH_IT, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert (ended.returncode, ended.stdout) == (0, "{'counted': '7'} 7\n"), ended.stderr
+
 
 def test_every_folder_with_a_module_of_that_name_is_a_feature() -> None:
-    assert len(FEATURES) >= 11
-    assert all(isinstance(feature, Feature) for feature in FEATURES)
+    assert len(SERVICES) >= 11
 
 
 def test_a_kind_of_command_that_is_taken_twice_is_an_error_at_the_start() -> None:
-    again = Feature(commands=(LOCK_QUEUES,))
     with pytest.raises(FeatureClash, match="commands of kind 7"):
-        registry_of([*FEATURES, again])
+        Registry([*REGISTRY.commands(), LOCK_QUEUES], REGISTRY.parts, RecordFold)
 
 
 @pytest.mark.parametrize(
@@ -41,14 +123,7 @@ def test_a_name_of_state_that_is_taken_twice_is_an_error_at_the_start(
     part: StatePart[Any], words: str
 ) -> None:
     with pytest.raises(FeatureClash, match=words):
-        registry_of([*FEATURES, Feature(parts=(part,))])
-
-
-def test_one_feature_folds_message_records() -> None:
-    with pytest.raises(FeatureClash, match="2 features fold message records"):
-        registry_of([*FEATURES, Feature(records=RecordFold)])
-    with pytest.raises(FeatureClash, match="0 features"):
-        registry_of([replace(feature, records=None) for feature in FEATURES])
+        Registry(REGISTRY.commands(), [*REGISTRY.parts, part], RecordFold)
 
 
 def test_a_request_code_that_is_taken_twice_is_an_error_at_the_start() -> None:

@@ -9,18 +9,18 @@ from hypothesis import strategies as st
 
 from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
 from broker.errors import CommandMalformed, EntryTooNew
-from broker.features import REGISTRY
+from broker.folds import REGISTRY
 from broker.formats.commands import RaiseFormat
 from broker.groups.commands import DeleteGroup, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.locks.commands import LockQueues
+from broker.log.command_layout import LogCommand
 from broker.log.entry import (
     ATTACHED_VERSION,
     FORMAT_VERSION,
     INCARNATIONS_VERSION,
     RUNS_VERSION,
     EntryKind,
-    LogCommand,
     encode_log_command,
     kind_of,
 )

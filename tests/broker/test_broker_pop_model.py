@@ -9,8 +9,9 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.features import REGISTRY, empty_state
-from broker.log.entry import LogCommand, encode_log_command
+from broker.folds import REGISTRY, empty_state
+from broker.log.command_layout import LogCommand
+from broker.log.entry import encode_log_command
 from broker.log.fold import fold
 from broker.log.folded import EntryRefused
 from broker.log.state import BrokerState

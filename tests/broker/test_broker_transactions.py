@@ -14,9 +14,10 @@ from broker.delay.deliveries import DELIVERIES
 from broker.delay.due import LEVEL_MS, MAX_DELAY_MS
 from broker.delay.state import DELAYS
 from broker.errors import SettingInvalid
-from broker.features import REGISTRY, empty_state
+from broker.folds import REGISTRY, empty_state
 from broker.limits import BrokerLimits
-from broker.log.entry import LogCommand, encode_log_command
+from broker.log.command_layout import LogCommand
+from broker.log.entry import encode_log_command
 from broker.log.fold import fold
 from broker.log.state_snapshot import captured, restored
 from broker.transactions.checks import CHECKS

@@ -17,9 +17,10 @@ from broker.dead_letters.commands import Redrive
 from broker.dead_letters.state import REDRIVEN
 from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
 from broker.delay.state import DELAYS
-from broker.features import empty_state
+from broker.folds import empty_state
 from broker.formats.commands import RaiseFormat
-from broker.log.entry import RUNS_VERSION, LogCommand, encode_log_command
+from broker.log.command_layout import LogCommand
+from broker.log.entry import RUNS_VERSION, encode_log_command
 from broker.log.fold import fold
 from broker.log.folded import EntryRefused
 from broker.log.state import BrokerState

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from broker.features import empty_state
+from broker.folds import empty_state
 from broker.formats.commands import RaiseFormat
-from broker.log.entry import RUNS_VERSION, LogCommand, encode_log_command
+from broker.log.command_layout import LogCommand
+from broker.log.entry import RUNS_VERSION, encode_log_command
 from broker.log.fold import fold
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES

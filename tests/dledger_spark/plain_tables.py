@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import ceil, floor
 from typing import Any
 
-from broker.features import empty_state
+from broker.folds import empty_state
 from broker.log.entry import EntryKind, kind_of
 from broker.log.fold import fold
 from broker.log.state import BrokerState

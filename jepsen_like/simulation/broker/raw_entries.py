@@ -9,7 +9,8 @@ import msgpack
 from broker.groups.commands import DeleteGroup, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.locks.commands import LockQueues
-from broker.log.entry import LogCommand, encode_log_command
+from broker.log.command_layout import LogCommand
+from broker.log.entry import encode_log_command
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.relays.commands import LeadFrom
 from broker.retention.commands import KeepLogFrom

@@ -5,43 +5,30 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, cast
 
 from broker.admin.feature import settings_processor
 from broker.config import BrokerConfig
-from broker.consumers.feature import FEATURE as CONSUMERS
-from broker.dead_letters.feature import FEATURE as DEAD_LETTERS
 from broker.delay.deliveries import DELIVERIES
-from broker.delay.feature import FEATURE as DELAY
 from broker.delay.state import DELAYS
-from broker.formats.feature import FEATURE as FORMATS
+from broker.features import SERVICES
 from broker.formats.gate import READ_BY_ALL
-from broker.groups.feature import FEATURE as GROUPS
 from broker.limits import BrokerLimits
-from broker.locks.feature import FEATURE as LOCKS
 from broker.log.append_outcome import not_leader
 from broker.log.entry import encode_log_command
 from broker.log.guarded_log import GuardedLog
 from broker.log.submissions import Then
 from broker.messages.state import MESSAGES
-from broker.offsets.feature import FEATURE as OFFSETS
-from broker.pop.feature import FEATURE as POP
-from broker.producers.feature import FEATURE as PRODUCERS
-from broker.pulls.feature import FEATURE as PULLS
-from broker.resets.feature import FEATURE as RESETS
 from broker.retention.commands import KeepLogFrom
 from broker.retention.kept_back import KEPT_BACK
-from broker.retry.feature import FEATURE as RETRY
 from broker.sends.entry_room import ENTRY_ROOM, EntryRoom
-from broker.sends.feature import FEATURE as SENDS
-from broker.serving.parts import Parts
+from broker.serving.parts import NotGiven, Parts
 from broker.serving.requests import Requests
 from broker.serving.service import Handler, Service
 from broker.store.rebuild_steps import RebuildSteps
-from broker.topics.feature import FEATURE as TOPICS
-from broker.transactions.feature import FEATURE as TRANSACTIONS
 from broker.transactions.policy import CheckPolicy
 from dledger.entry import Body
 from dledger.errors import DLedgerError
@@ -62,10 +49,6 @@ from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 
-SERVED = (
-    *(FORMATS, TOPICS, GROUPS, OFFSETS, LOCKS, PRODUCERS, CONSUMERS, SENDS, DELAY),
-    *(TRANSACTIONS, POP, RETRY, RESETS, PULLS, DEAD_LETTERS),
-)
 # So few that they are reached. Some of the topics are the broker's own.
 LIMITS = BrokerLimits(
     max_topics=19,
@@ -278,11 +261,10 @@ class ServedBroker:
         )
         self._deliveries = parts[DELIVERIES]
         self._kept_back = parts[KEPT_BACK]
-        services = [feature.service(parts) for feature in SERVED] + [_changes_of_settings(parts)]
         self.requests = Requests(
             GROUP,
             self._log,
-            services,
+            [*services_of(parts), _changes_of_settings(parts)],
             self._confirm,
             self._announce,
             lambda: not member.broker.queues.damaged,
@@ -436,6 +418,15 @@ class ServedBroker:
             self.is_serving = True
             self.member.broker.on_applied = self.requests.applied
         self.requests.follow_role()
+
+
+def services_of(parts: Parts) -> list[Service]:
+    """The services of all features but those that look after the process and its files."""
+    found = []
+    for service in SERVICES:
+        with suppress(NotGiven):
+            found.append(service(parts))
+    return found
 
 
 def _changes_of_settings(parts: Parts) -> Service:

@@ -1,0 +1,42 @@
+"""What the features add to the log: their commands, and their parts of the state.
+
+Commands are the values of `CommandType` in the module `commands` of a feature's folder, parts those
+of `StatePart` in its module `state`. Nothing else names them.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Final, TypeVar
+
+import broker
+from broker.log.registry import CommandType, Registry
+from broker.log.state import BrokerState, StatePart
+from broker.messages.fold import RecordFold
+
+T = TypeVar("T")
+
+
+def modules(name: str) -> list[str]:
+    """The modules of this name, in the order of their folders' names."""
+    folders = sorted(one.name for one in pkgutil.iter_modules(broker.__path__) if one.ispkg)
+    found = [f"broker.{folder}.{name}" for folder in folders]
+    return [module for module in found if find_spec(module) is not None]
+
+
+def _values(name: str, kind: type[T]) -> list[T]:
+    """All values of a kind in the modules of this name."""
+    found = [value for module in modules(name) for value in vars(import_module(module)).values()]
+    return list(dict.fromkeys(value for value in found if isinstance(value, kind)))
+
+
+REGISTRY: Final = Registry(
+    _values("commands", CommandType), _values("state", StatePart), RecordFold
+)
+
+
+def empty_state() -> BrokerState:
+    """The state of an empty log."""
+    return BrokerState(REGISTRY)

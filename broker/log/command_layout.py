@@ -1,0 +1,248 @@
+"""How a command of the log is written and read: by its fields, in their order.
+
+A command is a frozen dataclass with a class variable `kind`, and another one, `since`, if its kind
+came after format version 1. The type of a field says what may stand there:
+
+================================ ==================================================================
+type                             in the array
+================================ ==================================================================
+`str`, `int`, `bool`             text, a whole number, anything that is true or false
+`Natural`                        a whole number from 0 on that fits 63 bits: a time, a position
+`X | None`                       nil, or X
+`Sequence[X]`, `tuple[X, ...]`   an array
+`tuple[X, Y]`, a `NamedTuple`    an array of as many
+`Mapping[X, Y]`                  an array of pairs
+`Annotated[X, Form(...)]`        what the form makes of it
+================================ ==================================================================
+
+A field of `Annotated[X, Added(version)]` stands there from that version on, and has its default in
+earlier ones. One of `Annotated[bool, Implied(version)]` never stands there, and is true from that
+version on. A field called `version` is the version itself. A command may have a property
+`needed_version`, where its values decide.
+"""
+
+from __future__ import annotations
+
+import types
+from collections import abc
+from collections.abc import Callable, Sequence
+from dataclasses import fields
+from functools import cache
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Generic,
+    NamedTuple,
+    Protocol,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
+
+FIRST_VERSION: Final = 1
+
+# What SQLite's tables and the fields of a record hold.
+_MAX_NATURAL: Final = (1 << 63) - 1
+
+
+class LogCommand(Protocol):
+    """One command: an immutable value. Each feature has its own, see `log.registry`."""
+
+    kind: ClassVar[int]  # the first element of the array; a number is never used again
+
+
+C = TypeVar("C", bound=LogCommand)
+
+
+def text(value: object) -> str:
+    """A member that is text. Raises TypeError."""
+    if not isinstance(value, str):
+        raise TypeError(f"{value!r:.40} is not text")
+    return value
+
+
+def number(value: object) -> int:
+    """A member that is a whole number. Raises TypeError."""
+    if not isinstance(value, int):
+        raise TypeError(f"{value!r:.40} is not a number")
+    return value
+
+
+def natural(value: object) -> int:
+    """A member that is a time or a position: what fits 63 bits. Raises TypeError, ValueError."""
+    if not 0 <= number(value) <= _MAX_NATURAL:
+        raise ValueError(f"{value} is no time and no position")
+    return number(value)
+
+
+class Form(NamedTuple):
+    """A form that a value has in the array.
+
+    Attributes:
+        read: the value. May raise TypeError, ValueError, KeyError.
+        write: what msgpack can write; None: the value itself.
+    """
+
+    read: Callable[[Any], Any]
+    write: Callable[[Any], object] | None = None
+
+
+Natural = Annotated[int, Form(natural)]
+
+
+class Added(NamedTuple):
+    """Of a field that commands of earlier versions do not have."""
+
+    version: int
+
+
+class Implied(NamedTuple):
+    """Of a field that says whether a command is of this version or a later one."""
+
+    version: int
+
+
+class _Member(NamedTuple):
+    """A field that stands in the array."""
+
+    name: str
+    since: int
+    default: Any
+    form: Form
+
+
+class CommandLayout(Generic[C]):
+    """The layout of one class of commands.
+
+    Attributes:
+        since: the first format version that has the kind.
+    """
+
+    def __init__(self, command: type[C]) -> None:
+        hints = get_type_hints(command, include_extras=True)
+        self._command = command
+        self._has_version = "version" in hints
+        self.since: int = getattr(command, "since", FIRST_VERSION)
+        self._implied: dict[str, int] = {}
+        self._members: list[_Member] = []
+        for one in fields(command):  # type: ignore[arg-type]  # a protocol is no dataclass
+            hint = hints[one.name]
+            notes = getattr(hint, "__metadata__", ())
+            implied = [note.version for note in notes if isinstance(note, Implied)]
+            added = [note.version for note in notes if isinstance(note, Added)]
+            if implied:
+                self._implied[one.name] = implied[0]
+            elif one.name != "version":
+                since = added[0] if added else self.since
+                read = form(_without_none(hint) if added else hint)  # where it stands, it is no nil
+                self._members.append(_Member(one.name, since, one.default, read))
+
+    def version(self, command: C) -> int:
+        """The first format version that can hold it."""
+        if self._has_version:
+            own: int = getattr(command, "version")  # noqa: B009  # not of every command
+            return own
+        needed: int = getattr(command, "needed_version", self.since)
+        for name, version in self._implied.items():
+            if getattr(command, name):
+                needed = max(needed, version)
+        for member in self._members:
+            if member.since > needed and getattr(command, member.name) != member.default:
+                needed = member.since
+        return needed
+
+    def members(self, command: C, version: int) -> list[object]:
+        """What stands in the array behind the kind."""
+        return [
+            getattr(command, name) if form.write is None else form.write(getattr(command, name))
+            for name, since, _, form in self._members
+            if since <= version
+        ]
+
+    def read(self, version: int, members: Sequence[Any]) -> C:
+        """The command of these members. Raises TypeError, ValueError, KeyError."""
+        wanted = [member for member in self._members if member.since <= version]
+        values = {
+            member.name: member.form.read(value)
+            for member, value in zip(wanted, members, strict=True)
+        }
+        for name, since in self._implied.items():
+            values[name] = version >= since
+        if self._has_version:
+            values["version"] = version
+        return self._command(**values)
+
+
+@cache  # of as many as there are classes of commands
+def layout_of(command: type[C]) -> CommandLayout[C]:
+    """The layout of a class of commands."""
+    return CommandLayout(command)
+
+
+_PLAIN: Final[dict[Any, Form]] = {
+    str: Form(text),
+    int: Form(number),
+    bool: Form(bool),
+}
+
+
+def form(hint: Any) -> Form:
+    """The form of values of a type. Raises TypeError: the type is none of those above."""
+    if hint in _PLAIN:
+        return _PLAIN[hint]
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        forms = [one for one in arguments[1:] if isinstance(one, Form)]
+        return forms[0] if forms else form(arguments[0])
+    if origin in (Union, types.UnionType):
+        return _optional(form(_without_none(hint)))
+    if origin is abc.Mapping:
+        return _pairs(*map(form, arguments))
+    if origin in (abc.Sequence, tuple) and (origin is not tuple or arguments[-1] is Ellipsis):
+        return _array(list if origin is abc.Sequence else tuple, form(arguments[0]))
+    if origin is tuple:
+        return _row(lambda *values: values, arguments)
+    if isinstance(hint, type) and issubclass(hint, tuple):
+        return _row(hint, tuple(get_type_hints(hint, include_extras=True).values()))
+    raise TypeError(f"a command cannot have a field of type {hint}")
+
+
+def _without_none(hint: Any) -> Any:
+    """X of `X | None`, noted or not."""
+    if get_origin(hint) is Annotated:
+        hint = get_args(hint)[0]
+    return next(one for one in get_args(hint) if one is not type(None))
+
+
+def _optional(of: Form) -> Form:
+    return Form(lambda value: None if value is None else of.read(value))
+
+
+def _pairs(key: Form, value: Form) -> Form:
+    return Form(
+        lambda pairs: {key.read(one): value.read(other) for one, other in pairs},
+        lambda mapping: [list(pair) for pair in mapping.items()],
+    )
+
+
+def _array(make: Callable[[list[Any]], Any], of: Form) -> Form:
+    read = of.read
+    return Form(lambda values: make([read(value) for value in values]))
+
+
+def _row(make: Callable[..., Any], hints: tuple[Any, ...]) -> Form:
+    checks = [form(hint).read for hint in hints]
+
+    def read(values: Any) -> Any:
+        made = make(*values)
+        if len(made) != len(checks):
+            raise ValueError(f"{len(made)} values where {len(checks)} are expected")
+        for check, value in zip(checks, made, strict=False):
+            check(value)
+        return made
+
+    return Form(read)
