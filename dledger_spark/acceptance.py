@@ -18,17 +18,22 @@ Logs of Java's brokers are not judged: their topics are not in the log.
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterable, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
-import msgpack
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from broker.errors import CommandMalformed, EntryTooNew
+from broker.folds import REGISTRY
+from broker.formats.commands import RaiseFormat
+from broker.log.entry import RUNS_VERSION
+from broker.messages.ended_topics import MAX_ENDED_TOPICS
+from broker.topics.commands import DeleteTopic, PutTopic
+from broker.topics.names import FIRST_TOPICS
 from dledger_spark.entry_columns import HEADER_BYTES, bounds
 from dledger_spark.record_pieces import number_at, record_pieces
 from remoting.message.record import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
@@ -37,24 +42,10 @@ from remoting.message.record import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST
 COLUMNS: Final = ("index", "topic", "queue", "offset", "physical_offset", "system_flag")
 _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
-# The broker's commands (docs/broker.md): length, mark and version, then a msgpack array.
+# The broker's commands (`broker.log.entry`): length, mark and version, then a msgpack array.
 _PREFIX_BYTES: Final = 8
 _COMMAND_MARK: Final = b"DLB"
-MAX_COMMAND_VERSION: Final = 6  # the newest that is read
-_VERSION_WITH_ENDS: Final = 6
-_VERSION_OF_RUNS: Final = 5
-_VERSION_WITH_LIMITS: Final = 3
-_PUT_TOPIC: Final = 1
-_DELETE_TOPIC: Final = 2
-_RAISE_FORMAT: Final = 9
-_KINDS: Final = (_PUT_TOPIC, _DELETE_TOPIC, _RAISE_FORMAT)
-TOPIC_NAME: Final = re.compile(r"[%|a-zA-Z0-9_-]{1,127}")
-# The topics of an empty log.
-FIRST_TOPICS: Final = frozenset({"TBW102", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT"})
-# The names of deleted topics that brokers remember; see broker/messages/ended_topics.py.
-_MAX_ENDED_TOPICS: Final = 20_000
-# The types of a topic's configuration, without the attributes.
-_TOPIC_MEMBERS: Final = (str, int, int, int, str, int)
+_KINDS: Final = (PutTopic.kind, DeleteTopic.kind, RaiseFormat.kind)
 
 Numbers = npt.NDArray[np.int64]
 # First and last index of a run of refused records; every record in between is refused as well.
@@ -187,7 +178,7 @@ class Acceptance:
                 self._ended[topic] = None
             elif last := max([begin, *(ends or {}).values()]):
                 self._ended[topic] = last
-            if len(self._ended) > _MAX_ENDED_TOPICS:
+            if len(self._ended) > MAX_ENDED_TOPICS:
                 forgotten = self._ended.pop(next(iter(self._ended)))
                 self._forgotten_end = max(self._forgotten_end, forgotten or 0)
         self._ends[topic] = None
@@ -407,41 +398,15 @@ def _topic_changes(entries: pa.RecordBatch) -> list[_TopicChange | _FormatRaised
 
 def _topic_change(index: int, body: bytes) -> _TopicChange | _FormatRaised | None:
     """The change that a command makes; None for other and for malformed commands."""
-    if int.from_bytes(body[:4]) != len(body):
-        return None
-    if body[7] > MAX_COMMAND_VERSION:
-        return None
     try:
-        content: Any = msgpack.unpackb(body[_PREFIX_BYTES:], raw=False)
-    except (ValueError, msgpack.exceptions.UnpackException):
+        command = REGISTRY.decode(body)
+    except (CommandMalformed, EntryTooNew):
         return None
-    has_limits = body[7] >= _VERSION_WITH_LIMITS
-    match content:
-        case [int(kind), [*members], int(), _] if kind == _PUT_TOPIC and not has_limits:
-            return _TopicChange(index, members[0], True) if is_topic_config(members) else None
-        case [int(kind), [*members], int(), _, int(limit)] if kind == _PUT_TOPIC and has_limits:
-            return (
-                _TopicChange(index, members[0], True, limit) if is_topic_config(members) else None
-            )
-        case [int(kind)] if kind == _RAISE_FORMAT and body[7] >= _VERSION_OF_RUNS:
+    match command:
+        case PutTopic():
+            return _TopicChange(index, command.config.topic, True, command.max_topics)
+        case DeleteTopic():
+            return _TopicChange(index, command.topic, False, None, command.keeps_ends)
+        case RaiseFormat() if command.version >= RUNS_VERSION:
             return _FormatRaised(index)
-        case [int(kind), str(topic), int()] if kind == _DELETE_TOPIC:
-            return _TopicChange(index, topic, False, None, body[7] >= _VERSION_WITH_ENDS)
     return None
-
-
-def is_topic_config(members: list[Any]) -> bool:
-    """Whether these are a valid configuration of a topic, by the check of the broker's fold."""
-    if len(members) != len(_TOPIC_MEMBERS) + 2:
-        return False
-    fits = all(map(isinstance, members, _TOPIC_MEMBERS))
-    try:
-        attributes = dict(members[-1])
-    except (TypeError, ValueError):
-        return False
-    texts = (*attributes, *attributes.values())
-    return (
-        fits
-        and TOPIC_NAME.fullmatch(members[0]) is not None
-        and all(isinstance(text, str) for text in texts)
-    )

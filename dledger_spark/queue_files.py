@@ -25,8 +25,8 @@ from typing import Any, Final
 import numpy as np
 import numpy.typing as npt
 
+from broker.topics.names import is_legal_name
 from dledger.store.segment import start_of
-from dledger_spark.acceptance import TOPIC_NAME
 from dledger_spark.entry_columns import Positions
 from dledger_spark.errors import SegmentGone
 from dledger_spark.log_folder import open_file
@@ -108,7 +108,7 @@ def _listed(folder: str, _whole_before: int) -> QueueFolder | None:
     queues: list[_Queue] = []
     try:
         for topic in sorted(os.listdir(folder)):
-            if not TOPIC_NAME.fullmatch(topic):
+            if not is_legal_name(topic):
                 continue
             for name in os.listdir(f"{folder}/{topic}"):
                 if not _QUEUE_NAME.fullmatch(name) or int(name) > _LAST_QUEUE:

@@ -1,10 +1,10 @@
 """The log's command for filters."""
 
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from broker.filters.state import FILTERS, GroupFilter
-from broker.log.command_layout import Natural
+from broker.log.command_layout import Natural, Told
 from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
@@ -31,7 +31,7 @@ class PutFilter:
     group: str
     topic: str
     condition: str
-    filter_version: Natural
+    filter_version: Annotated[Natural, Told(("version",))]
     max_filters: Natural
 
 

@@ -5,7 +5,7 @@ from typing import Annotated, ClassVar, Final
 
 from broker.groups.config import ConsumerGroup, read_group
 from broker.groups.state import GROUPS
-from broker.log.command_layout import FIRST_VERSION, Added, Form, Implied, number
+from broker.log.command_layout import FIRST_VERSION, Added, Form, Implied, Told, number
 from broker.log.entry import ATTACHED_VERSION, GUARDED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
@@ -22,7 +22,7 @@ class PutGroup:
 
     kind: ClassVar[int] = 3
 
-    config: Annotated[ConsumerGroup, Form(read_group, ConsumerGroup.as_dict)]
+    config: Annotated[ConsumerGroup, Form(read_group, ConsumerGroup.as_dict), Told(("group",))]
     only_if_absent: bool = False
     max_groups: Annotated[int | None, Added(GUARDED_VERSION)] = None
 

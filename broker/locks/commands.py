@@ -2,9 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
 from broker.locks.state import LOCKS
+from broker.log.command_layout import Told
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
@@ -29,7 +30,12 @@ class LockQueues:
     client_id: str
     is_lock: bool
     time_ms: int
-    queues: Sequence[tuple[str, int]]
+    queues: Annotated[Sequence[tuple[str, int]], Told(("topic", "queue"))]
+
+    @property
+    def at_ms(self) -> int:
+        """As in `command_layout`."""
+        return self.time_ms
 
 
 def _lock(

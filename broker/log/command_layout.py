@@ -19,6 +19,9 @@ A field of `Annotated[X, Added(version)]` stands there from that version on, and
 earlier ones. One of `Annotated[bool, Implied(version)]` never stands there, and is true from that
 version on. A field called `version` is the version itself. A command may have a property
 `needed_version`, where its values decide.
+
+What reads the log for people spells a command out by the same fields, see `spelt_out`; `Told` gives
+other names. A command that says when it was made has that as `at_ms`, a field or a property.
 """
 
 from __future__ import annotations
@@ -26,7 +29,7 @@ from __future__ import annotations
 import types
 from collections import abc
 from collections.abc import Callable, Sequence
-from dataclasses import fields
+from dataclasses import asdict, fields, is_dataclass
 from functools import cache
 from typing import (
     Annotated,
@@ -106,6 +109,12 @@ class Implied(NamedTuple):
     version: int
 
 
+class Told(NamedTuple):
+    """The name of a field for people, or the names of the parts of its pairs and rows."""
+
+    names: tuple[str, ...]
+
+
 class _Member(NamedTuple):
     """A field that stands in the array."""
 
@@ -113,6 +122,8 @@ class _Member(NamedTuple):
     since: int
     default: Any
     form: Form
+    told: str
+    parts: tuple[str, ...]
 
 
 class CommandLayout(Generic[C]):
@@ -139,7 +150,9 @@ class CommandLayout(Generic[C]):
             elif one.name != "version":
                 since = added[0] if added else self.since
                 read = form(_without_none(hint) if added else hint)  # where it stands, it is no nil
-                self._members.append(_Member(one.name, since, one.default, read))
+                names = next((note.names for note in notes if isinstance(note, Told)), ())
+                told, parts = (names[0], ()) if len(names) == 1 else (_told(one.name), names)
+                self._members.append(_Member(one.name, since, one.default, read, told, parts))
 
     def version(self, command: C) -> int:
         """The first format version that can hold it."""
@@ -159,7 +172,7 @@ class CommandLayout(Generic[C]):
         """What stands in the array behind the kind."""
         return [
             getattr(command, name) if form.write is None else form.write(getattr(command, name))
-            for name, since, _, form in self._members
+            for name, since, _, form, _, _ in self._members
             if since <= version
         ]
 
@@ -175,6 +188,39 @@ class CommandLayout(Generic[C]):
         if self._has_version:
             values["version"] = version
         return self._command(**values)
+
+    def spelt_out(self, command: C, version: int) -> dict[str, object]:
+        """What it says by names, as JSON can have it.
+
+        Args:
+            command: the command.
+            version: of the format that it is written in.
+        """
+        return {
+            member.told: _plain(getattr(command, member.name), member.parts)
+            for member in self._members
+            if member.since <= version
+        }
+
+
+def _told(name: str) -> str:
+    """The name of a field for people: a queue is called that in all tables."""
+    return "queue" if name == "queue_id" else name
+
+
+def _plain(value: Any, parts: tuple[str, ...]) -> object:
+    """A value as JSON can have it: what has names in place of what has places."""
+    if hasattr(value, "as_dict"):
+        return value.as_dict()
+    if is_dataclass(value) and not isinstance(value, type):
+        return asdict(value)
+    if isinstance(value, abc.Mapping):
+        return [dict(zip(parts, pair, strict=True)) for pair in value.items()]
+    if hasattr(value, "_asdict"):
+        return {_told(name): one for name, one in value._asdict().items()}
+    if isinstance(value, list | tuple):
+        return [dict(zip(parts, one, strict=True)) if parts else _plain(one, ()) for one in value]
+    return value
 
 
 @cache  # of as many as there are classes of commands

@@ -4,6 +4,7 @@ A feature folder has its commands and its parts; nothing else names them. A numb
 two features claim is an error when the program starts.
 """
 
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import cached_property
@@ -37,6 +38,11 @@ class CommandType(Generic[C]):
     command: type[C]
     fold: Callable[["BrokerState", "Folded", C, Entry], "EntryRefused | None"]
     is_attached: bool = False
+
+    @cached_property
+    def name(self) -> str:
+        """What people call it: the words of its class."""
+        return " ".join(re.findall("[A-Z][a-z]*", self.command.__name__)).lower()
 
     @cached_property
     def layout(self) -> CommandLayout[C]:
@@ -93,6 +99,10 @@ class Registry:
         """All kinds of commands."""
         return self._types.values()
 
+    def type_of(self, command: LogCommand) -> CommandType[Any]:
+        """How a command is folded."""
+        return self._types[command.kind]
+
     def decode(self, body: bytes) -> LogCommand:
         """Read a command.
 
@@ -138,7 +148,7 @@ class Registry:
         except EntryTooNew as error:
             error.index = entry.index
             raise
-        found = self._types[command.kind]
+        found = self.type_of(command)
         if found.is_attached is not is_attached:
             where = "alone" if found.is_attached else "behind a record"
             return EntryRefused(f"a command of kind {command.kind} stands {where}")

@@ -61,6 +61,11 @@ class Pop:
             raise ValueError(f"messages {self.offsets} out of order")
 
     @property
+    def at_ms(self) -> int:
+        """As in `command_layout`."""
+        return self.popped_ms
+
+    @property
     def key(self) -> QueueKey:
         """The queue of the group."""
         return self.group, self.topic, self.queue_id
@@ -82,7 +87,7 @@ class PoppedMessage(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AckPopped:
+class AcknowledgePopped:
     """Consumers acknowledge messages."""
 
     kind: ClassVar[int] = 24
@@ -107,6 +112,11 @@ class HidePopped:
     message: PoppedMessage
     hidden_ms: Natural
     visible_ms: Natural
+
+    @property
+    def at_ms(self) -> int:
+        """As in `command_layout`."""
+        return self.hidden_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -155,7 +165,7 @@ def _pop(state: BrokerState, _folded: Folded, command: Pop, _entry: Entry) -> En
 
 
 def _ack(
-    state: BrokerState, _folded: Folded, command: AckPopped, _entry: Entry
+    state: BrokerState, _folded: Folded, command: AcknowledgePopped, _entry: Entry
 ) -> EntryRefused | None:
     pops = state[POPS]
     for key in {
@@ -194,6 +204,6 @@ def _commit(state: BrokerState, key: QueueKey) -> None:
 
 
 POP: Final = CommandType(Pop, _pop)
-ACK_POPPED: Final = CommandType(AckPopped, _ack)
+ACK_POPPED: Final = CommandType(AcknowledgePopped, _ack)
 HIDE_POPPED: Final = CommandType(HidePopped, _hide)
 BURY_POPPED: Final = CommandType(BuryPopped, _bury, is_attached=True)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
-from broker.log.command_layout import Added, Natural
+from broker.log.command_layout import Added, Natural, Told
 from broker.log.entry import ATTACHED_VERSION, INCARNATIONS_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
@@ -32,7 +32,7 @@ class ResetOffsets:
 
     group: str
     topic: str
-    offsets: Mapping[Natural, Natural]
+    offsets: Annotated[Mapping[Natural, Natural], Told(("queue", "offset"))]
     at_ms: Natural
     as_of: Natural
 

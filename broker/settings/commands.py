@@ -2,9 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Final
+from typing import Annotated, ClassVar, Final
 
-from broker.log.command_layout import Natural
+from broker.log.command_layout import Natural, Told
 from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
@@ -25,7 +25,7 @@ class ChangeSettings:
     kind: ClassVar[int] = 30
     since: ClassVar[int] = ATTACHED_VERSION
 
-    values: Mapping[str, str | None]
+    values: Annotated[Mapping[str, str | None], Told(("name", "value"))]
     at_ms: Natural
 
     def __post_init__(self) -> None:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, ClassVar, Final
 
-from broker.log.command_layout import Added, Form, Implied
+from broker.log.command_layout import Added, Form, Implied, Told
 from broker.log.entry import GUARDED_VERSION, INCARNATIONS_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
@@ -27,7 +27,7 @@ class PutTopic:
 
     kind: ClassVar[int] = 1
 
-    config: Annotated[TopicConfig, Form(read_topic, topic_members)]
+    config: Annotated[TopicConfig, Form(read_topic, topic_members), Told(("topic",))]
     at_ms: int
     only_if_absent: bool = False
     max_topics: Annotated[int | None, Added(GUARDED_VERSION)] = None

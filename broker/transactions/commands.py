@@ -54,7 +54,7 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Rollback:
+class RollBack:
     """The message of the transaction at a position is never delivered."""
 
     kind: ClassVar[int] = 16
@@ -156,7 +156,7 @@ def _commit(
 
 
 def _rollback(
-    state: BrokerState, _folded: Folded, command: Rollback, _entry: Entry
+    state: BrokerState, _folded: Folded, command: RollBack, _entry: Entry
 ) -> EntryRefused | None:
     ended = state[TRANSACTIONS].end(command.position, End.ROLLED_BACK)
     return _not_open(command.position) if ended is None else None
@@ -198,7 +198,7 @@ def _not_open(position: int) -> EntryRefused:
 
 PREPARE: Final = CommandType(Prepare, _prepare, is_attached=True)
 COMMIT: Final = CommandType(Commit, _commit, is_attached=True)
-ROLLBACK: Final = CommandType(Rollback, _rollback)
+ROLLBACK: Final = CommandType(RollBack, _rollback)
 CHECKED: Final = CommandType(Checked, _check)
 GIVE_UP: Final = CommandType(GiveUp, _give_up, is_attached=True)
 MOVE_HALF: Final = CommandType(MoveHalf, _move, is_attached=True)

@@ -1,19 +1,18 @@
 """The commands of brokers in a batch of entries. Pure.
 
-docs/broker.md, "What the log holds", has their layout: eight bytes (length, mark, version), then a
-msgpack array that begins with the kind. A command is an entry of its own, or stands behind a
-record.
+A command is an entry of its own, or stands behind a record (`broker.log.entry`).
 """
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-import msgpack
 import numpy as np
 import pyarrow as pa
 
-from dledger_spark.acceptance import MAX_COMMAND_VERSION
+from broker.errors import CommandMalformed, EntryTooNew
+from broker.folds import REGISTRY
+from broker.log.command_layout import LogCommand
 from dledger_spark.entry_columns import HEADER_BYTES, Positions, bounds
 from dledger_spark.record_pieces import SMALLEST_RECORD_BYTES
 from remoting.message.record import MESSAGE_MAGIC
@@ -23,7 +22,7 @@ _MARK: Final = int.from_bytes(b"DLB")
 
 
 class BrokerCommand(NamedTuple):
-    """A command that can be read; whether its members make sense is not known yet.
+    """A command; whether the brokers refuse it is not known yet.
 
     Attributes:
         index: of its entry.
@@ -31,18 +30,19 @@ class BrokerCommand(NamedTuple):
         position: where the body of its entry begins in the log; of a command behind a record, what
             brokers know the record by.
         version: of its format.
-        kind: what it does.
-        members: what it says, as msgpack has it.
-        is_attached: whether it stands behind a record.
+        command: what it says.
     """
 
     index: int  # type: ignore[assignment]  # hides tuple.index
     term: int
     position: int
     version: int
-    kind: int
-    members: list[Any]
-    is_attached: bool
+    command: LogCommand
+
+    @property
+    def is_attached(self) -> bool:
+        """Whether it stands behind a record."""
+        return REGISTRY.type_of(self.command).is_attached
 
 
 def broker_commands(entries: pa.RecordBatch) -> list[BrokerCommand]:
@@ -73,27 +73,15 @@ def broker_commands(entries: pa.RecordBatch) -> list[BrokerCommand]:
     data = memoryview(bodies.buffers()[2])
     commands = []
     for row, index, term, place in zip(found.tolist(), indexes, terms, places, strict=True):
-        content = data[at[row] : ends[row]]
-        read = _read(content[_PREFIX_BYTES:]) if content[7] <= MAX_COMMAND_VERSION else None
-        if read is not None:
-            is_attached = bool(at[row] != begins[row])
-            kind, *members = read
-            commands.append(
-                BrokerCommand(
-                    *(index, term, place + HEADER_BYTES, content[7], kind, members, is_attached)
-                )
-            )
+        content = bytes(data[at[row] : ends[row]])
+        try:
+            command = REGISTRY.decode(content)
+        except (CommandMalformed, EntryTooNew):
+            continue  # brokers pass it over, or end
+        if REGISTRY.type_of(command).is_attached is bool(at[row] != begins[row]):
+            position = place + HEADER_BYTES
+            commands.append(BrokerCommand(index, term, position, content[7], command))
     return commands
-
-
-def _read(content: memoryview) -> list[Any] | None:
-    try:
-        members: Any = msgpack.unpackb(content, raw=False)
-    except (ValueError, msgpack.exceptions.UnpackException):
-        return None
-    if not isinstance(members, list) or not members or type(members[0]) is not int:
-        return None
-    return members
 
 
 def _number(octets: Any, at: Positions, size: int) -> Positions:

@@ -9,30 +9,40 @@ state of a broker as that needs.
 from __future__ import annotations
 
 import json
-from base64 import b64encode
 from collections.abc import Callable
 from typing import Any, Final
 
+from broker.dead_letters.commands import Redrive
+from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
+from broker.folds import REGISTRY
+from broker.groups.commands import DeleteGroup
+from broker.offsets.commands import CommitOffsets
+from broker.pop.commands import AcknowledgePopped, BuryPopped, HidePopped, Pop
+from broker.resets.commands import EndReset, ResetOffsets
+from broker.topics.commands import DeleteTopic, PutTopic
+from broker.transactions.commands import (
+    Checked,
+    Commit,
+    GiveUp,
+    MoveHalf,
+    Prepare,
+    Resume,
+    RollBack,
+)
 from dledger.declared_error import DeclaredError
-from dledger_spark.acceptance import is_topic_config
 from dledger_spark.facts.broker_command import BrokerCommand
-from dledger_spark.facts.command_kinds import KINDS
 from dledger_spark.facts.fact_rows import FactRows
 from dledger_spark.facts.known_topics import KnownTopics
 from dledger_spark.facts.popped import Popped, QueueKey
 
 _HEADER_BYTES: Final = 48
-_MAX_NATURAL: Final = (1 << 63) - 1
-_VERSION_WITH_LIMITS: Final = 3
-_VERSION_OF_ATTACHED: Final = 4
-_VERSION_WITH_TIME_OF_ENDS: Final = 6  # of ends of resets
-# Commands behind a record, by their kinds.
-_ATTACHED: Final = frozenset({10, 11, 12, 14, 15, 18, 19, 26, 31, 34})
-_SINCE_ATTACHED: Final = frozenset({*range(10, 28), 30, 31, 32, 34})
+
+# Of rows: the index of the entry, and when it was.
+Head = tuple[int, "int | None"]
 
 
 class Refused(DeclaredError):
-    """A command that brokers pass over: its members make no sense."""
+    """A command that brokers pass over."""
 
 
 class CommandFold:
@@ -54,97 +64,81 @@ class CommandFold:
         self._resets: dict[tuple[str, str, int], int] = {}
         # Where delayed messages that were moved were stored first.
         self._moved: dict[int, int] = {}
-        self._folds: dict[int, Callable[..., None]] = {
-            1: self._put_topic,
-            2: self._delete_topic,
-            4: self._delete_group,
-            5: self._commit_offsets,
-            10: self._delay,
-            11: self._deliver,
-            12: self._move_delayed,
-            13: self._drop_delayed,
-            14: self._prepare,
-            15: self._commit,
-            16: self._roll_back,
-            17: self._checked,
-            18: self._give_up,
-            19: self._move_half,
-            21: self._reset,
-            22: self._end_reset,
-            23: self._pop,
-            24: self._acknowledge,
-            25: self._hide,
-            26: self._bury,
-            31: self._resume,
-            34: self._redrive,
+        self._folds: dict[type, Callable[[Head, int, Any], None]] = {
+            PutTopic: self._put_topic,
+            DeleteTopic: self._delete_topic,
+            DeleteGroup: self._delete_group,
+            CommitOffsets: self._commit_offsets,
+            Delay: self._delay,
+            Deliver: self._deliver,
+            MoveDelayed: self._move_delayed,
+            DropDelayed: self._drop_delayed,
+            Prepare: self._prepare,
+            Commit: self._commit,
+            RollBack: self._roll_back,
+            Checked: self._checked,
+            GiveUp: self._give_up,
+            MoveHalf: self._move_half,
+            ResetOffsets: self._reset,
+            EndReset: self._end_reset,
+            Pop: self._pop,
+            AcknowledgePopped: self._acknowledge,
+            HidePopped: self._hide,
+            BuryPopped: self._bury,
+            Resume: self._resume,
+            Redrive: self._redrive,
         }
 
-    def fold(self, command: BrokerCommand, log_ms: int | None) -> None:
+    def fold(self, read: BrokerCommand, log_ms: int | None) -> None:
         """Add the rows of one command.
 
         Args:
-            command: the next one.
+            read: the next one.
             log_ms: the store time of the newest message before it; None without one.
         """
-        kind = KINDS.get(command.kind)
-        if kind is None or (command.kind in _ATTACHED) is not command.is_attached:
-            return
-        if command.kind in _SINCE_ATTACHED and command.version < _VERSION_OF_ATTACHED:
-            return
-        members = command.members
-        if len(members) > len(kind.members):
-            return
-        at_ms = log_ms
-        if kind.time_at is not None and kind.time_at < len(members):
-            at_ms = members[kind.time_at]
-            if type(at_ms) is not int:
-                return
-        head = (command.index, at_ms)
-        fold = self._folds.get(command.kind)
+        command = read.command
+        at_ms = getattr(command, "at_ms", None)
+        head = (read.index, log_ms if at_ms is None else at_ms)
+        fold = self._folds.get(type(command))
         if fold is not None:
             try:
-                fold(head, command, *members)
-            except (Refused, TypeError, ValueError):
-                return  # members that make no sense: brokers pass the command over
-        told = kind.spelt_out(members)
+                fold(head, read.position, command)
+            except Refused:
+                return
+        kind = REGISTRY.type_of(command)
+        told = kind.layout.spelt_out(command, read.version)
         about = dict(told)
         for part in told.values():  # such as the configuration of a topic, which has its name
             if isinstance(part, dict):
                 about |= part
         topic, group = about.get("topic"), about.get("group")
         self._rows.add(
-            *("commands", *head, command.term, command.kind, kind.name, command.version),
-            command.is_attached,
+            *("commands", *head, read.term, command.kind, kind.name, read.version),
+            kind.is_attached,
             topic if isinstance(topic, str) else None,
             group if isinstance(group, str) else None,
-            json.dumps(told, separators=(",", ":"), default=_as_text),
+            json.dumps(told, separators=(",", ":")),
         )
 
     # --- topics and groups --------------------------------------------------------------------
 
-    def _put_topic(
-        self, _head: Any, command: BrokerCommand, config: Any, at_ms: int, _flag: Any, *limit: int
-    ) -> None:
-        has_limit = command.version >= _VERSION_WITH_LIMITS
-        if len(limit) != has_limit or not isinstance(config, list) or not is_topic_config(config):
-            raise Refused
-        most = _number(limit[0]) if limit else None
-        self.topics.put(config[0], command.position - _HEADER_BYTES, most)
+    def _put_topic(self, _head: Head, position: int, command: PutTopic) -> None:
+        begin = position - _HEADER_BYTES
+        self.topics.put(command.config.topic, begin, command.max_topics)
 
-    def _delete_topic(self, head: Any, _command: BrokerCommand, topic: Any, at_ms: Any) -> None:
-        _number(at_ms)
-        if not self.topics.delete(_text(topic)):
+    def _delete_topic(self, head: Head, _position: int, command: DeleteTopic) -> None:
+        if not self.topics.delete(command.topic):
             return
-        self.deletions.append((head[0], topic))
-        self._forget(head, 1, topic)
-        self._popped.drop_topic(topic)
+        self.deletions.append((head[0], command.topic))
+        self._forget(head, 1, command.topic)
+        self._popped.drop_topic(command.topic)
 
-    def _delete_group(self, head: Any, _command: BrokerCommand, group: Any, offsets: Any) -> None:
-        self._popped.drop_group(_text(group))
-        if offsets:
-            self._forget(head, 0, group)
+    def _delete_group(self, head: Head, _position: int, command: DeleteGroup) -> None:
+        self._popped.drop_group(command.group)
+        if command.with_offsets:
+            self._forget(head, 0, command.group)
 
-    def _forget(self, head: Any, at: int, name: str) -> None:
+    def _forget(self, head: Head, at: int, name: str) -> None:
         for key in [key for key in self.progress if key[at] == name]:
             for queue in self.progress.pop(key):
                 life = self.topics.life(key[1]) - (at == 1)
@@ -155,19 +149,10 @@ class CommandFold:
 
     # --- progress -----------------------------------------------------------------------------
 
-    def _commit_offsets(
-        self, head: Any, command: BrokerCommand, offsets: Any, *numbers: int
-    ) -> None:
-        if len(numbers) != min(command.version - 1, 2):
-            raise Refused
-        as_of = numbers[1] if len(numbers) > 1 else None
-        commits = [
-            (_text(group), _text(topic), _number(queue), _number(offset))
-            for group, topic, queue, offset in offsets
-        ]
+    def _commit_offsets(self, head: Head, _position: int, command: CommitOffsets) -> None:
         last = {}  # the last one of a queue counts
-        for group, topic, queue, offset in commits:
-            if as_of is not None and not self.topics.existed(topic, _number(as_of)):
+        for group, topic, queue, offset in command.offsets:
+            if command.as_of is not None and not self.topics.existed(topic, command.as_of):
                 continue
             if self._resets.get((group, topic, queue), offset) == offset:
                 last[group, topic, queue] = offset
@@ -175,7 +160,7 @@ class CommandFold:
             self._progress(head, *key, offset, "committed")
 
     def _progress(
-        self, head: Any, group: str, topic: str, queue: int, offset: int, source: str
+        self, head: Head, group: str, topic: str, queue: int, offset: int, source: str
     ) -> None:
         queues = self.progress.setdefault((group, topic), {})
         if queues.get(queue) == offset:
@@ -184,191 +169,127 @@ class CommandFold:
         row = (*head, group, topic, self.topics.life(topic), queue, offset, source)
         self._rows.add("consumer_progress", *row)
 
-    def _reset(
-        self,
-        head: Any,
-        _command: BrokerCommand,
-        group: Any,
-        topic: Any,
-        offsets: Any,
-        at_ms: Any,
-        as_of: Any,
-    ) -> None:
-        table = {_natural(queue): _natural(offset) for queue, offset in offsets}
-        _text(group), _natural(at_ms)
-        if not table or not self.topics.existed(_text(topic), _natural(as_of)):
+    def _reset(self, head: Head, _position: int, command: ResetOffsets) -> None:
+        group, topic = command.group, command.topic
+        if not self.topics.existed(topic, command.as_of):
             raise Refused
-        for queue, offset in table.items():
+        for queue, offset in command.offsets.items():
             self._resets[group, topic, queue] = offset
             self._progress(head, group, topic, queue, offset, "reset")
 
-    def _end_reset(
-        self,
-        _head: Any,
-        command: BrokerCommand,
-        group: Any,
-        topic: Any,
-        queue: Any,
-        offset: Any,
-        *at_ms: Any,
-    ) -> None:
-        if len(at_ms) != (command.version >= _VERSION_WITH_TIME_OF_ENDS):
-            raise Refused
-        for one in at_ms:
-            _natural(one)
-        key = (_text(group), _text(topic), _natural(queue))
-        if self._resets.get(key) == _natural(offset):
+    def _end_reset(self, _head: Head, _position: int, command: EndReset) -> None:
+        key = (command.group, command.topic, command.queue_id)
+        if self._resets.get(key) == command.offset:
             del self._resets[key]
 
     # --- pops ---------------------------------------------------------------------------------
 
-    def _pop(
-        self,
-        head: Any,
-        _command: BrokerCommand,
-        group: Any,
-        topic: Any,
-        queue: Any,
-        popped_ms: Any,
-        visible_ms: Any,
-        first: Any,
-        next_offset: Any,
-        offsets: Any,
-        attempt_id: Any,
-        begins: Any,
-        as_of: Any,
-    ) -> None:
-        key = (_text(group), _text(topic), _natural(queue))
-        taken = [_natural(offset) for offset in offsets]
-        if not _natural(first) <= _natural(next_offset) or taken != sorted(set(taken)):
-            raise Refused
-        if taken and taken[-1] >= next_offset:
-            raise Refused
-        if attempt_id is not None:
-            _text(attempt_id)
-        times = (_natural(popped_ms), _natural(visible_ms))
-        if not self.topics.existed(topic, _natural(as_of)):
+    def _pop(self, head: Head, _position: int, command: Pop) -> None:
+        if not self.topics.existed(command.topic, command.as_of):
             raise Refused
         given = self._popped.give(
-            *(key, *times, first, next_offset, taken, attempt_id), begins=bool(begins)
+            *(command.key, command.popped_ms, command.visible_ms, command.first, command.next),
+            *(command.offsets, command.attempt_id),
+            begins=command.begins,
         )
         if given is None:
             raise Refused
-        if begins:
-            self._resets.pop(key, None)
+        if command.begins:
+            self._resets.pop(command.key, None)
         for offset in given:
-            self._pop_event(head, key, offset, "given", visible_ms)
-        self._popped_progress(head, key)
+            self._pop_event(head, command.key, offset, "given", command.visible_ms)
+        self._popped_progress(head, command.key)
 
-    def _acknowledge(self, head: Any, _command: BrokerCommand, messages: Any) -> None:
+    def _acknowledge(self, head: Head, _position: int, command: AcknowledgePopped) -> None:
         landed = [
-            one
-            for one in [_popped_message(*message) for message in messages]
-            if self._popped.land(*one)
+            one for one in command.messages if self._popped.land(one.key, one.offset, one.popped_ms)
         ]
         if not landed:
             return
-        head = _not_before(head, max(popped_ms for _, _, popped_ms in landed))
-        for key, offset, _ in landed:
-            self._pop_event(head, key, offset, "acknowledged", None)
-        for key in dict.fromkeys(key for key, _, _ in landed):
+        head = _not_before(head, max(one.popped_ms for one in landed))
+        for one in landed:
+            self._pop_event(head, one.key, one.offset, "acknowledged", None)
+        for key in dict.fromkeys(one.key for one in landed):
             self._popped_progress(head, key)
 
-    def _hide(
-        self, head: Any, _command: BrokerCommand, message: Any, hidden_ms: Any, visible_ms: Any
-    ) -> None:
-        key, offset, popped_ms = _popped_message(*message)
-        times = (_natural(hidden_ms), _natural(visible_ms))
-        if self._popped.hide(key, offset, popped_ms, *times):
-            self._pop_event(head, key, offset, "hidden", visible_ms)
+    def _hide(self, head: Head, _position: int, command: HidePopped) -> None:
+        one = command.message
+        times = (one.popped_ms, command.hidden_ms, command.visible_ms)
+        if self._popped.hide(one.key, one.offset, *times):
+            self._pop_event(head, one.key, one.offset, "hidden", command.visible_ms)
 
-    def _bury(self, head: Any, _command: BrokerCommand, message: Any) -> None:
-        key, offset, popped_ms = _popped_message(*message)
-        if not self._popped.bury(key, offset, popped_ms):
+    def _bury(self, head: Head, _position: int, command: BuryPopped) -> None:
+        one = command.message
+        if not self._popped.bury(one.key, one.offset, one.popped_ms):
             raise Refused
-        head = _not_before(head, popped_ms)
-        self._pop_event(head, key, offset, "buried", None)
-        self._popped_progress(head, key)
+        head = _not_before(head, one.popped_ms)
+        self._pop_event(head, one.key, one.offset, "buried", None)
+        self._popped_progress(head, one.key)
 
     def _pop_event(
-        self, head: Any, key: QueueKey, offset: int, event: str, visible_ms: int | None
+        self, head: Head, key: QueueKey, offset: int, event: str, visible_ms: int | None
     ) -> None:
         group, topic, queue = key
         row = (*head, group, topic, self.topics.life(topic), queue, offset, event, visible_ms)
         self._rows.add("pop_events", *row)
 
-    def _popped_progress(self, head: Any, key: QueueKey) -> None:
+    def _popped_progress(self, head: Head, key: QueueKey) -> None:
         self._progress(head, *key, self._popped.queues[key].done_offset, "popped")
 
     # --- delayed messages ---------------------------------------------------------------------
 
-    def _delay(self, head: Any, command: BrokerCommand, due_ms: Any) -> None:
-        row = (*head, command.position, "waits", _natural(due_ms))
-        self._rows.add("delay_events", *row)
+    def _delay(self, head: Head, position: int, command: Delay | Commit) -> None:
+        self._rows.add("delay_events", *head, position, "waits", command.due_ms)
 
-    def _deliver(self, head: Any, _command: BrokerCommand, position: Any) -> None:
-        origin = self._moved.pop(_natural(position), position)
+    def _deliver(self, head: Head, _position: int, command: Deliver) -> None:
+        origin = self._moved.pop(command.position, command.position)
         self._rows.add("delay_events", *head, origin, "delivered", None)
 
-    def _move_delayed(self, head: Any, command: BrokerCommand, position: Any) -> None:
-        origin = self._moved.pop(_natural(position), position)
-        self._moved[command.position] = origin
+    def _move_delayed(self, head: Head, position: int, command: MoveDelayed) -> None:
+        origin = self._moved.pop(command.position, command.position)
+        self._moved[position] = origin
         self._rows.add("delay_events", *head, origin, "moved", None)
 
-    def _drop_delayed(self, head: Any, _command: BrokerCommand, position: Any) -> None:
-        origin = self._moved.pop(_natural(position), position)
+    def _drop_delayed(self, head: Head, _position: int, command: DropDelayed) -> None:
+        origin = self._moved.pop(command.position, command.position)
         self._rows.add("delay_events", *head, origin, "dropped", None)
 
     # --- transactions -------------------------------------------------------------------------
 
-    def _transaction(self, head: Any, position: Any, event: str, group: str | None = None) -> None:
-        self._rows.add("transaction_events", *head, _natural(position), event, group)
+    def _transaction(self, head: Head, position: int, event: str, group: str | None = None) -> None:
+        self._rows.add("transaction_events", *head, position, event, group)
 
-    def _prepare(self, head: Any, command: BrokerCommand, group: Any, due_ms: Any) -> None:
-        _natural(due_ms)
-        self._transaction(head, command.position, "prepared", _text(group))
+    def _prepare(self, head: Head, position: int, command: Prepare) -> None:
+        self._transaction(head, position, "prepared", command.group)
 
-    def _commit(self, head: Any, command: BrokerCommand, position: Any, due_ms: Any = 0) -> None:
-        if _natural(due_ms):
-            self._delay(head, command, due_ms)
-        self._transaction(head, position, "committed")
+    def _commit(self, head: Head, position: int, command: Commit) -> None:
+        if command.due_ms:
+            self._delay(head, position, command)
+        self._transaction(head, command.position, "committed")
 
-    def _roll_back(self, head: Any, _command: BrokerCommand, position: Any) -> None:
-        self._transaction(head, position, "rolled back")
+    def _roll_back(self, head: Head, _position: int, command: RollBack) -> None:
+        self._transaction(head, command.position, "rolled back")
 
-    def _checked(self, head: Any, _command: BrokerCommand, due_ms: Any, positions: Any) -> None:
-        _natural(due_ms)
-        for position in [_natural(position) for position in positions]:
+    def _checked(self, head: Head, _position: int, command: Checked) -> None:
+        for position in command.positions:
             self._transaction(head, position, "checked")
 
-    def _give_up(self, head: Any, _command: BrokerCommand, position: Any) -> None:
-        self._transaction(head, position, "given up")
+    def _give_up(self, head: Head, _position: int, command: GiveUp) -> None:
+        self._transaction(head, command.position, "given up")
 
-    def _move_half(self, head: Any, _command: BrokerCommand, position: Any) -> None:
-        self._transaction(head, position, "moved")
+    def _move_half(self, head: Head, _position: int, command: MoveHalf) -> None:
+        self._transaction(head, command.position, "moved")
 
-    def _resume(
-        self, head: Any, command: BrokerCommand, position: Any, group: Any, due_ms: Any
-    ) -> None:
-        _natural(position), _natural(due_ms)
-        self._transaction(head, command.position, "resumed", _text(group))
+    def _resume(self, head: Head, position: int, command: Resume) -> None:
+        self._transaction(head, position, "resumed", command.group)
 
     # --- dead letters -------------------------------------------------------------------------
 
-    def _redrive(
-        self,
-        head: Any,
-        _command: BrokerCommand,
-        topic: Any,
-        queue: Any,
-        offset: Any,
-        position: Any,
-        begin: Any,
-    ) -> None:
-        _natural(begin)
-        if not self.topics.existed(_text(topic), _natural(position)):
+    def _redrive(self, head: Head, _position: int, command: Redrive) -> None:
+        topic = command.topic
+        if not self.topics.existed(topic, command.position):
             raise Refused
-        letter = (topic, self.topics.life(topic), _natural(queue), _natural(offset))
+        letter = (topic, self.topics.life(topic), command.queue_id, command.offset)
         self._rows.add("redrives", *head, *letter)
 
     # --- the state, from one run to the next --------------------------------------------------
@@ -393,14 +314,7 @@ class CommandFold:
         self._moved = {int(position): int(origin) for position, origin in content["moved"]}
 
 
-def _popped_message(
-    group: Any, topic: Any, queue: Any, offset: Any, popped_ms: Any
-) -> tuple[QueueKey, int, int]:
-    key = (_text(group), _text(topic), _natural(queue))
-    return key, _natural(offset), _natural(popped_ms)
-
-
-def _not_before(head: Any, popped_ms: int) -> tuple[int, int]:
+def _not_before(head: Head, popped_ms: int) -> Head:
     """The head of rows about the end of a message, whose command carries no time.
 
     It names when the message was given. No message may have been stored since, so the newest one
@@ -408,25 +322,3 @@ def _not_before(head: Any, popped_ms: int) -> tuple[int, int]:
     """
     index, log_ms = head
     return index, max(log_ms or 0, popped_ms)
-
-
-def _text(value: Any) -> str:
-    if not isinstance(value, str):
-        raise Refused
-    return value
-
-
-def _number(value: Any) -> int:
-    if not isinstance(value, int):
-        raise Refused
-    return value
-
-
-def _natural(value: Any) -> int:
-    if not 0 <= _number(value) <= _MAX_NATURAL:
-        raise Refused
-    return int(value)
-
-
-def _as_text(value: Any) -> str:
-    return b64encode(value).decode() if isinstance(value, bytes) else str(value)

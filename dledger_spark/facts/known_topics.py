@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from dledger_spark.acceptance import FIRST_TOPICS
+from broker.topics.names import FIRST_TOPICS
 
 
 class KnownTopics:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -51,7 +51,7 @@ class Popped:
         visible_ms: int,
         first: int,
         next_offset: int,
-        offsets: list[int],
+        offsets: Sequence[int],
         attempt_id: str | None,
         *,
         begins: bool,

@@ -26,9 +26,8 @@ from broker.log.folded import EntryRefused
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.topics.commands import DeleteTopic, PutTopic
-from broker.topics.names import FIRST_TOPICS as BROKERS_FIRST_TOPICS
 from dledger.entry import HEADER_BYTES, Entry
-from dledger_spark.acceptance import COLUMNS, FIRST_TOPICS, Acceptance, without
+from dledger_spark.acceptance import COLUMNS, Acceptance, without
 from dledger_spark.folder_log import FolderLog
 from dledger_spark.log_folder import open_log
 from dledger_spark.message_columns import message_batch
@@ -317,7 +316,3 @@ def test_a_replay_in_steps_judges_as_one_at_a_stroke(
             for piece in plan_replay(log, range(15), out, 1 << 20).pieces:
                 write_piece(log, out, run, piece)
         assert pa.parquet.read_table(file.path).equals(before)
-
-
-def test_the_topics_of_an_empty_log_are_those_of_the_broker() -> None:
-    assert BROKERS_FIRST_TOPICS.keys() == FIRST_TOPICS
