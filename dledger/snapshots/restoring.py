@@ -185,17 +185,19 @@ def _told(opened: Opened, note: GrowthNote, *, new: bool) -> Told:
         and not opened.birth.birth
     )
     found = note.found()
+    if found is None:
+        return Told.NEW if new and holds_nothing else Told.NOTHING
     if not (new and holds_nothing):
-        return Told.NOTHING if found is None else Told.GROWN
-    if found is not None:
-        logger.warning(
-            "%s said that the group had grown, and is removed: this start says that it is new",
-            found,
-        )
-        try:
-            note.remove()
-        except OSError as cause:
-            raise DiskFailed("remove", found, cause) from cause
+        for problem in note.mend():
+            logger.warning("the note that the group has grown is in one place only: %s", problem)
+        return Told.GROWN
+    logger.warning(
+        "%s said that the group had grown, and is removed: this start says that it is new", found
+    )
+    try:
+        note.remove()
+    except OSError as cause:
+        raise DiskFailed("remove", found, cause) from cause
     return Told.NEW
 
 

@@ -61,13 +61,14 @@ class GrowthNote:
 
     def found(self) -> str | None:
         """The path of one of its files that exists; None if none does."""
-        for path in self.paths:
-            try:
-                self._disk.open(path, writable=False).close()
-            except OSError:
-                continue  # this user cannot have written it either
-            return path
-        return None
+        return next(filter(self._is_there, self.paths), None)
+
+    def _is_there(self, path: str) -> bool:
+        try:
+            self._disk.open(path, writable=False).close()
+        except OSError:
+            return False  # this user cannot have written it either
+        return True
 
     def write(self) -> list[str]:
         """Write it in every place; return what is wrong with those where it cannot be.
@@ -85,14 +86,23 @@ class GrowthNote:
             raise GrowthNotNoted(problems)
         return problems
 
+    def mend(self) -> list[str]:
+        """Write it again if it is missing in a place; return what is wrong there.
+
+        A disk that was lost took one of the two with it, and the next one would take the other.
+        """
+        if all(map(self._is_there, self.paths)):
+            return []
+        try:
+            return self.write()
+        except GrowthNotNoted as error:
+            return list(error.problems)
+
     def remove(self) -> None:
         """Remove it from every place; durable on return. Raises OSError."""
         for folder, path in zip(self._folders, self.paths, strict=True):
-            try:
-                self._disk.open(path, writable=False).close()
-            except OSError:
-                continue
-            remove_small_file(self._disk, folder, self._name)
+            if self._is_there(path):
+                remove_small_file(self._disk, folder, self._name)
 
     @property
     def _content(self) -> bytes:

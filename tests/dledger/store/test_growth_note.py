@@ -7,11 +7,15 @@ from pathlib import Path
 
 import pytest
 
+from dledger.config import NodeConfig
 from dledger.core.membership.change_errors import GrowthNotNoted
+from dledger.core.told import Told
+from dledger.snapshots.restoring import open_and_restore
 from dledger.store.disk import OsDisk
 from dledger.store.growth_note import GrowthNote, NotedMember
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
+from tests.dledger.node.test_node import Register
 
 
 def noted(folder: Path, state: Path | None, **other: str) -> GrowthNote:
@@ -65,6 +69,30 @@ def test_without_any_place_the_error_names_them_and_the_way_out(
     assert len(refused.value.problems) == 1 + has_home
     assert str(tmp_path / "file") in str(refused.value)
     assert note.found() is None
+
+
+def test_a_start_writes_the_note_again_where_a_lost_disk_took_it(tmp_path: Path) -> None:
+    data, home = tmp_path / "lib" / "log", tmp_path / "home" / "state"
+    config = NodeConfig(group="g", node_id="n0", peers={"n0": "127.0.0.1:1"}, data_dir=data)
+    note = noted(data, home)
+    data.mkdir(parents=True)
+    note.write()
+    for lost in (home, data.parent, home, data.parent):  # each time another disk
+        shutil.rmtree(lost)
+        opened = open_and_restore(OsDisk(), config, Register(), state_folder=str(home))
+        opened.store.close()
+        assert opened.told is Told.GROWN
+        assert all(Path(path).exists() for path in note.paths), lost
+
+
+def test_a_note_that_cannot_be_written_again_is_told_and_counts(tmp_path: Path) -> None:
+    note = noted(tmp_path / "log", tmp_path / "file" / "state")
+    note.write()
+    shutil.rmtree(tmp_path / "file")
+    (tmp_path / "file").touch()
+    (problem,) = note.mend()
+    assert problem.startswith(f"{tmp_path}/file/state: ")
+    assert note.found() == note.paths[0]
 
 
 def test_a_removed_note_is_found_no_more(tmp_path: Path) -> None:
