@@ -1,7 +1,11 @@
 """What folding a run of entries did, besides changing the state."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
+from typing import ParamSpec
+
+P = ParamSpec("P")
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,14 +54,24 @@ class Arrivals:
 class Folded:
     """The effects of a run of entries.
 
+    Who looks on, such as the tables of a log, sets `changes` to a list. Each feature says in its
+    module `state` what it tells there; what a command says itself is not told again.
+
     Attributes:
         results: one an entry; None, or `EntryRefused`.
         deleted_topics: their queues are gone; they went before the arrivals came.
         arrivals: by topic and queue id.
         topics_changed: whether the name servers have to be told.
+        changes: what was changed, in order; None: nobody looks on.
     """
 
     results: list[EntryRefused | None] = field(default_factory=list)
     deleted_topics: list[str] = field(default_factory=list)
     arrivals: dict[tuple[str, int], Arrivals] = field(default_factory=dict)
     topics_changed: bool = False
+    changes: list[object] | None = None
+
+    def tell(self, change: Callable[P, object], *values: P.args, **named: P.kwargs) -> None:
+        """Something was changed: a value of the class `change`, made if somebody looks on."""
+        if self.changes is not None:
+            self.changes.append(change(*values, **named))

@@ -9,7 +9,7 @@ from broker.log.entry import GUARDED_VERSION, OFFSETS_WITH_TIME_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
-from broker.offsets.state import OFFSETS
+from broker.offsets.state import OFFSETS, OffsetMoved
 from broker.topics.state import TOPICS
 from dledger import Entry
 
@@ -45,7 +45,7 @@ class CommitOffsets:
 
 
 def _commit(
-    state: BrokerState, _folded: Folded, command: CommitOffsets, _entry: Entry
+    state: BrokerState, folded: Folded, command: CommitOffsets, _entry: Entry
 ) -> EntryRefused | None:
     topics, offsets = state[TOPICS], state[OFFSETS]
     tables, has_resets = offsets.tables, bool(offsets.resets)
@@ -57,6 +57,8 @@ def _commit(
         table = tables.changing((name, topic))
         if table is None:
             table = tables[name, topic] = {}
+        before = table.get(queue_id)
+        folded.tell(OffsetMoved, name, topic, queue_id, before, offset, "committed")
         table[queue_id] = offset
     return None
 

@@ -2,11 +2,29 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from broker.log.belongings import Belongings
 from broker.log.state import Deletion, Rows, StatePart
 from broker.offsets.begun_resets import BegunResets
+
+
+class OffsetMoved(NamedTuple):
+    """A group has come to another offset of a queue.
+
+    Attributes:
+        group, topic, queue_id: the queue of the group.
+        before: the offset before; None without one.
+        offset: the next message that the group wants.
+        source: "committed", "popped", or "reset" by an operator.
+    """
+
+    group: str
+    topic: str
+    queue_id: int
+    before: int | None
+    offset: int
+    source: str
 
 
 @dataclass(slots=True)

@@ -14,8 +14,8 @@ from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
-from broker.offsets.state import OFFSETS
-from broker.pop.state import POPS, Flight, PopQueue, QueueKey
+from broker.offsets.state import OFFSETS, OffsetMoved
+from broker.pop.state import POPS, Flight, PopQueue, PopStep, QueueKey
 from broker.topics.state import TOPICS
 from dledger import Entry
 
@@ -129,7 +129,7 @@ class BuryPopped:
     message: PoppedMessage
 
 
-def _pop(state: BrokerState, _folded: Folded, command: Pop, _entry: Entry) -> EntryRefused | None:
+def _pop(state: BrokerState, folded: Folded, command: Pop, _entry: Entry) -> EntryRefused | None:
     pops, key = state[POPS], command.key
     if not state[TOPICS].existed(command.topic, command.as_of):
         return EntryRefused(f"a pop of topic {command.topic}, which was deleted")
@@ -144,63 +144,71 @@ def _pop(state: BrokerState, _folded: Folded, command: Pop, _entry: Entry) -> En
     flights = queue.flights
     given = Flight(command.popped_ms, command.visible_ms, 1, command.attempt_id is not None)
     for offset in command.offsets:
+        flight = flights.get(offset)
         if offset >= command.first:
             flights[offset] = given
             pops.flying += 1
-            continue
-        flight = flights.get(offset)
-        if flight is None:
+        elif flight is None:
             continue  # acknowledged meanwhile
-        if flight.visible_ms <= command.popped_ms:
+        elif flight.visible_ms <= command.popped_ms:
             is_behind = given.is_ordered and offset != command.offsets[0]
             flights[offset] = given._replace(
                 times=flight.times + 1, behind=flight.behind + is_behind
             )
         elif is_repeated:
             flights[offset] = given._replace(times=flight.times, behind=flight.behind)
+        else:
+            continue  # it is out
+        folded.tell(PopStep, key, offset, "given", command.popped_ms, command.visible_ms)
     queue.next_offset = command.next
     queue.attempt_id = command.attempt_id or ""
-    _commit(state, key)
+    _commit(state, folded, key)
     return None
 
 
 def _ack(
-    state: BrokerState, _folded: Folded, command: AcknowledgePopped, _entry: Entry
+    state: BrokerState, folded: Folded, command: AcknowledgePopped, _entry: Entry
 ) -> EntryRefused | None:
     pops = state[POPS]
-    for key in {
-        one.key for one in command.messages if pops.land(one.key, one.offset, one.popped_ms)
-    }:
-        _commit(state, key)
+    landed: dict[QueueKey, None] = {}
+    for one in command.messages:
+        if pops.land(one.key, one.offset, one.popped_ms):
+            landed[one.key] = None
+            folded.tell(PopStep, one.key, one.offset, "acknowledged", one.popped_ms)
+    for key in landed:
+        _commit(state, folded, key)
     return None
 
 
 def _hide(
-    state: BrokerState, _folded: Folded, command: HidePopped, _entry: Entry
+    state: BrokerState, folded: Folded, command: HidePopped, _entry: Entry
 ) -> EntryRefused | None:
     message = command.message
-    state[POPS].hide(
-        *(message.key, message.offset, message.popped_ms),
-        *(command.hidden_ms, command.visible_ms),
-    )
+    times = (message.popped_ms, command.hidden_ms, command.visible_ms)
+    if state[POPS].hide(message.key, message.offset, *times):
+        step = (message.key, message.offset, "hidden", message.popped_ms, command.visible_ms)
+        folded.tell(PopStep, *step)
     return None
 
 
 def _bury(
-    state: BrokerState, _folded: Folded, command: BuryPopped, _entry: Entry
+    state: BrokerState, folded: Folded, command: BuryPopped, _entry: Entry
 ) -> EntryRefused | None:
     message = command.message
     if not state[POPS].bury(message.key, message.offset, message.popped_ms):
         return EntryRefused(f"the dead letter of {message.topic}, of a message that is not out")
-    _commit(state, message.key)
+    folded.tell(PopStep, message.key, message.offset, "buried", message.popped_ms)
+    _commit(state, folded, message.key)
     return None
 
 
-def _commit(state: BrokerState, key: QueueKey) -> None:
+def _commit(state: BrokerState, folded: Folded, key: QueueKey) -> None:
     """The group's progress, for those who ask for it and for pulls that come later."""
     group, topic, queue_id = key
     queue = state[POPS].queues[key]
-    state[OFFSETS].tables.setdefault((group, topic), {})[queue_id] = queue.done_offset
+    table = state[OFFSETS].tables.setdefault((group, topic), {})
+    folded.tell(OffsetMoved, *key, table.get(queue_id), queue.done_offset, "popped")
+    table[queue_id] = queue.done_offset
 
 
 POP: Final = CommandType(Pop, _pop)

@@ -41,6 +41,24 @@ class Flight(NamedTuple):
         return not self.visible_ms
 
 
+class PopStep(NamedTuple):
+    """Something became of a message that a group pops.
+
+    Attributes:
+        key: the queue of the group.
+        offset: of the message.
+        event: "given", "acknowledged", "hidden" or "buried".
+        popped_ms: when it was given.
+        visible_ms: when it is given again; None if it is not.
+    """
+
+    key: QueueKey
+    offset: int
+    event: str
+    popped_ms: int
+    visible_ms: int | None = None
+
+
 @dataclass(slots=True)
 class PopQueue:
     """A queue, as a group pops from it.
@@ -101,12 +119,14 @@ class Pops:
 
     def hide(
         self, key: QueueKey, offset: int, popped_ms: int, hidden_ms: int, visible_ms: int
-    ) -> None:
+    ) -> bool:
         """A message is given again at another time, if it was given last at `popped_ms`."""
         queue = self._given(key, offset, popped_ms)
-        if queue is not None and not queue.flights[offset].is_settled:
-            hidden = queue.flights[offset]._replace(popped_ms=hidden_ms, visible_ms=visible_ms)
-            queue.flights[offset] = hidden
+        if queue is None or queue.flights[offset].is_settled:
+            return False
+        hidden = queue.flights[offset]._replace(popped_ms=hidden_ms, visible_ms=visible_ms)
+        queue.flights[offset] = hidden
+        return True
 
     def flight(self, key: QueueKey, offset: int) -> Flight | None:
         """How a message is out, if it is."""

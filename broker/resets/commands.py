@@ -9,7 +9,7 @@ from broker.log.entry import ATTACHED_VERSION, INCARNATIONS_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
-from broker.offsets.state import OFFSETS
+from broker.offsets.state import OFFSETS, OffsetMoved
 from broker.topics.state import TOPICS
 from dledger import Entry
 
@@ -66,12 +66,15 @@ class EndReset:
 
 
 def _reset(
-    state: BrokerState, _folded: Folded, command: ResetOffsets, _entry: Entry
+    state: BrokerState, folded: Folded, command: ResetOffsets, _entry: Entry
 ) -> EntryRefused | None:
     if not state[TOPICS].existed(command.topic, command.as_of):
         return EntryRefused(f"offsets of topic {command.topic}, which was deleted")
     offsets, key = state[OFFSETS], (command.group, command.topic)
-    offsets.tables.setdefault(key, {}).update(command.offsets)
+    table = offsets.tables.setdefault(key, {})
+    for queue_id, offset in command.offsets.items():
+        folded.tell(OffsetMoved, *key, queue_id, table.get(queue_id), offset, "reset")
+    table.update(command.offsets)
     offsets.resets.setdefault(key, {}).update(command.offsets)
     for queue_id in command.offsets:
         offsets.began.forget((*key, queue_id))

@@ -17,7 +17,7 @@ from broker.log.folded import EntryRefused, Folded
 from broker.log.registry import CommandType
 from broker.log.state import BrokerState
 from broker.messages.record_facts import read_record_facts, record_size
-from broker.transactions.state import MAX_ENDS, TRANSACTIONS, End, Half
+from broker.transactions.state import MAX_ENDS, TRANSACTIONS, End, Half, TransactionChecked
 from dledger import Entry
 
 
@@ -170,7 +170,7 @@ def _give_up(
 
 
 def _check(
-    state: BrokerState, _folded: Folded, command: Checked, _entry: Entry
+    state: BrokerState, folded: Folded, command: Checked, _entry: Entry
 ) -> EntryRefused | None:
     transactions = state[TRANSACTIONS]
     for position in command.positions:
@@ -178,6 +178,7 @@ def _check(
         if half is not None:  # else it has ended meanwhile
             again = half._replace(due_ms=command.due_ms, checks=half.checks + 1)
             transactions.put(position, again)
+            folded.tell(TransactionChecked, position)
     return None
 
 

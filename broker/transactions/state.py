@@ -43,6 +43,16 @@ class Half(NamedTuple):
     checks: int = 0
 
 
+class TransactionChecked(NamedTuple):
+    """The producers of an open transaction are asked how it ends.
+
+    Attributes:
+        position: where its message was stored first.
+    """
+
+    position: int
+
+
 class End(IntEnum):
     """How a transaction ended. The numbers stand in snapshots."""
 

@@ -13,7 +13,8 @@ import pyarrow as pa
 from broker.errors import CommandMalformed, EntryTooNew
 from broker.folds import REGISTRY
 from broker.log.command_layout import LogCommand
-from dledger_spark.entry_columns import HEADER_BYTES, Positions, bounds
+from dledger import Entry, Magic
+from dledger_spark.entry_columns import Positions, bounds
 from dledger_spark.record_pieces import SMALLEST_RECORD_BYTES
 from remoting.message.record import MESSAGE_MAGIC
 
@@ -25,17 +26,12 @@ class BrokerCommand(NamedTuple):
     """A command; whether the brokers refuse it is not known yet.
 
     Attributes:
-        index: of its entry.
-        term: of its entry.
-        position: where the body of its entry begins in the log; of a command behind a record, what
-            brokers know the record by.
+        entry: that holds it.
         version: of its format.
         command: what it says.
     """
 
-    index: int  # type: ignore[assignment]  # hides tuple.index
-    term: int
-    position: int
+    entry: Entry
     version: int
     command: LogCommand
 
@@ -79,8 +75,9 @@ def broker_commands(entries: pa.RecordBatch) -> list[BrokerCommand]:
         except (CommandMalformed, EntryTooNew):
             continue  # brokers pass it over, or end
         if REGISTRY.type_of(command).is_attached is bool(at[row] != begins[row]):
-            position = place + HEADER_BYTES
-            commands.append(BrokerCommand(index, term, position, content[7], command))
+            body = bytes(data[begins[row] : ends[row]])
+            entry = Entry(index, term, place, Magic.NORMAL, body)
+            commands.append(BrokerCommand(entry, content[7], command))
     return commands
 
 

@@ -1,48 +1,36 @@
-"""Folds the commands of a broker's log into rows of facts, as the brokers fold them.
+"""Rows of facts about the commands of a broker's log: what the brokers' own fold makes of each.
 
-What a command changes may depend on those before: a commit of offsets does not count for a topic
-that was deleted and made again, nor for a group that an operator has moved meanwhile; an
-acknowledgement counts for the last time that a message was given. So the fold keeps as much of the
-state of a broker as that needs.
+A command is a row if the brokers carry it out. Other rows tell what it says, or what the fold tells
+that it changed (`broker.log.folded`): a commit of offsets does not count for a topic that was
+deleted and made again, an acknowledgement counts for the last time that a message was given.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 from broker.dead_letters.commands import Redrive
 from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
 from broker.folds import REGISTRY
 from broker.groups.commands import DeleteGroup
-from broker.offsets.commands import CommitOffsets
-from broker.pop.commands import AcknowledgePopped, BuryPopped, HidePopped, Pop
-from broker.resets.commands import EndReset, ResetOffsets
-from broker.topics.commands import DeleteTopic, PutTopic
-from broker.transactions.commands import (
-    Checked,
-    Commit,
-    GiveUp,
-    MoveHalf,
-    Prepare,
-    Resume,
-    RollBack,
-)
-from dledger.declared_error import DeclaredError
+from broker.log.command_layout import LogCommand
+from broker.offsets.state import OFFSETS, OffsetMoved
+from broker.pop.state import PopStep
+from broker.topics.commands import DeleteTopic
+from broker.transactions.commands import Commit, GiveUp, MoveHalf, Prepare, Resume, RollBack
+from broker.transactions.state import TransactionChecked
 from dledger_spark.facts.broker_command import BrokerCommand
 from dledger_spark.facts.fact_rows import FactRows
-from dledger_spark.facts.known_topics import KnownTopics
-from dledger_spark.facts.popped import Popped, QueueKey
-
-_HEADER_BYTES: Final = 48
+from dledger_spark.facts.folded_commands import FoldedCommands
 
 # Of rows: the index of the entry, and when it was.
 Head = tuple[int, "int | None"]
+# A group, a topic, a queue.
+Key = tuple[str, str, int]
 
-
-class Refused(DeclaredError):
-    """A command that brokers pass over."""
+_ENDS_OF_POPS: Final = ("acknowledged", "buried")
 
 
 class CommandFold:
@@ -50,42 +38,29 @@ class CommandFold:
 
     Args:
         rows: where rows go.
-        is_whole: whether it begins with the log's first entry.
+        folded: the commands so far.
+
+    Attributes:
+        folded: the commands so far.
+        deletions: entries that deleted topics, since the caller last emptied the list.
     """
 
-    def __init__(self, rows: FactRows, *, is_whole: bool) -> None:
+    def __init__(self, rows: FactRows, folded: FoldedCommands) -> None:
         self._rows = rows
-        self.topics = KnownTopics(is_whole=is_whole)
-        self._popped = Popped()
-        # Entries that deleted topics, since the caller last emptied the list.
+        self.folded = folded
         self.deletions: list[tuple[int, str]] = []
-        # The next message to consume, by consumer group and topic, then by queue.
-        self.progress: dict[tuple[str, str], dict[int, int]] = {}
-        self._resets: dict[tuple[str, str, int], int] = {}
-        # Where delayed messages that were moved were stored first.
-        self._moved: dict[int, int] = {}
-        self._folds: dict[type, Callable[[Head, int, Any], None]] = {
-            PutTopic: self._put_topic,
-            DeleteTopic: self._delete_topic,
-            DeleteGroup: self._delete_group,
-            CommitOffsets: self._commit_offsets,
+        # What a command says, if the brokers carry it out, by its class.
+        self._said: dict[type, Callable[[Head, int, Any], None]] = {
             Delay: self._delay,
             Deliver: self._deliver,
             MoveDelayed: self._move_delayed,
             DropDelayed: self._drop_delayed,
             Prepare: self._prepare,
+            Resume: self._resume,
             Commit: self._commit,
             RollBack: self._roll_back,
-            Checked: self._checked,
             GiveUp: self._give_up,
             MoveHalf: self._move_half,
-            ResetOffsets: self._reset,
-            EndReset: self._end_reset,
-            Pop: self._pop,
-            AcknowledgePopped: self._acknowledge,
-            HidePopped: self._hide,
-            BuryPopped: self._bury,
-            Resume: self._resume,
             Redrive: self._redrive,
         }
 
@@ -96,15 +71,29 @@ class CommandFold:
             read: the next one.
             log_ms: the store time of the newest message before it; None without one.
         """
-        command = read.command
+        command, entry = read.command, read.entry
+        forgotten = self._what_goes_with(command)
+        folded = self.folded.fold(command, entry)
+        if folded is None:
+            return
         at_ms = getattr(command, "at_ms", None)
-        head = (read.index, log_ms if at_ms is None else at_ms)
-        fold = self._folds.get(type(command))
-        if fold is not None:
-            try:
-                fold(head, read.position, command)
-            except Refused:
-                return
+        head = (entry.index, log_ms if at_ms is None else at_ms)
+        self._tell(head, read)
+        is_deleted = isinstance(command, DeleteGroup) or bool(folded.deleted_topics)
+        for key, queue in forgotten if is_deleted else ():
+            row = (*key, self._life(key[1]), queue, None, "forgotten")
+            self._rows.add("consumer_progress", *head, *row)
+        for topic in folded.deleted_topics:
+            self.deletions.append((entry.index, topic))
+            self.folded.lives[topic] = self._life(topic) + 1
+        said = self._said.get(type(command))
+        if said is not None:
+            said(head, entry.body_pos, command)
+        self._tell_changes(head, folded.changes or ())
+
+    def _tell(self, head: Head, read: BrokerCommand) -> None:
+        """The row of the command itself."""
+        command = read.command
         kind = REGISTRY.type_of(command)
         told = kind.layout.spelt_out(command, read.version)
         about = dict(told)
@@ -113,128 +102,52 @@ class CommandFold:
                 about |= part
         topic, group = about.get("topic"), about.get("group")
         self._rows.add(
-            *("commands", *head, read.term, command.kind, kind.name, read.version),
+            *("commands", *head, read.entry.term, command.kind, kind.name, read.version),
             kind.is_attached,
             topic if isinstance(topic, str) else None,
             group if isinstance(group, str) else None,
             json.dumps(told, separators=(",", ":")),
         )
 
-    # --- topics and groups --------------------------------------------------------------------
+    def _what_goes_with(self, command: LogCommand) -> list[tuple[tuple[str, str], int]]:
+        """The queues of groups that are forgotten if the command deletes a topic or a group."""
+        tables = self.folded.state[OFFSETS].tables
+        keys: list[tuple[str, str]] = []
+        if isinstance(command, DeleteTopic):
+            keys = tables.of_topic(command.topic)
+        elif isinstance(command, DeleteGroup) and command.with_offsets:
+            keys = tables.of_group(command.group)
+        return [(key, queue) for key in keys for queue in tables[key]]
 
-    def _put_topic(self, _head: Head, position: int, command: PutTopic) -> None:
-        begin = position - _HEADER_BYTES
-        self.topics.put(command.config.topic, begin, command.max_topics)
+    def _life(self, topic: str) -> int:
+        """How often a topic of this name was deleted."""
+        return self.folded.lives.get(topic, 0)
 
-    def _delete_topic(self, head: Head, _position: int, command: DeleteTopic) -> None:
-        if not self.topics.delete(command.topic):
-            return
-        self.deletions.append((head[0], command.topic))
-        self._forget(head, 1, command.topic)
-        self._popped.drop_topic(command.topic)
+    # --- what was changed ---------------------------------------------------------------------
 
-    def _delete_group(self, head: Head, _position: int, command: DeleteGroup) -> None:
-        self._popped.drop_group(command.group)
-        if command.with_offsets:
-            self._forget(head, 0, command.group)
-
-    def _forget(self, head: Head, at: int, name: str) -> None:
-        for key in [key for key in self.progress if key[at] == name]:
-            for queue in self.progress.pop(key):
-                life = self.topics.life(key[1]) - (at == 1)
-                row = (*head, *key, life, queue, None, "forgotten")
-                self._rows.add("consumer_progress", *row)
-        for reset in [key for key in self._resets if key[at] == name]:
-            del self._resets[reset]
-
-    # --- progress -----------------------------------------------------------------------------
-
-    def _commit_offsets(self, head: Head, _position: int, command: CommitOffsets) -> None:
-        last = {}  # the last one of a queue counts
-        for group, topic, queue, offset in command.offsets:
-            if command.as_of is not None and not self.topics.existed(topic, command.as_of):
-                continue
-            if self._resets.get((group, topic, queue), offset) == offset:
-                last[group, topic, queue] = offset
-        for key, offset in last.items():
-            self._progress(head, *key, offset, "committed")
-
-    def _progress(
-        self, head: Head, group: str, topic: str, queue: int, offset: int, source: str
-    ) -> None:
-        queues = self.progress.setdefault((group, topic), {})
-        if queues.get(queue) == offset:
-            return
-        queues[queue] = offset
-        row = (*head, group, topic, self.topics.life(topic), queue, offset, source)
-        self._rows.add("consumer_progress", *row)
-
-    def _reset(self, head: Head, _position: int, command: ResetOffsets) -> None:
-        group, topic = command.group, command.topic
-        if not self.topics.existed(topic, command.as_of):
-            raise Refused
-        for queue, offset in command.offsets.items():
-            self._resets[group, topic, queue] = offset
-            self._progress(head, group, topic, queue, offset, "reset")
-
-    def _end_reset(self, _head: Head, _position: int, command: EndReset) -> None:
-        key = (command.group, command.topic, command.queue_id)
-        if self._resets.get(key) == command.offset:
-            del self._resets[key]
-
-    # --- pops ---------------------------------------------------------------------------------
-
-    def _pop(self, head: Head, _position: int, command: Pop) -> None:
-        if not self.topics.existed(command.topic, command.as_of):
-            raise Refused
-        given = self._popped.give(
-            *(command.key, command.popped_ms, command.visible_ms, command.first, command.next),
-            *(command.offsets, command.attempt_id),
-            begins=command.begins,
-        )
-        if given is None:
-            raise Refused
-        if command.begins:
-            self._resets.pop(command.key, None)
-        for offset in given:
-            self._pop_event(head, command.key, offset, "given", command.visible_ms)
-        self._popped_progress(head, command.key)
-
-    def _acknowledge(self, head: Head, _position: int, command: AcknowledgePopped) -> None:
-        landed = [
-            one for one in command.messages if self._popped.land(one.key, one.offset, one.popped_ms)
-        ]
-        if not landed:
-            return
-        head = _not_before(head, max(one.popped_ms for one in landed))
-        for one in landed:
-            self._pop_event(head, one.key, one.offset, "acknowledged", None)
-        for key in dict.fromkeys(one.key for one in landed):
-            self._popped_progress(head, key)
-
-    def _hide(self, head: Head, _position: int, command: HidePopped) -> None:
-        one = command.message
-        times = (one.popped_ms, command.hidden_ms, command.visible_ms)
-        if self._popped.hide(one.key, one.offset, *times):
-            self._pop_event(head, one.key, one.offset, "hidden", command.visible_ms)
-
-    def _bury(self, head: Head, _position: int, command: BuryPopped) -> None:
-        one = command.message
-        if not self._popped.bury(one.key, one.offset, one.popped_ms):
-            raise Refused
-        head = _not_before(head, one.popped_ms)
-        self._pop_event(head, one.key, one.offset, "buried", None)
-        self._popped_progress(head, one.key)
-
-    def _pop_event(
-        self, head: Head, key: QueueKey, offset: int, event: str, visible_ms: int | None
-    ) -> None:
-        group, topic, queue = key
-        row = (*head, group, topic, self.topics.life(topic), queue, offset, event, visible_ms)
-        self._rows.add("pop_events", *row)
-
-    def _popped_progress(self, head: Head, key: QueueKey) -> None:
-        self._progress(head, *key, self._popped.queues[key].done_offset, "popped")
+    def _tell_changes(self, head: Head, changes: Iterable[object]) -> None:
+        steps = [one for one in changes if isinstance(one, PopStep)]
+        ends = [one.popped_ms for one in steps if one.event in _ENDS_OF_POPS]
+        if ends:
+            # The command carries no time, but names when the messages were given. None may have
+            # been stored since, so the time of the newest one says too little.
+            head = head[0], max(head[1] or 0, *ends)
+        for step in steps:
+            group, topic, queue = step.key
+            row = (group, topic, self._life(topic), queue, step.offset, step.event)
+            self._rows.add("pop_events", *head, *row, step.visible_ms)
+        moves: dict[Key, tuple[OffsetMoved, OffsetMoved]] = {}  # the first and the last of a queue
+        for one in changes:
+            if isinstance(one, OffsetMoved):
+                key = (one.group, one.topic, one.queue_id)
+                moves[key] = moves.get(key, (one, one))[0], one
+            elif isinstance(one, TransactionChecked):
+                self._transaction(head, one.position, "checked")
+        for first, last in moves.values():
+            if first.before != last.offset:
+                group, topic, queue = last.group, last.topic, last.queue_id
+                row = (group, topic, self._life(topic), queue, last.offset, last.source)
+                self._rows.add("consumer_progress", *head, *row)
 
     # --- delayed messages ---------------------------------------------------------------------
 
@@ -242,17 +155,18 @@ class CommandFold:
         self._rows.add("delay_events", *head, position, "waits", command.due_ms)
 
     def _deliver(self, head: Head, _position: int, command: Deliver) -> None:
-        origin = self._moved.pop(command.position, command.position)
-        self._rows.add("delay_events", *head, origin, "delivered", None)
+        self._rows.add("delay_events", *head, self._origin(command.position), "delivered", None)
 
     def _move_delayed(self, head: Head, position: int, command: MoveDelayed) -> None:
-        origin = self._moved.pop(command.position, command.position)
-        self._moved[position] = origin
+        origin = self.folded.moved[position] = self._origin(command.position)
         self._rows.add("delay_events", *head, origin, "moved", None)
 
     def _drop_delayed(self, head: Head, _position: int, command: DropDelayed) -> None:
-        origin = self._moved.pop(command.position, command.position)
-        self._rows.add("delay_events", *head, origin, "dropped", None)
+        self._rows.add("delay_events", *head, self._origin(command.position), "dropped", None)
+
+    def _origin(self, position: int) -> int:
+        """Where a delayed message was stored first that waits no more at a position."""
+        return self.folded.moved.pop(position, position)
 
     # --- transactions -------------------------------------------------------------------------
 
@@ -262,6 +176,9 @@ class CommandFold:
     def _prepare(self, head: Head, position: int, command: Prepare) -> None:
         self._transaction(head, position, "prepared", command.group)
 
+    def _resume(self, head: Head, position: int, command: Resume) -> None:
+        self._transaction(head, position, "resumed", command.group)
+
     def _commit(self, head: Head, position: int, command: Commit) -> None:
         if command.due_ms:
             self._delay(head, position, command)
@@ -270,55 +187,15 @@ class CommandFold:
     def _roll_back(self, head: Head, _position: int, command: RollBack) -> None:
         self._transaction(head, command.position, "rolled back")
 
-    def _checked(self, head: Head, _position: int, command: Checked) -> None:
-        for position in command.positions:
-            self._transaction(head, position, "checked")
-
     def _give_up(self, head: Head, _position: int, command: GiveUp) -> None:
         self._transaction(head, command.position, "given up")
 
     def _move_half(self, head: Head, _position: int, command: MoveHalf) -> None:
         self._transaction(head, command.position, "moved")
 
-    def _resume(self, head: Head, position: int, command: Resume) -> None:
-        self._transaction(head, position, "resumed", command.group)
-
     # --- dead letters -------------------------------------------------------------------------
 
     def _redrive(self, head: Head, _position: int, command: Redrive) -> None:
         topic = command.topic
-        if not self.topics.existed(topic, command.position):
-            raise Refused
-        letter = (topic, self.topics.life(topic), command.queue_id, command.offset)
+        letter = (topic, self._life(topic), command.queue_id, command.offset)
         self._rows.add("redrives", *head, *letter)
-
-    # --- the state, from one run to the next --------------------------------------------------
-
-    def as_json(self) -> dict[str, Any]:
-        """All of it, for `take`."""
-        return {
-            "topics": self.topics.as_json(),
-            "popped": self._popped.as_json(),
-            "progress": [[*key, *pair] for key, of in self.progress.items() for pair in of.items()],
-            "resets": [[*key, offset] for key, offset in self._resets.items()],
-            "moved": list(self._moved.items()),
-        }
-
-    def take(self, content: dict[str, Any]) -> None:
-        """Go on from what `as_json` gave. Raises KeyError, ValueError, TypeError."""
-        self.topics.take(content["topics"])
-        self._popped.take(content["popped"])
-        for group, topic, queue, offset in content["progress"]:
-            self.progress.setdefault((group, topic), {})[int(queue)] = int(offset)
-        self._resets = {tuple(key): int(offset) for *key, offset in content["resets"]}
-        self._moved = {int(position): int(origin) for position, origin in content["moved"]}
-
-
-def _not_before(head: Head, popped_ms: int) -> Head:
-    """The head of rows about the end of a message, whose command carries no time.
-
-    It names when the message was given. No message may have been stored since, so the newest one
-    says too little.
-    """
-    index, log_ms = head
-    return index, max(log_ms or 0, popped_ms)

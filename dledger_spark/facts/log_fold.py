@@ -19,10 +19,12 @@ from dledger_spark.facts.broker_command import broker_commands
 from dledger_spark.facts.command_fold import CommandFold
 from dledger_spark.facts.fact_rows import FactRows
 from dledger_spark.facts.fact_schemas import FACTS
+from dledger_spark.facts.folded_commands import FoldedCommands
 from dledger_spark.message_columns import message_batch
 from dledger_spark.schema import MESSAGE_SCHEMA
 
-_STATE_VERSION: Final = 1
+_FIRST_STATE_VERSION: Final = 1
+_STATE_VERSION: Final = 2
 _LIFE: Final = "topic_life"
 
 
@@ -43,7 +45,7 @@ class LogFold:
         is_whole = first == 0 and is_judged_whole
         self._acceptance = None if group is None else Acceptance(is_whole=is_whole)
         self._rows = FactRows(group)
-        self._commands = CommandFold(self._rows, is_whole=is_whole)
+        self._commands = CommandFold(self._rows, FoldedCommands(is_whole=is_whole))
         self._log_ms: int | None = None
         self._end: tuple[int, int] = (-1, 0)  # term and chain sum of the last entry
         self.next_index = first
@@ -63,7 +65,7 @@ class LogFold:
         assert index[0].as_py() == self.next_index
         messages = message_batch(entries, MESSAGE_SCHEMA.names)
         refused: list[tuple[int, int]] = []
-        lives = self._commands.topics.lives.copy()
+        lives = self._commands.folded.lives.copy()
         if self._acceptance is not None:
             refused = self._acceptance.judge(entries, messages)
             messages = without(messages, refused)
@@ -85,11 +87,12 @@ class LogFold:
         commands = broker_commands(entries)
         stored = messages.column("store_time").cast(pa.int64()).fill_null(0).to_numpy() // 1000
         newest = np.maximum.accumulate(np.append(self._log_ms or 0, stored))
-        indexes = np.array([command.index for command in commands], np.int64)
+        indexes = np.array([command.entry.index for command in commands], np.int64)
         # A record comes before the command behind it, so it counts for the command's time.
         before = np.searchsorted(messages.column("index").to_numpy(), indexes, side="right")
         for command, log_ms in zip(commands, newest[before].tolist(), strict=True):
-            if command.is_attached and any(a <= command.index <= b for a, b in refused):
+            index = command.entry.index
+            if command.is_attached and any(a <= index <= b for a, b in refused):
                 continue
             self._commands.fold(command, log_ms or None)
         self._log_ms = int(newest[-1]) or None
@@ -117,7 +120,7 @@ class LogFold:
             "chain_crc": self._end[1],
             "log_ms": self._log_ms,
             "acceptance": self._acceptance and json.loads(self._acceptance.encode()),
-            "commands": self._commands.as_json(),
+            "commands": self._commands.folded.as_json(),
         }
         return json.dumps(content, separators=(",", ":")).encode()
 
@@ -130,16 +133,18 @@ class LogFold:
         """
         try:
             content: dict[str, Any] = json.loads(state)
-            if content["version"] != _STATE_VERSION:
-                raise ValueError(f"version {content['version']}")
+            version = content["version"]
+            if version not in (_FIRST_STATE_VERSION, _STATE_VERSION):
+                raise ValueError(f"version {version}")
             fold = cls(group, int(content["next"]), is_judged_whole=False)
             fold._log_ms = content["log_ms"]
             fold._end = int(content["term"]), int(content["chain_crc"])
             acceptance = content["acceptance"]
             if acceptance is not None:
                 fold._acceptance = Acceptance.decode(json.dumps(acceptance).encode())
-            fold._commands = CommandFold(fold._rows, is_whole=not acceptance or acceptance[0])
-            fold._commands.take(content["commands"])
+            is_first = version == _FIRST_STATE_VERSION
+            take = FoldedCommands.of_first_version if is_first else FoldedCommands.of_json
+            fold._commands = CommandFold(fold._rows, take(content["commands"]))
         except (KeyError, TypeError, AttributeError, IndexError) as error:
             raise ValueError(f"no state of a fold: {error!r}") from None
         return fold
