@@ -11,14 +11,14 @@ from typing import Final
 import trio
 
 from broker.config import BrokerConfig
-from broker.features import SERVICES
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.formats.gate import READ_BY_ALL
 from broker.formats.state import FORMATS
 from broker.log.guarded_log import GuardedLog
 from broker.machine import BrokerMachine
 from broker.retention.disk_usage import used_percent as disk_used_percent
 from broker.retention.policy import utc_hour
+from broker.services import SERVICES
 from broker.serving.confirmed_reads import ConfirmedReads
 from broker.serving.ending import Ending
 from broker.serving.lasting_task import lasting

@@ -28,7 +28,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from broker.errors import CommandMalformed, EntryTooNew
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.formats.commands import RaiseFormat
 from broker.log.entry import RUNS_VERSION
 from broker.messages.ended_topics import MAX_ENDED_TOPICS

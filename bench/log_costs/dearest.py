@@ -29,7 +29,7 @@ from broker.locks.state import LOCK_MS
 from broker.log.entry import FORMAT_VERSION
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.offsets.commits import MAX_OFFSETS_PER_ENTRY
-from broker.pop.commands import AcknowledgePopped, BuryPopped, HidePopped, Pop, PoppedMessage
+from broker.pop.commands import AckPopped, BuryPopped, HidePopped, Pop, PoppedMessage
 from broker.relays.commands import LeadFrom
 from broker.resets.commands import EndReset, ResetOffsets
 from broker.retention.commands import KeepLogFrom
@@ -44,7 +44,7 @@ from broker.transactions.commands import (
     MoveHalf,
     Prepare,
     Resume,
-    RollBack,
+    Rollback,
 )
 from broker.transactions.state import MAX_ENDS
 from dledger import Entry
@@ -97,9 +97,7 @@ def _popped_anew(full: FullLog, number: int) -> Entry:
 def _acknowledged(full: FullLog, number: int) -> Entry:
     at = MAX_ACKS * number
     return full.command(
-        AcknowledgePopped(
-            [PoppedMessage(GROUP, WIDE, 0, at + one, AT_MS) for one in range(MAX_ACKS)]
-        )
+        AckPopped([PoppedMessage(GROUP, WIDE, 0, at + one, AT_MS) for one in range(MAX_ACKS)])
     )
 
 
@@ -178,7 +176,7 @@ DEAREST: Final[Mapping[type[Any], Mapping[str, Dearest]]] = {
             TIMER_TOPIC, 0, Commit(full.halves.pop(), DUE_MS)
         )
     },
-    RollBack: {"": lambda full, number: full.command(RollBack(full.halves.pop()))},
+    Rollback: {"": lambda full, number: full.command(Rollback(full.halves.pop()))},
     Checked: {"the most of one look": _checked},
     GiveUp: {"": lambda full, number: full.record(GIVEN_UP_TOPIC, 0, GiveUp(full.halves.pop()))},
     MoveHalf: {"": lambda full, number: full.record(HALF_TOPIC, 0, MoveHalf(full.halves.pop()))},
@@ -194,7 +192,7 @@ DEAREST: Final[Mapping[type[Any], Mapping[str, Dearest]]] = {
     Pop: {"behind the most that are out": _popped, "begins anew": _popped_anew},
     HidePopped: {"": _hidden},
     BuryPopped: {"behind the most that are out": _buried},
-    AcknowledgePopped: {"the most of one entry": _acknowledged},
+    AckPopped: {"the most of one entry": _acknowledged},
     SetMode: {
         "": lambda full, number: full.command(SetMode(TOPIC, f"new{number}", "POP", 1, _LARGE))
     },

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from broker.delay.commands import Delay
+from broker.features import REGISTRY
 from broker.filters.commands import PutFilter
-from broker.folds import REGISTRY
 from broker.formats.commands import RaiseFormat
 from broker.groups.commands import Forbid, PutGroup
 from broker.groups.config import ConsumerGroup

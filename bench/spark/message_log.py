@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from broker.config import DEFAULT_SNAPSHOTS
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.formats.commands import RaiseFormat
 from broker.log.entry import RUNS_VERSION, encode_log_command
 from broker.machine import BrokerMachine

@@ -21,7 +21,8 @@ version on. A field called `version` is the version itself. A command may have a
 `needed_version`, where its values decide.
 
 What reads the log for people spells a command out by the same fields, see `spelt_out`; `Told` gives
-other names. A command that says when it was made has that as `at_ms`, a field or a property.
+other names, and a class variable `told` another name of the kind. A command that says when it was
+made has that as `at_ms`, a field or a property.
 """
 
 from __future__ import annotations
@@ -123,7 +124,7 @@ class _Member(NamedTuple):
     default: Any
     form: Form
     told: str
-    parts: tuple[str, ...]
+    tell: Tell | None
 
 
 class CommandLayout(Generic[C]):
@@ -152,7 +153,8 @@ class CommandLayout(Generic[C]):
                 read = form(_without_none(hint) if added else hint)  # where it stands, it is no nil
                 names = next((note.names for note in notes if isinstance(note, Told)), ())
                 told, parts = (names[0], ()) if len(names) == 1 else (_told(one.name), names)
-                self._members.append(_Member(one.name, since, one.default, read, told, parts))
+                tell = _tell_of(hint, parts)
+                self._members.append(_Member(one.name, since, one.default, read, told, tell))
 
     def version(self, command: C) -> int:
         """The first format version that can hold it."""
@@ -197,9 +199,9 @@ class CommandLayout(Generic[C]):
             version: of the format that it is written in.
         """
         return {
-            member.told: _plain(getattr(command, member.name), member.parts)
-            for member in self._members
-            if member.since <= version
+            told: getattr(command, name) if tell is None else tell(getattr(command, name))
+            for name, since, _, _, told, tell in self._members
+            if since <= version
         }
 
 
@@ -208,19 +210,30 @@ def _told(name: str) -> str:
     return "queue" if name == "queue_id" else name
 
 
-def _plain(value: Any, parts: tuple[str, ...]) -> object:
-    """A value as JSON can have it: what has names in place of what has places."""
-    if hasattr(value, "as_dict"):
-        return value.as_dict()
-    if is_dataclass(value) and not isinstance(value, type):
-        return asdict(value)
-    if isinstance(value, abc.Mapping):
-        return [dict(zip(parts, pair, strict=True)) for pair in value.items()]
-    if hasattr(value, "_asdict"):
-        return {_told(name): one for name, one in value._asdict().items()}
-    if isinstance(value, list | tuple):
-        return [dict(zip(parts, one, strict=True)) if parts else _plain(one, ()) for one in value]
-    return value
+Tell = Callable[[Any], object]
+
+
+def _tell_of(hint: Any, parts: tuple[str, ...] = ()) -> Tell | None:
+    """What makes values of a type such as JSON can have; None: they are that already."""
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        return _tell_of(arguments[0], parts)
+    if origin in (Union, types.UnionType):
+        tell = _tell_of(_without_none(hint))
+        return None if tell is None else _tell_optional(tell)
+    if origin is abc.Mapping:
+        return lambda values: [dict(zip(parts, pair, strict=True)) for pair in values.items()]
+    if origin in (abc.Sequence, tuple) and (origin is not tuple or arguments[-1] is Ellipsis):
+        tell = _tell_of(arguments[0], parts)
+        return list if tell is None else lambda values: [tell(one) for one in values]
+    if origin is tuple:
+        return lambda row: dict(zip(parts, row, strict=True))
+    if hasattr(hint, "as_dict"):
+        return lambda value: value.as_dict()
+    if hasattr(hint, "_fields"):
+        names = tuple(map(_told, hint._fields))
+        return lambda row: dict(zip(names, row, strict=True))
+    return asdict if is_dataclass(hint) else None
 
 
 @cache  # of as many as there are classes of commands
@@ -255,6 +268,10 @@ def form(hint: Any) -> Form:
     if isinstance(hint, type) and issubclass(hint, tuple):
         return _row(hint, tuple(get_type_hints(hint, include_extras=True).values()))
     raise TypeError(f"a command cannot have a field of type {hint}")
+
+
+def _tell_optional(tell: Tell) -> Tell:
+    return lambda value: None if value is None else tell(value)
 
 
 def _without_none(hint: Any) -> Any:

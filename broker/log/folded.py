@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import ParamSpec
+from typing import TypeVarTuple
 
-P = ParamSpec("P")
+V = TypeVarTuple("V")
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Folded:
     topics_changed: bool = False
     changes: list[object] | None = None
 
-    def tell(self, change: Callable[P, object], *values: P.args, **named: P.kwargs) -> None:
+    def tell(self, change: Callable[[*V], object], *values: *V) -> None:
         """Something was changed: a value of the class `change`, made if somebody looks on."""
         if self.changes is not None:
-            self.changes.append(change(*values, **named))
+            self.changes.append(change(*values))

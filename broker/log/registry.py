@@ -41,8 +41,9 @@ class CommandType(Generic[C]):
 
     @cached_property
     def name(self) -> str:
-        """What people call it: the words of its class."""
-        return " ".join(re.findall("[A-Z][a-z]*", self.command.__name__)).lower()
+        """What people call it: the words of its class, unless that says otherwise."""
+        words = " ".join(re.findall("[A-Z][a-z]*", self.command.__name__)).lower()
+        return getattr(self.command, "told", words)
 
     @cached_property
     def layout(self) -> CommandLayout[C]:

@@ -12,7 +12,7 @@ from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.pop.choice import Chooser
-from broker.pop.commands import AcknowledgePopped, HidePopped, PoppedMessage
+from broker.pop.commands import AckPopped, HidePopped, PoppedMessage
 from broker.pop.handle import TOPIC_KIND, check_point_queue, is_of_order, popped_ms_of
 from broker.pop.limits import MAX_WAITING_ACKS
 from broker.pop.request import read_invisible_ms
@@ -204,8 +204,7 @@ class PopAcks:
         thens, self._thens = self._thens, []
         self._is_on_its_way = True
         commands = [
-            AcknowledgePopped(messages[at : at + MAX_ACKS])
-            for at in range(0, len(messages), MAX_ACKS)
+            AckPopped(messages[at : at + MAX_ACKS]) for at in range(0, len(messages), MAX_ACKS)
         ]
 
         def then(refusal: RequestRefused | None) -> None:

@@ -87,11 +87,12 @@ class PoppedMessage(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class AcknowledgePopped:
+class AckPopped:
     """Consumers acknowledge messages."""
 
     kind: ClassVar[int] = 24
     since: ClassVar[int] = ATTACHED_VERSION
+    told: ClassVar[str] = "acknowledge popped"
 
     messages: Sequence[PoppedMessage]
 
@@ -167,7 +168,7 @@ def _pop(state: BrokerState, folded: Folded, command: Pop, _entry: Entry) -> Ent
 
 
 def _ack(
-    state: BrokerState, folded: Folded, command: AcknowledgePopped, _entry: Entry
+    state: BrokerState, folded: Folded, command: AckPopped, _entry: Entry
 ) -> EntryRefused | None:
     pops = state[POPS]
     landed: dict[QueueKey, None] = {}
@@ -212,6 +213,6 @@ def _commit(state: BrokerState, folded: Folded, key: QueueKey) -> None:
 
 
 POP: Final = CommandType(Pop, _pop)
-ACK_POPPED: Final = CommandType(AcknowledgePopped, _ack)
+ACK_POPPED: Final = CommandType(AckPopped, _ack)
 HIDE_POPPED: Final = CommandType(HidePopped, _hide)
 BURY_POPPED: Final = CommandType(BuryPopped, _bury, is_attached=True)

@@ -11,7 +11,7 @@ from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.pop.choice import Lost
-from broker.pop.commands import AcknowledgePopped, BuryPopped, PoppedMessage
+from broker.pop.commands import AckPopped, BuryPopped, PoppedMessage
 from broker.pop.state import QueueKey
 from broker.retention.full_disk import FullDisk
 from broker.retry.copies import dead_letter_properties
@@ -89,13 +89,13 @@ class LostMessages:
                 one.key[2],
                 quoted(one.key[0]),
             )
-            submit_commands(self._log, [AcknowledgePopped([message])], self._began(one))
+            submit_commands(self._log, [AckPopped([message])], self._began(one))
         elif not self._disk.is_refusing:
             _group, topic, queue_id = one.key
             units = self._reader.units(topic, queue_id, one.offset, 1)
             if not units:
                 return  # retention was faster; it is forgotten with the next pop
-            stand_in = StandIn(BuryPopped(message), AcknowledgePopped([message]))
+            stand_in = StandIn(BuryPopped(message), AckPopped([message]))
             self._copies.attempt(
                 _WHAT,
                 units[0][0],

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
 from broker.config import BrokerConfig
+from broker.errors import BrokerError
 from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then
@@ -30,8 +31,15 @@ class Shared(Generic[T]):
     make: Callable[["Parts"], T] | None = None
 
 
-class NotGiven(LookupError):
-    """A feature asks for what the broker does not have here."""
+class NotGiven(BrokerError):
+    """A feature asks for what the broker does not have here.
+
+    Attributes:
+        part: the name of it.
+    """
+
+    part: str
+    _template = "the broker was given no {part}"
 
 
 @dataclass(kw_only=True, slots=True)
@@ -72,7 +80,7 @@ class Parts:
         """The broker's object of this kind. Raises NotGiven."""
         if shared not in self.made:
             if shared.make is None:
-                raise NotGiven(f"the broker was given no {shared.name}")
+                raise NotGiven(shared.name)
             self.made[shared] = shared.make(self)
         found: T = self.made[shared]
         return found

@@ -54,11 +54,12 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class RollBack:
+class Rollback:
     """The message of the transaction at a position is never delivered."""
 
     kind: ClassVar[int] = 16
     since: ClassVar[int] = ATTACHED_VERSION
+    told: ClassVar[str] = "roll back"
 
     position: Natural
 
@@ -156,7 +157,7 @@ def _commit(
 
 
 def _rollback(
-    state: BrokerState, _folded: Folded, command: RollBack, _entry: Entry
+    state: BrokerState, _folded: Folded, command: Rollback, _entry: Entry
 ) -> EntryRefused | None:
     ended = state[TRANSACTIONS].end(command.position, End.ROLLED_BACK)
     return _not_open(command.position) if ended is None else None
@@ -199,7 +200,7 @@ def _not_open(position: int) -> EntryRefused:
 
 PREPARE: Final = CommandType(Prepare, _prepare, is_attached=True)
 COMMIT: Final = CommandType(Commit, _commit, is_attached=True)
-ROLLBACK: Final = CommandType(RollBack, _rollback)
+ROLLBACK: Final = CommandType(Rollback, _rollback)
 CHECKED: Final = CommandType(Checked, _check)
 GIVE_UP: Final = CommandType(GiveUp, _give_up, is_attached=True)
 MOVE_HALF: Final = CommandType(MoveHalf, _move, is_attached=True)

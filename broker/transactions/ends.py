@@ -20,7 +20,7 @@ from broker.topics.changes import TOPIC_CHANGES, TopicChanges
 from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC
 from broker.topics.own_topics import OWN_TOPICS, OwnTopics
 from broker.topics.state import TOPICS
-from broker.transactions.commands import Commit, GiveUp, MoveHalf, Resume, RollBack
+from broker.transactions.commands import Commit, GiveUp, MoveHalf, Resume, Rollback
 from broker.transactions.state import TRANSACTIONS, Half
 from remoting.message.properties import (
     REAL_QUEUE_ID,
@@ -135,7 +135,7 @@ class Ends:
 
     def roll_back(self, position: int, then: Then) -> None:
         """Let the message of a transaction never be delivered."""
-        submit_commands(self._log, [RollBack(position)], self._began(position, then))
+        submit_commands(self._log, [Rollback(position)], self._began(position, then))
 
     def give_up(self, position: int, half: Half, then: Then) -> None:
         """Put the message of a transaction where an operator finds it."""
@@ -206,7 +206,7 @@ class Ends:
 
 def _stand_in(position: int) -> StandIn:
     """How a transaction ends whose message can never be copied."""
-    return StandIn(GiveUp(position), RollBack(position))
+    return StandIn(GiveUp(position), Rollback(position))
 
 
 def _made(parts: Parts) -> Ends:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 
 from broker.errors import CommandMalformed, EntryTooNew
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.log.command_layout import LogCommand
 from dledger import Entry, Magic
 from dledger_spark.entry_columns import Positions, bounds

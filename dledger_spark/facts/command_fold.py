@@ -13,13 +13,13 @@ from typing import Any, Final
 
 from broker.dead_letters.commands import Redrive
 from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.groups.commands import DeleteGroup
 from broker.log.command_layout import LogCommand
 from broker.offsets.state import OFFSETS, OffsetMoved
 from broker.pop.state import PopStep
 from broker.topics.commands import DeleteTopic
-from broker.transactions.commands import Commit, GiveUp, MoveHalf, Prepare, Resume, RollBack
+from broker.transactions.commands import Commit, GiveUp, MoveHalf, Prepare, Resume, Rollback
 from broker.transactions.state import TransactionChecked
 from dledger_spark.facts.broker_command import BrokerCommand
 from dledger_spark.facts.fact_rows import FactRows
@@ -58,7 +58,7 @@ class CommandFold:
             Prepare: self._prepare,
             Resume: self._resume,
             Commit: self._commit,
-            RollBack: self._roll_back,
+            Rollback: self._roll_back,
             GiveUp: self._give_up,
             MoveHalf: self._move_half,
             Redrive: self._redrive,
@@ -126,7 +126,16 @@ class CommandFold:
     # --- what was changed ---------------------------------------------------------------------
 
     def _tell_changes(self, head: Head, changes: Iterable[object]) -> None:
-        steps = [one for one in changes if isinstance(one, PopStep)]
+        steps: list[PopStep] = []
+        moves: dict[Key, tuple[OffsetMoved, OffsetMoved]] = {}  # the first and the last of a queue
+        for one in changes:
+            if isinstance(one, PopStep):
+                steps.append(one)
+            elif isinstance(one, OffsetMoved):
+                key = one[:3]
+                moves[key] = moves.get(key, (one, one))[0], one
+            elif isinstance(one, TransactionChecked):
+                self._transaction(head, one.position, "checked")
         ends = [one.popped_ms for one in steps if one.event in _ENDS_OF_POPS]
         if ends:
             # The command carries no time, but names when the messages were given. None may have
@@ -136,13 +145,6 @@ class CommandFold:
             group, topic, queue = step.key
             row = (group, topic, self._life(topic), queue, step.offset, step.event)
             self._rows.add("pop_events", *head, *row, step.visible_ms)
-        moves: dict[Key, tuple[OffsetMoved, OffsetMoved]] = {}  # the first and the last of a queue
-        for one in changes:
-            if isinstance(one, OffsetMoved):
-                key = (one.group, one.topic, one.queue_id)
-                moves[key] = moves.get(key, (one, one))[0], one
-            elif isinstance(one, TransactionChecked):
-                self._transaction(head, one.position, "checked")
         for first, last in moves.values():
             if first.before != last.offset:
                 group, topic, queue = last.group, last.topic, last.queue_id
@@ -184,7 +186,7 @@ class CommandFold:
             self._delay(head, position, command)
         self._transaction(head, command.position, "committed")
 
-    def _roll_back(self, head: Head, _position: int, command: RollBack) -> None:
+    def _roll_back(self, head: Head, _position: int, command: Rollback) -> None:
         self._transaction(head, command.position, "rolled back")
 
     def _give_up(self, head: Head, _position: int, command: GiveUp) -> None:

@@ -14,7 +14,7 @@ from broker.delay.commands import Deliver, DropDelayed, MoveDelayed
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting
 from broker.errors import SnapshotUnreadable
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.log.command_layout import LogCommand
 from broker.log.folded import Folded
 from broker.log.state_snapshot import captured, restored
@@ -22,13 +22,13 @@ from broker.offsets.commands import CommitOffsets
 from broker.offsets.state import OFFSETS
 from broker.pop.state import POPS, Flight, PopQueue
 from broker.topics.state import TOPICS
-from broker.transactions.commands import Checked, Commit, GiveUp, MoveHalf, RollBack
+from broker.transactions.commands import Checked, Commit, GiveUp, MoveHalf, Rollback
 from broker.transactions.state import TRANSACTIONS, Half
 from dledger import Entry
 from remoting.bodies.topic_config import TopicConfig
 
 _ENDS_DELAYED: Final = (Deliver, MoveDelayed, DropDelayed)
-_OF_TRANSACTION: Final = (Commit, RollBack, GiveUp, MoveHalf)
+_OF_TRANSACTION: Final = (Commit, Rollback, GiveUp, MoveHalf)
 # Behind every position.
 _NOTHING_KNOWN: Final = 1 << 63
 

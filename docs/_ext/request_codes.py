@@ -14,8 +14,8 @@ from typing import Final
 import trio
 
 from broker.config import BrokerConfig
-from broker.features import SERVICES
 from broker.server import Broker, run_broker
+from broker.services import SERVICES
 from broker.serving.not_here import NOT_HERE
 from dledger.free_ports import free_ports
 from docs._ext.message_tables import table

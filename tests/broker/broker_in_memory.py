@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from broker.config import BrokerConfig
 from broker.delay.deliveries import DELIVERIES
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.formats.commands import RaiseFormat
 from broker.formats.gate import READ_BY_ALL
 from broker.log.command_layout import LogCommand

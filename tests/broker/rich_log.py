@@ -14,7 +14,7 @@ from broker.log.command_layout import LogCommand
 from broker.log.entry import FORMAT_VERSION, encode_log_command
 from broker.messages.quarter_counts import QUARTER_MS
 from broker.offsets.commands import CommitOffsets, CommittedOffset
-from broker.pop.commands import AcknowledgePopped, BuryPopped, HidePopped, Pop, PoppedMessage
+from broker.pop.commands import AckPopped, BuryPopped, HidePopped, Pop, PoppedMessage
 from broker.relays.commands import LeadFrom
 from broker.resets.commands import EndReset, ResetOffsets
 from broker.retention.commands import KeepLogFrom
@@ -27,7 +27,7 @@ from broker.transactions.commands import (
     MoveHalf,
     Prepare,
     Resume,
-    RollBack,
+    Rollback,
 )
 from dledger.entry import HEADER_BYTES, Entry
 from remoting.bodies.topic_config import TopicConfig
@@ -154,7 +154,7 @@ def _transactions(rich: RichLog) -> None:
     rich.say(Checked(NOW_MS + 60, (halves[4], halves[5])))
     rich.send("A", 0, Commit(halves[0]))
     rich.send("A", 1, Commit(halves[1], NOW_MS + 77))
-    rich.say(RollBack(halves[2]))
+    rich.say(Rollback(halves[2]))
     given_up = rich.send("C", 3, GiveUp(halves[3]))
     rich.send("C", 2, Resume(given_up, "group 3", NOW_MS + 99))
     rich.send("C", 4, MoveHalf(halves[4]))
@@ -169,7 +169,7 @@ def _pops(rich: RichLog) -> None:
     rich.say(
         Pop(*key, at, at + 10, 0, 3, (0, 1, 2), None, True, end),
         Pop(*key, at, at + 10, 3, 5, (3, 4), None, False, end),
-        AcknowledgePopped([PoppedMessage(*key, 1, at)]),
+        AckPopped([PoppedMessage(*key, 1, at)]),
         HidePopped(PoppedMessage(*key, 2, at), at + 1, at + 70),
         Pop(*key, again, again + 10, 5, 5, (0, 3), None, False, end),
     )
@@ -178,7 +178,7 @@ def _pops(rich: RichLog) -> None:
     rich.say(
         Pop(*other, at, at + 10, 0, 3, (0, 1, 2), "attempt 1", True, end),
         Pop(*other, again, again + 10, 3, 3, (0, 1, 2), "attempt 2", False, end),
-        AcknowledgePopped([PoppedMessage(*other, 1, again)]),
+        AckPopped([PoppedMessage(*other, 1, again)]),
     )
 
 

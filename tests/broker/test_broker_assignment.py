@@ -10,7 +10,7 @@ import pytest
 from broker.assignment.processor import AssignmentProcessor
 from broker.assignment.state import MODES, POP, Mode
 from broker.consumers.members import Consumers, Member
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.log.state import BrokerState
 from broker.serving.routes import Routes
 from remoting.bodies.heartbeat import ConsumerData

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 import broker
 from broker.delay.deliveries import DELIVERIES
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.formats.commands import RaiseFormat
 from broker.limits import MAX_MESSAGE_BYTES
 from broker.log.entry import LARGE_ENTRIES_VERSION, encode_log_command

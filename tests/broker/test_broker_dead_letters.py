@@ -17,7 +17,7 @@ from broker.dead_letters import processor
 from broker.dead_letters.commands import Redrive
 from broker.dead_letters.runs import OffsetRuns
 from broker.dead_letters.state import REDRIVEN
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.log.entry import encode_log_command
 from broker.log.fold import fold
 from broker.log.folded import EntryRefused

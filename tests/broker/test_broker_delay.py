@@ -17,7 +17,7 @@ from broker.delay.deliveries import DELIVERIES
 from broker.delay.due import LEVEL_MS, MAX_DELAY_MS
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting, WaitingTable
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.formats.commands import RaiseFormat
 from broker.formats.state import FORMATS
 from broker.limits import BrokerLimits

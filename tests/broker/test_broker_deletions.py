@@ -9,8 +9,8 @@ import pytest
 
 from broker.assignment.commands import SetMode
 from broker.dead_letters.commands import Redrive
+from broker.features import REGISTRY, empty_state
 from broker.filters.commands import PutFilter
-from broker.folds import REGISTRY, empty_state
 from broker.groups.commands import DeleteGroup, Forbid, PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.locks.commands import LockQueues

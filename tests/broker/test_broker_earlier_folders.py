@@ -17,7 +17,7 @@ import pytest
 
 from broker.delay.commands import MoveDelayed
 from broker.delay.deliveries import DELIVERIES
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.formats.state import FORMATS
 from broker.log.entry import FORMAT_VERSION, EntryKind, kind_of
 from broker.log.fold import fold

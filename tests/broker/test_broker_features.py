@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from broker.errors import FeatureClash
-from broker.features import SERVICES
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.locks.commands import LOCK_QUEUES
 from broker.locks.state import LOCKS, QueueLocks
 from broker.log.registry import Registry
 from broker.log.state import StatePart
 from broker.messages.fold import RecordFold
+from broker.services import SERVICES
 from broker.serving.requests import Requests
 from broker.serving.service import Handler, Service
 from remoting.wire.codes import RequestCode
@@ -76,7 +76,7 @@ import broker
 broker.__path__.append(sys.argv[1])
 from broker.counted.commands import CountUp
 from broker.counted.state import COUNTED
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.log.state_snapshot import captured, restored
 from tests.broker.broker_in_memory import broker_in_memory
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 import trio
 
+from broker.features import REGISTRY, empty_state
 from broker.filters.changes import MAX_HEARTBEAT_CHARACTERS
 from broker.filters.commands import PutFilter
 from broker.filters.condition import MAX_CONDITION_CHARACTERS
 from broker.filters.state import FILTERS, GroupFilter
-from broker.folds import REGISTRY, empty_state
 from broker.groups.commands import DeleteGroup
 from broker.limits import MAX_PULL_SCANNED_UNITS, BrokerLimits
 from broker.log.entry import encode_log_command

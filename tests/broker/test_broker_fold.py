@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import EntryTooNew
-from broker.folds import empty_state
+from broker.features import empty_state
 from broker.formats.commands import RaiseFormat
 from broker.groups.commands import DeleteGroup, PutGroup
 from broker.groups.config import ConsumerGroup

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.folds import empty_state
+from broker.features import empty_state
 from broker.formats.commands import RaiseFormat
 from broker.formats.gate import FormatGate
 from broker.formats.state import FORMATS

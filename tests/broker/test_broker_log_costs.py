@@ -13,7 +13,7 @@ import pytest
 
 from bench.log_costs.dearest import DEAREST, dearest
 from bench.log_costs.full_log import DUE_MS, FullLog, Sizes
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.locks.state import LOCK_MS, QueueLocks
 from broker.log.state_snapshot import captured
 from broker.store.consume_queue_disk import OsConsumeQueueDisk

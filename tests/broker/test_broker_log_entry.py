@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
 from broker.errors import CommandMalformed, EntryTooNew
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.formats.commands import RaiseFormat
 from broker.groups.commands import DeleteGroup, PutGroup
 from broker.groups.config import ConsumerGroup

@@ -13,7 +13,7 @@ from broker.admin import statistics
 from broker.delay.deliveries import DELIVERIES
 from broker.delay.state import DELAYS
 from broker.errors import RequestRefused
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.groups.changes import MAX_FORBIDDEN
 from broker.groups.commands import DeleteGroup, Forbid
 from broker.groups.state import GROUPS

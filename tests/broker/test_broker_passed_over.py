@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.delay.commands import Deliver
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.formats.commands import RaiseFormat
 from broker.log.entry import ATTACHED_VERSION, encode_log_command, is_record
 from broker.log.fold import fold

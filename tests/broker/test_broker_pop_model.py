@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.log.command_layout import LogCommand
 from broker.log.entry import encode_log_command
 from broker.log.fold import fold
@@ -18,7 +18,7 @@ from broker.log.state import BrokerState
 from broker.log.state_snapshot import captured, restored
 from broker.offsets.state import OFFSETS
 from broker.pop.choice import Chooser
-from broker.pop.commands import AcknowledgePopped, HidePopped, Pop, PoppedMessage
+from broker.pop.commands import AckPopped, HidePopped, Pop, PoppedMessage
 from broker.pop.request import PopRequest
 from broker.pop.state import POPS
 from broker.pulls.message_filter import MessageFilter
@@ -163,7 +163,7 @@ def test_messages_are_new_out_or_done(script: list[tuple[str, int]], is_ordered:
             is_its_own = not message.is_done and message.popped_ms == popped_ms
             named = PoppedMessage(*KEY, offset, popped_ms)
             if what == "ack":
-                member.carry_out(AcknowledgePopped([named]))
+                member.carry_out(AckPopped([named]))
                 message.is_settled |= is_its_own
                 settle(model, is_ordered)
             else:
@@ -259,7 +259,7 @@ def test_what_was_acknowledged_while_a_pop_of_it_was_on_its_way_is_not_given() -
     member.reader.count = 2
     assert member.pop(1000, 2, False, "") == [0, 1]
     late = Pop(*KEY, 2000, 2010, 2, 2, (0, 1), None, False, member.log.end)
-    member.carry_out(AcknowledgePopped([PoppedMessage(*KEY, 0, 1000)]))
+    member.carry_out(AckPopped([PoppedMessage(*KEY, 0, 1000)]))
     member.carry_out(late)
     flights = member.state[POPS].queues[KEY].flights
     assert {at: one.popped_ms for at, one in flights.items()} == {1: 2000}

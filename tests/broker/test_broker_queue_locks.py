@@ -10,7 +10,7 @@ import trio
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.limits import BrokerLimits
 from broker.locks.commands import LockQueues
 from broker.locks.state import LOCK_MS, LOCKS, QueueLocks

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import msgpack
 import pytest
 
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.log.entry import encode_log_command
 from broker.log.fold import fold
 from broker.log.state_snapshot import captured

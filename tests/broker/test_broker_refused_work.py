@@ -14,8 +14,8 @@ import pytest
 
 from broker.assignment.commands import SetMode
 from broker.delay.state import DELAYS
+from broker.features import REGISTRY
 from broker.filters.commands import PutFilter
-from broker.folds import REGISTRY
 from broker.formats.commands import RaiseFormat
 from broker.groups.commands import DeleteGroup, Forbid
 from broker.locks.commands import LockQueues

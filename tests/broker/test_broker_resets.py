@@ -14,7 +14,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule
 
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.formats.commands import RaiseFormat
 from broker.limits import BrokerLimits
 from broker.log.entry import INCARNATIONS_VERSION, encode_log_command

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import dledger
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.log.entry import encode_log_command
 from broker.log.fold import fold
 from broker.log.state_snapshot import captured

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.limits import BrokerLimits
 from broker.log.state_snapshot import captured, restored
 from broker.transactions.commands import Prepare, Resume

@@ -13,7 +13,7 @@ import trio
 
 import broker.broker_command as command
 from broker.errors import SettingInvalid
-from broker.folds import empty_state
+from broker.features import empty_state
 from broker.machine import BrokerMachine
 from broker.messages.state import MESSAGES
 from broker.retention.keeper import LOG_KEEPER

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from broker.errors import RequestRefused
-from broker.folds import empty_state
+from broker.features import empty_state
 from broker.query.searches import Search, Searches
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command

@@ -14,7 +14,7 @@ import trio
 
 from broker.config import BrokerConfig
 from broker.errors import SettingInvalid
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.log.entry import encode_log_command
 from broker.log.state_snapshot import captured, restored
 from broker.retention.keeper import LOG_KEEPER

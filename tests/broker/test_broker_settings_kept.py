@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.groups.commands import PutGroup
 from broker.groups.config import ConsumerGroup
 from broker.groups.state import GROUPS

@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from broker.delay.waiting_table import WaitingTable
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.locks.state import QueueLocks
 from broker.log.belongings import Belongings
 from broker.log.entry import is_record, read_log_command

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker.errors import SnapshotUnreadable
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.log.entry import encode_log_command
 from broker.log.fold import fold
 from broker.log.folded import EntryRefused

@@ -14,14 +14,14 @@ from broker.delay.deliveries import DELIVERIES
 from broker.delay.due import LEVEL_MS, MAX_DELAY_MS
 from broker.delay.state import DELAYS
 from broker.errors import SettingInvalid
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.limits import BrokerLimits
 from broker.log.command_layout import LogCommand
 from broker.log.entry import encode_log_command
 from broker.log.fold import fold
 from broker.log.state_snapshot import captured, restored
 from broker.transactions.checks import CHECKS
-from broker.transactions.commands import Checked, Commit, GiveUp, MoveHalf, Prepare, RollBack
+from broker.transactions.commands import Checked, Commit, GiveUp, MoveHalf, Prepare, Rollback
 from broker.transactions.policy import CheckPolicy
 from broker.transactions.state import MAX_ENDS, TRANSACTIONS, End
 from dledger import DiskFailed, Node
@@ -49,7 +49,7 @@ def test_a_transaction_ends_once_and_a_second_commit_is_no_message() -> None:
     half = with_behind(log, 0, Prepare("P", 77)).body_pos
     with_behind(log, 1, Commit(half))
     with_behind(log, 2, Commit(half))
-    log.append(encode_log_command(RollBack(half)))
+    log.append(encode_log_command(Rollback(half)))
     with_behind(log, 2, GiveUp(half))
     log.append_record("A", 0, 2)
     assert folded(log, state)[1:] == [True, True, False, False, False, True]
@@ -69,8 +69,8 @@ def test_a_half_message_is_known_by_its_first_place_wherever_it_is_moved() -> No
     assert decode_record(moved.body)[1] == half.size
     assert state.needed_from() == moved.body_pos
     log.entries.clear()
-    log.append(encode_log_command(RollBack(moved.body_pos)))
-    log.append(encode_log_command(RollBack(first)))
+    log.append(encode_log_command(Rollback(moved.body_pos)))
+    log.append(encode_log_command(Rollback(first)))
     assert folded(log, state) == [False, True]
     assert state.needed_from() is None
 
@@ -80,7 +80,7 @@ def test_a_question_counts_for_those_that_are_open() -> None:
     with_topic(log)
     one = with_behind(log, 0, Prepare("P", 77)).body_pos
     two = with_behind(log, 1, Prepare("P", 78)).body_pos
-    log.append(encode_log_command(RollBack(one)))
+    log.append(encode_log_command(Rollback(one)))
     log.append(encode_log_command(Checked(99, (one, two, 12345))))
     assert all(folded(log, state))
     (half,) = state[TRANSACTIONS].halves.values()
@@ -107,7 +107,7 @@ def test_a_committed_message_that_is_delayed_waits() -> None:
         Commit(1, -1),
         GiveUp(3),
         MoveHalf(3),
-        RollBack(3),
+        Rollback(3),
         Checked(3, (3,)),
     ],
 )
@@ -120,7 +120,7 @@ def test_a_record_with_a_malformed_end_is_no_message(behind: LogCommand) -> None
 
 
 @pytest.mark.parametrize(
-    "command", [Prepare("P", 1), Commit(1), GiveUp(1), MoveHalf(1), Checked(1, (-1,)), RollBack(-1)]
+    "command", [Prepare("P", 1), Commit(1), GiveUp(1), MoveHalf(1), Checked(1, (-1,)), Rollback(-1)]
 )
 def test_an_end_that_stands_alone_or_is_malformed_is_passed_over(command: LogCommand) -> None:
     log, state = Log(), empty_state()
@@ -134,7 +134,7 @@ def test_only_the_last_ends_are_remembered() -> None:
     halves = []
     for offset in range(MAX_ENDS + 5):
         halves.append(with_behind(log, offset, Prepare("P", 77)).body_pos)
-        log.append(encode_log_command(RollBack(halves[-1])))
+        log.append(encode_log_command(Rollback(halves[-1])))
     fold(state, log.entries)
     assert list(state[TRANSACTIONS].ends) == halves[5:]
 
@@ -175,7 +175,7 @@ def test_each_transaction_ends_as_a_dictionary_says_also_behind_a_snapshot(
             if is_open:
                 open_now[target] += 1
         elif what == "rollback":
-            log.append(encode_log_command(RollBack(target)))
+            log.append(encode_log_command(Rollback(target)))
             expected = open_now.pop(target, None) is not None
         else:
             ends: dict[str, LogCommand] = {"commit": Commit(target), "give up": GiveUp(target)}

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.consumers.members import MEMBER_EXPIRY_SECONDS, Consumers, Member
 from broker.errors import RequestRefused
-from broker.folds import REGISTRY, empty_state
+from broker.features import REGISTRY, empty_state
 from broker.formats.commands import RaiseFormat
 from broker.formats.state import FORMATS
 from broker.groups.config import ConsumerGroup

@@ -16,7 +16,7 @@ import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
 from broker.delay.delivery_task import DeliveryTask
-from broker.folds import empty_state
+from broker.features import empty_state
 from broker.serving.confirmed_reads import ConfirmedReads
 from broker.serving.registrar import Registrar
 from tests.broker.keeper_alone import keeper_alone

@@ -22,7 +22,7 @@ from typing import Any
 import msgpack
 import trio
 
-from broker.folds import empty_state
+from broker.features import empty_state
 from broker.log.entry import FORMAT_VERSION
 from broker.log.fold import fold
 from broker.log.state_snapshot import captured

@@ -17,7 +17,7 @@ from broker.dead_letters.commands import Redrive
 from broker.dead_letters.state import REDRIVEN
 from broker.delay.commands import Delay, Deliver, DropDelayed, MoveDelayed
 from broker.delay.state import DELAYS
-from broker.folds import empty_state
+from broker.features import empty_state
 from broker.formats.commands import RaiseFormat
 from broker.log.command_layout import LogCommand
 from broker.log.entry import RUNS_VERSION, encode_log_command
@@ -26,13 +26,13 @@ from broker.log.folded import EntryRefused
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.offsets.commands import CommitOffsets, CommittedOffset
-from broker.pop.commands import AcknowledgePopped, BuryPopped, HidePopped, Pop, PoppedMessage
+from broker.pop.commands import AckPopped, BuryPopped, HidePopped, Pop, PoppedMessage
 from broker.pop.state import POPS
 from broker.relays.commands import LeadFrom
 from broker.resets.commands import EndReset, ResetOffsets
 from broker.topics.commands import DeleteTopic, PutTopic
 from broker.topics.names import HALF_TOPIC, SCHEDULE_TOPIC
-from broker.transactions.commands import Checked, Commit, GiveUp, MoveHalf, Prepare, RollBack
+from broker.transactions.commands import Checked, Commit, GiveUp, MoveHalf, Prepare, Rollback
 from broker.transactions.state import TRANSACTIONS
 from dledger.entry import HEADER_BYTES, Entry
 from remoting.bodies.topic_config import TopicConfig
@@ -230,7 +230,7 @@ class ScriptedLog:
             "commit late": lambda: self._with(
                 self._record(SCHEDULE_TOPIC, REAL_TOPIC=topic), Commit(position, self._now_ms + 99)
             ),
-            "roll back": lambda: self._append(encode_log_command(RollBack(position))),
+            "roll back": lambda: self._append(encode_log_command(Rollback(position))),
             "give up": lambda: self._with(self._record(topic, queue), GiveUp(position)),
             "move half": lambda: self._with(
                 self._record(HALF_TOPIC, REAL_TOPIC=topic), MoveHalf(position)
@@ -262,7 +262,7 @@ class ScriptedLog:
         message = out[step.pick % len(out)]
         if step.kind == "acknowledge":
             missed = message._replace(popped_ms=1)
-            self._append(encode_log_command(AcknowledgePopped([message, missed])))
+            self._append(encode_log_command(AckPopped([message, missed])))
         elif step.kind == "hide":
             hidden = HidePopped(message, self._now_ms, self._now_ms + 5)
             self._append(encode_log_command(hidden))

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from broker.folds import empty_state
+from broker.features import empty_state
 from broker.formats.commands import RaiseFormat
 from broker.log.command_layout import LogCommand
 from broker.log.entry import RUNS_VERSION, encode_log_command
@@ -21,7 +21,7 @@ from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.relays.commands import LeadFrom
 from broker.topics.commands import PutTopic
 from broker.topics.names import HALF_TOPIC
-from broker.transactions.commands import Checked, Commit, Prepare, RollBack
+from broker.transactions.commands import Checked, Commit, Prepare, Rollback
 from dledger.entry import HEADER_BYTES, Entry
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.properties import encode_properties
@@ -95,7 +95,7 @@ class IncidentLog:
             record = self._record("orders", 1, f"cart-{minute}", 64, more)
             self._append(record + encode_log_command(Commit(position)))
         elif minute == 3:
-            self._command(RollBack(position))
+            self._command(Rollback(position))
 
     @property
     def _end(self) -> int:

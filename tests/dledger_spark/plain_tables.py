@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from math import ceil, floor
 from typing import Any
 
-from broker.folds import empty_state
+from broker.features import empty_state
 from broker.log.entry import EntryKind, kind_of
 from broker.log.fold import fold
 from broker.log.state import BrokerState
@@ -78,7 +78,7 @@ class PlainTables:
         landed = [
             one.popped_ms
             for one in getattr(command, "messages", [getattr(command, "message", None)])
-            if type(command).__name__ in ("AcknowledgePopped", "BuryPopped") and _is_out(one, pops)
+            if type(command).__name__ in ("AckPopped", "BuryPopped") and _is_out(one, pops)
         ]
         if landed:
             head = {**head, "ms": max(at_ms or 0, *landed)}
@@ -133,7 +133,7 @@ class PlainTables:
                 now: Flight | None = queues[command.key].flights.get(offset)
                 if now is not None and (flights.get(offset) != now or repeats):
                     add(command.key, offset, "given")
-        elif name == "AcknowledgePopped":
+        elif name == "AckPopped":
             done = set()
             for one in command.messages:
                 if _is_out(one, before) and one not in done:
@@ -297,7 +297,7 @@ class PlainTables:
     def transactions(self) -> list[Row]:
         found: dict[int, Row] = {}
         stored = {one["position"]: one for one in self.messages}
-        ends = {"Commit": "committed", "RollBack": "rolled back", "GiveUp": "given up"}
+        ends = {"Commit": "committed", "Rollback": "rolled back", "GiveUp": "given up"}
         for one in self.commands:
             command, name = one["command"], type(one["command"]).__name__
             if name == "Prepare":
@@ -451,7 +451,7 @@ class PlainTables:
             )
             event = {
                 "Checked": "checked",
-                "RollBack": "rolled back",
+                "Rollback": "rolled back",
                 "GiveUp": "given up",
                 "DropDelayed": "recalled",
             }.get(name)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker.folds import empty_state
+from broker.features import empty_state
 from broker.log.fold import fold
 from broker.store.consume_queues import ConsumeQueues
 from dledger.entry import Entry

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from broker.folds import empty_state
+from broker.features import empty_state
 from broker.formats.commands import RaiseFormat
 from broker.log.entry import (
     ATTACHED_VERSION,

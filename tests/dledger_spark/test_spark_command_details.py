@@ -17,7 +17,7 @@ from broker.groups.config import ConsumerGroup
 from broker.locks.commands import LockQueues
 from broker.log.entry import encode_log_command
 from broker.offsets.commands import CommitOffsets, CommittedOffset
-from broker.pop.commands import AcknowledgePopped, HidePopped, PoppedMessage
+from broker.pop.commands import AckPopped, HidePopped, PoppedMessage
 from broker.resets.commands import ResetOffsets
 from broker.settings.commands import ChangeSettings
 from broker.topics.commands import PutTopic
@@ -82,7 +82,7 @@ def test_the_offsets_of_a_reset_name_the_queue() -> None:
 
 def test_messages_that_were_popped_have_the_names_of_a_message() -> None:
     several = [MESSAGE, MESSAGE._replace(offset=18)]
-    row = row_of(encode_log_command(AcknowledgePopped(several)))
+    row = row_of(encode_log_command(AckPopped(several)))
     assert row["detail"]["messages"] == [plain(one) for one in several]
     assert (row["topic"], row["consumer_group"]) == (None, None)
     row = row_of(encode_log_command(HidePopped(MESSAGE, 6000, 7000)))

@@ -13,10 +13,10 @@ from broker.delay.commands import DropDelayed
 from broker.log.command_layout import LogCommand
 from broker.log.entry import encode_log_command
 from broker.offsets.commands import CommitOffsets, CommittedOffset
-from broker.pop.commands import AcknowledgePopped, PoppedMessage
+from broker.pop.commands import AckPopped, PoppedMessage
 from broker.resets.commands import EndReset
 from broker.topics.commands import DeleteTopic, PutTopic
-from broker.transactions.commands import Checked, RollBack
+from broker.transactions.commands import Checked, Rollback
 from dledger.entry import Entry, Magic
 from dledger_spark.facts.log_fold import LogFold
 from remoting.bodies.topic_config import TopicConfig
@@ -63,14 +63,14 @@ def of(rows: Rows, table: str, *names: str) -> list[tuple[Any, ...]]:
 
 def test_what_the_brokers_refuse_is_no_row() -> None:
     fold = LogFold("g", 0, is_judged_whole=True)
-    rows = facts(fold, [PutTopic(TopicConfig("A"), 1), RollBack(12345), Checked(99, (1, 2))])
+    rows = facts(fold, [PutTopic(TopicConfig("A"), 1), Rollback(12345), Checked(99, (1, 2))])
     assert of(rows, "commands", "name") == [("put topic",), ("checked",)]
     assert "transaction_events" not in rows
 
 
 def test_what_began_before_the_log_at_hand_is_taken_for_what_its_end_says() -> None:
     fold = LogFold("g", 70, is_judged_whole=False)
-    rows = facts(fold, [RollBack(500), DropDelayed(600), commit(7, 9000), DeleteTopic("A", 9)])
+    rows = facts(fold, [Rollback(500), DropDelayed(600), commit(7, 9000), DeleteTopic("A", 9)])
     assert of(rows, "transaction_events", "position", "event") == [(500, "rolled back")]
     assert of(rows, "delay_events", "position", "event") == [(600, "dropped")]
     assert of(rows, "consumer_progress", "offset")[0] == (7,)
@@ -83,12 +83,12 @@ def test_what_began_before_the_log_at_hand_is_taken_for_what_its_end_says() -> N
 def test_a_fold_goes_on_from_the_state_of_an_earlier_version() -> None:
     fold = LogFold.resumed("g", json.dumps(FIRST_VERSION).encode())
     commands: list[LogCommand] = [
-        AcknowledgePopped([PoppedMessage("g", "A", 0, 1, 5000)]),
+        AckPopped([PoppedMessage("g", "A", 0, 1, 5000)]),
         commit(7, 9000),  # from before the group was moved
         EndReset("h", "A", 0, 2),
         commit(8, 50),  # from before the topic was made
         commit(9, 9000),
-        RollBack(500),
+        Rollback(500),
         DropDelayed(9000),
     ]
     rows = facts(fold, commands)

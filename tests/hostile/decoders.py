@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from broker.errors import CommandMalformed, EntryTooNew
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.log.entry import encode_log_command
 from remoting.bodies.consumer_group import (
     MAX_QUEUE_LOCK_BYTES,

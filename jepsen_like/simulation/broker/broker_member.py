@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.log.state_snapshot import captured, restored
 from broker.machine import BrokerMachine
 from broker.messages.state import MESSAGES

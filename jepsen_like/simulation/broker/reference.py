@@ -9,7 +9,7 @@ from hashlib import blake2b
 from broker.dead_letters.state import REDRIVEN, Redriven
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import WaitingTable
-from broker.folds import REGISTRY
+from broker.features import REGISTRY
 from broker.groups.state import GROUPS
 from broker.locks.state import LOCKS, QueueLocks
 from broker.log.belongings import Belongings

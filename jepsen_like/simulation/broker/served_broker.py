@@ -14,7 +14,6 @@ from broker.admin.feature import settings_processor
 from broker.config import BrokerConfig
 from broker.delay.deliveries import DELIVERIES
 from broker.delay.state import DELAYS
-from broker.features import SERVICES
 from broker.formats.gate import READ_BY_ALL
 from broker.limits import BrokerLimits
 from broker.log.append_outcome import not_leader
@@ -25,6 +24,7 @@ from broker.messages.state import MESSAGES
 from broker.retention.commands import KeepLogFrom
 from broker.retention.kept_back import KEPT_BACK
 from broker.sends.entry_room import ENTRY_ROOM, EntryRoom
+from broker.services import SERVICES
 from broker.serving.parts import NotGiven, Parts
 from broker.serving.requests import Requests
 from broker.serving.service import Handler, Service
