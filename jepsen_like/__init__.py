@@ -5,7 +5,7 @@
         world.kill("leader")
         world.run_for(2.0)
 
-See docs/simulate-your-machine.md; `jepsen-like --help` for the command.
+See docs/test-your-state-machine.md; `jepsen-like --help` for the command.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ FRAGMENTS = {
 }
 
 # The files that pages save their programs in, for other programs to import.
-FILES = {"own-state-machine-1": "tickets", "tutorial-2": "shop"}
+FILES = {"test-your-state-machine-1": "tickets", "tutorial-2": "shop"}
 
 
 def programs() -> Iterator[tuple[str, str]]:

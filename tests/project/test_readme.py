@@ -9,6 +9,7 @@ import re
 import shlex
 import subprocess
 import sys
+import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -118,6 +119,11 @@ def test_each_make_target_of_the_readme_exists() -> None:
     named = make_targets_named(README)
     assert {"demo", "test"} <= named
     assert named <= makefile_targets(MAKEFILE)
+
+
+def test_the_readme_counts_the_dependencies() -> None:
+    declared = tomllib.loads((PROJECT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert f"{len(declared['project']['dependencies'])} direct dependencies" in README
 
 
 def commands_named(markdown: str) -> Iterator[list[str]]:

@@ -152,7 +152,8 @@ def test_a_nemesis_may_leave_a_fault_out() -> None:
 
 @pytest.mark.slow
 def test_the_nemesis_of_the_page_freezes_the_leader_again_and_again(tmp_path: Path) -> None:
-    found = FILE.search((PROJECT / "docs" / "own-nemesis.md").read_text(encoding="utf-8"))
+    page = PROJECT / "docs" / "test-your-state-machine.md"
+    found = FILE.search(page.read_text(encoding="utf-8"))
     assert found is not None
     (tmp_path / "stutter.py").write_text(found["text"])
     words = ("--workload", "register", "--nemesis", "stutter:Stutter", "--time", "4", "--seed", "2")

@@ -19,9 +19,9 @@ RUN_SECONDS_MAX = 120
 
 
 def write_files(folder: Path) -> None:
-    page = (PROJECT / "docs" / "own-state-machine.md").read_text(encoding="utf-8")
+    page = (PROJECT / "docs" / "test-your-state-machine.md").read_text(encoding="utf-8")
     files = {match["name"]: match["text"] for match in FILE.finditer(page)}
-    assert sorted(files) == ["tickets.py", "tickets_test.py"]
+    assert sorted(files) == ["stutter.py", "tickets.py", "tickets_test.py"]
     for name, text in files.items():
         (folder / name).write_text(text)
 
