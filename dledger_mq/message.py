@@ -128,7 +128,7 @@ class Message:
             of this project.
         deliver_at_milliseconds: when it is delivered, milliseconds since 1970; for these, too.
         sharding_key: messages with the same one go to the same queue (see
-            `dledger_mq.selectors.by_key`), or an empty text.
+            `dledger_mq.by_key`), or an empty text.
     """
 
     topic: str
