@@ -56,7 +56,7 @@ from dledger_mq.errors import (
     WindowFull,
 )
 from dledger_mq.listener import Listener
-from dledger_mq.message import ConsumeFrom, ConsumeResult, Message
+from dledger_mq.message import ConsumeFrom, ConsumeResult, Message, TransactionState
 from dledger_mq.popping.pop_consumer import PopConsumer
 from dledger_mq.popping.pop_options import PopOptions
 from dledger_mq.producing.producer import Producer
@@ -66,7 +66,6 @@ from dledger_mq.send_result import SendResult, SendStatus
 from dledger_mq.sending.batching import Batching
 from dledger_mq.sending.selectors import QueueSelector, by_key, by_sharding_key, to_queue
 from dledger_mq.sending.sending import SendCallback, SendOutcome
-from dledger_mq.transaction_state import TransactionState
 from remoting.bodies.assignment import RequestMode
 from remoting.bodies.heartbeat import MessageModel
 from remoting.bodies.message_queue import MessageQueue

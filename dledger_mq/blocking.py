@@ -44,7 +44,7 @@ from dledger_mq.errors import (
 )
 from dledger_mq.listener import Listener
 from dledger_mq.listener_watch import called_elsewhere, calls_users
-from dledger_mq.message import ConsumeResult, Message
+from dledger_mq.message import ConsumeResult, Message, TransactionState
 from dledger_mq.mq_loop import loop_for
 from dledger_mq.popping.pop_consumer import PopConsumer
 from dledger_mq.producing.producer import Producer
@@ -52,7 +52,6 @@ from dledger_mq.producing.transaction import Transaction, TransactionCheck
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.selectors import QueueSelector
-from dledger_mq.transaction_state import TransactionState
 
 Opened = TypeVar("Opened")
 Given = TypeVar("Given")

@@ -38,7 +38,7 @@ from dledger_mq.consuming.push_consumer import PushConsumer
 from dledger_mq.errors import NotIterable, TransactionRefused
 from dledger_mq.listener import Listener, check_listener
 from dledger_mq.listener_watch import called_elsewhere, calls_users
-from dledger_mq.message import Message
+from dledger_mq.message import Message, TransactionState
 from dledger_mq.mq_loop import loop_for
 from dledger_mq.popping.pop_consumer import PopConsumer
 from dledger_mq.producing.producer import Producer
@@ -46,7 +46,6 @@ from dledger_mq.producing.transaction import Transaction, TransactionCheck
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.selectors import QueueSelector
-from dledger_mq.transaction_state import TransactionState
 
 # How long a call of a listener that was cancelled may take to end, as it may need answers for that.
 LAST_CALL_SECONDS: Final = 5.0

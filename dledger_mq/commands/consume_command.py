@@ -8,7 +8,7 @@ import click
 import trio
 
 from dledger_mq.commands.command_line import nameserver_option, run, say
-from dledger_mq.commands.message_line import message_line
+from dledger_mq.commands.rows import message_line
 from dledger_mq.consuming.push_consumer import PushConsumer, PushOptions
 from dledger_mq.message import ConsumeFrom, ConsumeResult
 from dledger_mq.received_message import ReceivedMessage

@@ -7,7 +7,7 @@ import click
 
 from dledger_mq.admin.admin import DEFAULT_FOUND, Admin
 from dledger_mq.commands.command_line import FAILED, nameserver_option, run, say
-from dledger_mq.commands.message_line import message_line
+from dledger_mq.commands.rows import message_line
 from dledger_mq.received_message import ReceivedMessage
 
 

@@ -1,4 +1,4 @@
-"""Rows as a terminal, a pipe and JSON want them."""
+"""Rows and messages as a terminal, a pipe and JSON want them."""
 
 import json
 import sys
@@ -9,6 +9,7 @@ from rich.box import SIMPLE_HEAD
 from rich.table import Column, Table
 
 from dledger_mq.commands.command_line import output, say
+from dledger_mq.received_message import ReceivedMessage
 
 
 def print_rows(columns: Sequence[str], rows: Sequence[Mapping[str, object]], as_json: bool) -> None:
@@ -41,6 +42,30 @@ def _word(value: object) -> str:
     if isinstance(value, float):
         return f"{value:.2f}"
     return str(value)
+
+
+def message_line(message: ReceivedMessage, as_json: bool) -> str:
+    """A line: its body, or a JSON object."""
+    body = message.body.decode("utf-8", "backslashreplace")
+    if not as_json:
+        return body
+    return json.dumps(
+        {
+            "topic": message.topic,
+            "tags": message.tags,
+            "keys": message.keys,
+            "body": body,
+            "message_id": message.message_id,
+            "offset_message_id": message.offset_message_id,
+            "broker_name": message.queue.broker_name,
+            "queue_id": message.queue.queue_id,
+            "queue_offset": message.queue_offset,
+            "reconsume_times": message.reconsume_times,
+            "born_timestamp": message.born_timestamp,
+            "store_timestamp": message.store_timestamp,
+            "properties": message.properties,
+        }
+    )
 
 
 json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")

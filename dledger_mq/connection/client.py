@@ -14,9 +14,8 @@ from dledger_mq.connection import requests
 from dledger_mq.connection.background import Background
 from dledger_mq.connection.identity import Identity, check_client_id
 from dledger_mq.connection.lifetime import Lifetime
-from dledger_mq.connection.nameserver_addresses import read_nameservers
 from dledger_mq.connection.replies import AwaitedReplies
-from dledger_mq.connection.routes import Routes
+from dledger_mq.connection.routes import Routes, read_nameservers
 from dledger_mq.connection.running_info import RunningInfo, encode_offsets, encode_running_info
 from dledger_mq.connection.side_work import SideWork
 from dledger_mq.connection.silence_watch import SilenceWatch

@@ -10,6 +10,7 @@ import trio
 from dledger_mq.connection import requests
 from dledger_mq.connection.topic_route import AUTO_CREATE_TOPIC, ClientRoute, client_route
 from dledger_mq.errors import (
+    InvalidNameServers,
     NameServersUnreachable,
     NoBrokerLeads,
     NoNameServers,
@@ -17,8 +18,9 @@ from dledger_mq.errors import (
     RouteNotFound,
 )
 from remoting.bodies.route import TopicRoute, decode_cluster_info, decode_route
+from remoting.net.address import parse_address
 from remoting.net.client import RemotingClient
-from remoting.net.errors import ConnectionClosed
+from remoting.net.errors import AddressMalformed, ConnectionClosed
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed, RemotingError
@@ -42,6 +44,33 @@ MAX_TOPICS: Final = 4096
 
 # Told a topic's new route when it differs from the one before.
 RouteWatcher: TypeAlias = Callable[[ClientRoute], None]
+
+
+def read_nameservers(given: str | Sequence[str]) -> tuple[str, ...]:
+    """The addresses, each "host:port".
+
+    Args:
+        given: several addresses, or one text with semicolons between them, which is how RocketMQ
+            writes them (NAMESRV_ADDR).
+
+    Raises:
+        InvalidNameServers: there is none, or one is no address.
+    """
+    parts = given.split(";") if isinstance(given, str) else given
+    addresses: list[str] = []
+    for part in parts:
+        if not isinstance(part, str):
+            raise InvalidNameServers(f"{part!r:.80} is not a text: write host:port")
+        if isinstance(given, str) and not part.strip():
+            continue  # "a:1;b:2;" has two
+        try:
+            parse_address(part)
+        except AddressMalformed as error:
+            raise InvalidNameServers(str(error)) from None
+        addresses.append(part.strip())
+    if not addresses:
+        raise InvalidNameServers('none is given: pass nameservers=["host:9876"], or client=')
+    return tuple(addresses)
 
 
 @dataclass(slots=True)

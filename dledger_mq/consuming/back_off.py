@@ -1,6 +1,9 @@
-"""Pauses the calls of a listener that fails again and again, for one queue."""
+"""How long a listener is left alone after failures: with a queue, and with a message sent back."""
 
 from typing import Final
+
+from dledger_mq.received_message import ReceivedMessage
+from remoting.message.properties import REAL_TOPIC
 
 # Fewer failures in a row may be the fault of single messages. They cost the queue no pause: each
 # message is sent back by itself.
@@ -14,7 +17,17 @@ FIRST_PAUSE_SECONDS: Final = 0.5
 # on at most this long after the end of an outage.
 LONGEST_PAUSE_SECONDS: Final = 30.0
 
-# 0.5 s doubled this often is longer than the longest pause, so larger powers are not needed.
+# Earlier brokers of this project deliver a message at once after it was sent back, so the consumer
+# waits instead: 1 s the first time, then each time twice as long.
+FIRST_DELAY_SECONDS: Final = 1.0
+
+# While messages wait, they count as cached and the committed offset stays behind them. Waiting as
+# long as RocketMQ's brokers do (up to two hours) would stop the queue. With 16 repeats this makes
+# about six minutes until the dead-letter topic.
+LONGEST_DELAY_SECONDS: Final = 30.0
+
+# 0.5 s doubled this often is longer than the longest pause and delay, so larger powers are not
+# needed.
 _MOST_DOUBLINGS: Final = 6
 
 
@@ -75,3 +88,23 @@ class BackOff:
         self._paused_at = now
         self._resumes_at = now + pause
         return pause
+
+
+def redelivery_delay_seconds(message: ReceivedMessage) -> float:
+    """How long a message that has just come from a retry topic waits for the listener.
+
+    A broker that delayed it names the topic in which it did; such a message need not wait again.
+    Source: RocketMQ's ScheduleMessageService, which leaves REAL_TOPIC in the delivered message.
+
+    Args:
+        message: from the group's retry topic.
+    """
+    if REAL_TOPIC in message.properties:
+        return 0.0
+    return delay_seconds(message.reconsume_times)
+
+
+def delay_seconds(failures: int) -> float:
+    """The delay after so many failures of one message, at least one."""
+    doublings = min(max(failures, 1) - 1, _MOST_DOUBLINGS)
+    return min(FIRST_DELAY_SECONDS * 2.0**doublings, LONGEST_DELAY_SECONDS)

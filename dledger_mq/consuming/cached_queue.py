@@ -1,10 +1,9 @@
 """Messages of one queue between the pull that brought them and the listener's success."""
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
-from dledger_mq.consuming.cached_bytes import CachedBytes
 from dledger_mq.received_message import ReceivedMessage
 
 # RocketMQ's flow control of one queue: pullThresholdForQueue and pullThresholdSizeForQueue.
@@ -19,6 +18,42 @@ MAX_TOTAL_CACHED_BYTES: Final = 200 * 1024 * 1024
 # RocketMQ's consumeConcurrentlyMaxSpan: a message that is not done holds the group's progress, and
 # what was consumed after it is consumed again after a crash; this bounds how much.
 MAX_SPAN: Final = 2000
+
+
+class CachedBytes:
+    """A sum over queues, with a limit above which queues stop pulling.
+
+    Args:
+        max_bytes: the limit. A queue that holds nothing may always pull, so that one queue whose
+            listener is stuck does not stop the others; each queue may exceed the limit by the
+            answer to one pull.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._bytes = 0
+        self._on_room: set[Callable[[], None]] = set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether the limit is reached."""
+        return self._bytes >= self._max_bytes
+
+    def add(self, size: int) -> None:
+        """A queue holds `size` bytes more."""
+        self._bytes += size
+
+    def remove(self, size: int) -> None:
+        """A queue holds `size` bytes less; those that wait for this are told."""
+        self._bytes -= size
+        if self._on_room and not self.is_full:
+            waiting, self._on_room = self._on_room, set()
+            for tell in waiting:
+                tell()
+
+    def when_room(self, tell: Callable[[], None]) -> None:
+        """Call `tell` once, when the limit is no longer reached, however often it is named."""
+        self._on_room.add(tell)
 
 
 class CachedQueue:

@@ -8,10 +8,10 @@ from typing import Final, Protocol
 
 import trio
 
+from dledger_mq.consuming.back_off import delay_seconds
 from dledger_mq.consuming.giving_back import NEVER, GivingBack
 from dledger_mq.consuming.postponed import Postponed
 from dledger_mq.consuming.queue_reader import QueueReader
-from dledger_mq.consuming.redelivery import delay_seconds
 from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.message_queue import MessageQueue
 

@@ -6,18 +6,17 @@ from functools import partial
 from types import TracebackType
 from typing import Final
 
-from dledger_mq.client_metrics import ClientMetrics
+from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import Lifetime, during_block
-from dledger_mq.consuming.inflating import read_beside
+from dledger_mq.connection.side_work import read_beside
 from dledger_mq.consuming.offsets import BrokerOffsets
 from dledger_mq.consuming.pulling import PULL_BATCH, PULL_CODES, PullResult, read_pull_reply
 from dledger_mq.consuming.subscription import ALL, Sql, subscription
 from dledger_mq.message import check_topic
-from dledger_mq.reported_metrics import reported
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.command import Command

@@ -11,7 +11,7 @@ from typing import Final
 import trio
 
 from dledger.wake_up import WakeUp
-from dledger_mq.client_metrics import ClientMetrics
+from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection.background import Background
 from dledger_mq.connection.client import Client, ConsumerEntry
 from dledger_mq.connection.client_use import ClientUse
@@ -22,11 +22,11 @@ from dledger_mq.connection.running_info import QueueInfo, RunningInfo
 from dledger_mq.connection.this_process import now_milliseconds
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.consuming.assignment import Share, own_share, whole_topic
-from dledger_mq.consuming.cached_bytes import CachedBytes
 from dledger_mq.consuming.cached_queue import (
     MAX_CACHED_BYTES,
     MAX_CACHED_MESSAGES,
     MAX_TOTAL_CACHED_BYTES,
+    CachedBytes,
     CachedQueue,
 )
 from dledger_mq.consuming.call_rules import AtOnce, CallRule, InOrder
@@ -45,7 +45,6 @@ from dledger_mq.consuming.subscription import Sql, group_subscriptions
 from dledger_mq.errors import InvalidOptions, MessagingError, NotIterable
 from dledger_mq.listener import SLOW_CALL_SECONDS, Listener, check_listener
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
-from dledger_mq.reported_metrics import reported
 from dledger_mq.tracing.trace_writer import TraceWriter, trace_topic
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue

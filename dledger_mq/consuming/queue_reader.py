@@ -8,20 +8,20 @@ from typing import Final
 
 import trio
 
+from dledger_mq.client_metrics import ReportedMetrics
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import NOT_NOW_CODES, call_master, master_of
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.pauses import pause_seconds
+from dledger_mq.connection.side_work import read_beside
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.consuming.back_off import BackOff
 from dledger_mq.consuming.cached_queue import CachedQueue
-from dledger_mq.consuming.inflating import read_beside
 from dledger_mq.consuming.offsets import Offsets, starting_offset
 from dledger_mq.consuming.pulling import PULL_CODES, PullResult, PullStatus, read_pull_reply
 from dledger_mq.errors import MessagingError, RequestRefused
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom
 from dledger_mq.received_message import ReceivedMessage
-from dledger_mq.reported_metrics import ReportedMetrics
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import MessageMalformed

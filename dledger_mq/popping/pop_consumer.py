@@ -9,7 +9,7 @@ from typing import Final
 import trio
 
 from dledger.wake_up import WakeUp
-from dledger_mq.client_metrics import ClientMetrics
+from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection.background import Background
 from dledger_mq.connection.client import Client, ConsumerEntry
 from dledger_mq.connection.client_use import ClientUse
@@ -32,7 +32,6 @@ from dledger_mq.popping.pop_listening import PopListening
 from dledger_mq.popping.pop_options import PopOptions
 from dledger_mq.popping.pop_reader import PopReader
 from dledger_mq.popping.popped import Popped, PopResult
-from dledger_mq.reported_metrics import reported
 from dledger_mq.tracing.trace_writer import TraceWriter, trace_topic
 from remoting.bodies.assignment import decode_assigned
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, SubscriptionData

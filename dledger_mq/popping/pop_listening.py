@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 
 import trio
 
+from dledger_mq.client_metrics import ReportedMetrics
 from dledger_mq.listener import Listener, says_consumed
 from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.popping.held_messages import HeldMessages
 from dledger_mq.popping.pop_options import PopOptions
 from dledger_mq.popping.popped import Popped
-from dledger_mq.reported_metrics import ReportedMetrics
 from dledger_mq.tracing.trace_writer import TraceWriter
 
 _log = logging.getLogger(__name__)

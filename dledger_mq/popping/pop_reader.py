@@ -8,19 +8,19 @@ from typing import Final
 
 import trio
 
+from dledger_mq.client_metrics import ReportedMetrics
 from dledger_mq.connection.calls import NOT_NOW_CODES, master_of
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.pauses import LONGEST_PAUSE_SECONDS, pause_seconds
+from dledger_mq.connection.side_work import Reading, read_beside
 from dledger_mq.connection.this_process import now_milliseconds
 from dledger_mq.connection.topic_route import ClientRoute
-from dledger_mq.consuming.inflating import Reading, read_beside
 from dledger_mq.errors import MessagingError, RequestRefused
 from dledger_mq.popping import pop_requests
 from dledger_mq.popping.held_messages import HeldMessages
 from dledger_mq.popping.pop_options import PopOptions
 from dledger_mq.popping.popped import NOTHING_CODES, POP_CODES, PopResult, read_pop_reply
 from dledger_mq.received_message import BodyCompressed
-from dledger_mq.reported_metrics import ReportedMetrics
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import MessageMalformed

@@ -8,7 +8,7 @@ from typing import Final
 import trio
 
 from dledger.patient_limit import patient_limit
-from dledger_mq.client_metrics import ClientMetrics
+from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection import requests
 from dledger_mq.connection.background import Background
 from dledger_mq.connection.calls import call_master
@@ -30,12 +30,11 @@ from dledger_mq.errors import (
     WindowFull,
 )
 from dledger_mq.listener import check_listener
-from dledger_mq.message import MAX_BODY_BYTES, Message, check_topic
+from dledger_mq.message import MAX_BODY_BYTES, Message, TransactionState, check_topic
 from dledger_mq.producing.outcomes import OneOutcome, Outcomes
 from dledger_mq.producing.transaction import Transaction, TransactionCheck
 from dledger_mq.producing.transaction_checks import TransactionChecks
 from dledger_mq.received_message import ReceivedMessage
-from dledger_mq.reported_metrics import reported
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.batching import Batching
 from dledger_mq.sending.composer import COMPRESS_FROM_BYTES, Composer
@@ -43,7 +42,6 @@ from dledger_mq.sending.selectors import QueueSelector, RoundRobin
 from dledger_mq.sending.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPipeline
 from dledger_mq.sending.sending import SendCallback, Sending, SendOutcome
 from dledger_mq.tracing.trace_writer import TraceWriter, trace_topic
-from dledger_mq.transaction_state import TransactionState
 from remoting.message.properties import (
     PRODUCER_GROUP,
     TRANSACTION_PREPARED,

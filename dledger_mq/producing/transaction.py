@@ -13,9 +13,9 @@ from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import MessagingError, RequestRefused, TransactionRefused
+from dledger_mq.message import TransactionState
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
-from dledger_mq.transaction_state import TransactionState
 from remoting.message.message_id import parse_message_id
 from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError

@@ -9,9 +9,9 @@ import trio
 from dledger_mq.connection import requests
 from dledger_mq.listener import SLOW_CALL_SECONDS, check_listener
 from dledger_mq.listener_watch import ListenerWatch
+from dledger_mq.message import TransactionState
 from dledger_mq.producing.transaction import TransactionCheck
 from dledger_mq.received_message import ReceivedMessage, received
-from dledger_mq.transaction_state import TransactionState
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import MessageMalformed
 from remoting.message.record import decode_record

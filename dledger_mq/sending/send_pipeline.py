@@ -16,12 +16,12 @@ import trio
 
 from dledger.core.patience import Patience
 from dledger.wake_up import WakeUp
+from dledger_mq.client_metrics import ReportedMetrics
 from dledger_mq.connection import requests
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.pauses import pause_seconds
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.errors import MessagingError, NoMaster, NoNameServers, SendFailed
-from dledger_mq.reported_metrics import ReportedMetrics
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.batching import Batching, Joined, joined_body
 from dledger_mq.sending.composer import BATCH_PROPERTIES

@@ -4,11 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from dledger_mq.message import Message
+from dledger_mq.message import Message, TransactionState
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.sending import Sending, SendOutcome
-from dledger_mq.transaction_state import TransactionState
 from remoting.bodies.trace import encode_trace_record
 from remoting.message.properties import MESSAGE_REGION
 from remoting.message.record import TRANSACTION_PREPARED

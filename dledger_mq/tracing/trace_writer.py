@@ -15,7 +15,7 @@ from dledger_mq.connection.client import Client
 from dledger_mq.connection.lifetime import Lifetime
 from dledger_mq.connection.this_process import now_milliseconds
 from dledger_mq.errors import SendFailed
-from dledger_mq.message import Message, check_topic
+from dledger_mq.message import Message, TransactionState, check_topic
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.sending.composer import Composer
 from dledger_mq.sending.send_pipeline import SendPipeline
@@ -29,7 +29,6 @@ from dledger_mq.tracing.trace_steps import (
     transaction_step,
 )
 from dledger_mq.tracing.traces import TRACE_TOPIC
-from dledger_mq.transaction_state import TransactionState
 from remoting.bodies.message_queue import MessageQueue
 
 _log = logging.getLogger(__name__)

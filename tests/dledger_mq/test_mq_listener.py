@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from dledger_mq import ConsumeResult, InvalidListener, PushConsumer, ReceivedMessage
-from dledger_mq.consuming.redelivery import LONGEST_DELAY_SECONDS, redelivery_delay_seconds
+from dledger_mq.consuming.back_off import LONGEST_DELAY_SECONDS, redelivery_delay_seconds
 from dledger_mq.listener import Listener, says_consumed
 from dledger_mq.listener_watch import ListenerWatch
 from remoting.bodies.message_queue import MessageQueue
