@@ -2,11 +2,27 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from dledger_mq.connection.consume_tally import ConsumeStatus
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue, encode_queue_keyed, queue_keyed_json
 from remoting.wire.loose_json import compact_json
+
+
+class ConsumeStatus(NamedTuple):
+    """What became of a topic's messages.
+
+    Attributes:
+        consumed_per_second: over the last minute.
+        failed_per_second: the same of those that the listener failed with.
+        milliseconds: that a call of the listener took, on average over the last minute.
+        failed_in_hour: messages that the listener failed with in the last hour.
+    """
+
+    consumed_per_second: float
+    failed_per_second: float
+    milliseconds: float
+    failed_in_hour: int
 
 
 @dataclass(frozen=True, slots=True)

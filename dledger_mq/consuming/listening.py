@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import trio
 
 from dledger_mq.client_metrics import ReportedMetrics
-from dledger_mq.connection.consume_tally import ConsumeTally
 from dledger_mq.consuming.back_off import redelivery_delay_seconds
 from dledger_mq.consuming.call_rules import CallRule
+from dledger_mq.consuming.consume_tally import ConsumeTally
 from dledger_mq.consuming.postponed import Postponed
 from dledger_mq.consuming.queue_reader import QueueReader
 from dledger_mq.listener import Listener, says_consumed

@@ -15,7 +15,6 @@ from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection.background import Background
 from dledger_mq.connection.client import Client, ConsumerEntry
 from dledger_mq.connection.client_use import ClientUse
-from dledger_mq.connection.consume_tally import ConsumeTally
 from dledger_mq.connection.lifetime import Lifetime, during_block
 from dledger_mq.connection.pauses import LONGEST_PAUSE_SECONDS
 from dledger_mq.connection.running_info import QueueInfo, RunningInfo
@@ -31,6 +30,7 @@ from dledger_mq.consuming.cached_queue import (
 )
 from dledger_mq.consuming.call_rules import AtOnce, CallRule, InOrder
 from dledger_mq.consuming.conditions import check_conditions
+from dledger_mq.consuming.consume_tally import ConsumeTally
 from dledger_mq.consuming.direct_calls import DirectCalls
 from dledger_mq.consuming.giving_back import GivingBack
 from dledger_mq.consuming.iteration import Iteration

@@ -35,13 +35,13 @@ from dledger_mq.admin.group_answers import (
     decode_time_spans,
 )
 from dledger_mq.commands.times import read_time, written_time
-from dledger_mq.connection.consume_tally import ConsumeTally
 from dledger_mq.connection.running_info import (
     QueueInfo,
     RunningInfo,
     encode_offsets,
     encode_running_info,
 )
+from dledger_mq.consuming.consume_tally import ConsumeTally
 from dledger_mq.consuming.direct_calls import MAX_CALLS, DirectCalls
 from dledger_mq.listener_watch import ListenerWatch
 from remoting.bodies.message_queue import decode_queue_keyed

@@ -4,28 +4,14 @@ Source: RocketMQ's ConsumerStatsManager. What a broker asks for with 307 has it.
 """
 
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final
+
+from dledger_mq.connection.running_info import ConsumeStatus
 
 # Steps of the two windows, in seconds: the last minute and the last hour.
 _MINUTE_STEP: Final = 10
 _HOUR_STEP: Final = 600
 _STEPS: Final = 6
-
-
-class ConsumeStatus(NamedTuple):
-    """What became of a topic's messages.
-
-    Attributes:
-        consumed_per_second: over the last minute.
-        failed_per_second: the same of those that the listener failed with.
-        milliseconds: that a call of the listener took, on average over the last minute.
-        failed_in_hour: messages that the listener failed with in the last hour.
-    """
-
-    consumed_per_second: float
-    failed_per_second: float
-    milliseconds: float
-    failed_in_hour: int
 
 
 class _Window:
