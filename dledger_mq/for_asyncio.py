@@ -32,14 +32,13 @@ from dledger.loop_thread import LoopThread
 from dledger_mq.admin.admin import Admin
 from dledger_mq.admin.consumer_group import ConsumerGroup
 from dledger_mq.blocking import MAX_SENT_SOON, SentSoon, results_of
-from dledger_mq.consuming.bridged_iteration import BridgedIteration
+from dledger_mq.bridge import BridgedIteration, loop_for
 from dledger_mq.consuming.pull_consumer import PullConsumer
 from dledger_mq.consuming.push_consumer import PushConsumer
 from dledger_mq.errors import NotIterable, TransactionRefused
 from dledger_mq.listener import Listener, check_listener
 from dledger_mq.listener_watch import called_elsewhere, calls_users
 from dledger_mq.message import Message, TransactionState
-from dledger_mq.mq_loop import loop_for
 from dledger_mq.popping.pop_consumer import PopConsumer
 from dledger_mq.producing.producer import Producer
 from dledger_mq.producing.transaction import Transaction, TransactionCheck

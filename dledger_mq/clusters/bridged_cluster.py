@@ -9,8 +9,8 @@ from typing import Final
 import trio
 
 from dledger.loop_thread import LoopThread
+from dledger_mq.bridge import loop_for
 from dledger_mq.clusters.fault_cluster import Cluster, cluster
-from dledger_mq.mq_loop import loop_for
 
 
 class BlockingCluster:

@@ -1,12 +1,36 @@
-"""A loop over the messages of a push consumer, of a thread or of asyncio."""
+"""The bridge to a trio loop in a thread of its own, for programs that do not use trio."""
 
+from collections.abc import Callable
 from concurrent.futures import Future
-from typing import Any
+from contextlib import AbstractAsyncContextManager
+from functools import partial
+from typing import Any, TypeVar
 
 from dledger.loop_thread import LoopThread
 from dledger_mq.consuming.iteration import Iteration
 from dledger_mq.consuming.push_consumer import PushConsumer
+from dledger_mq.errors import CallMisplaced, ClientClosed, ClosedDuringCall
 from dledger_mq.received_message import ReceivedMessage
+
+Opened = TypeVar("Opened")
+
+
+def loop_for(
+    make: Callable[[], AbstractAsyncContextManager[Opened]], what: str
+) -> LoopThread[Opened]:
+    """A thread that keeps what `make` gives open in a trio loop.
+
+    Args:
+        make: called in the thread.
+        what: "producer" or "consumer", for errors and the thread's name.
+    """
+    return LoopThread(
+        make,
+        f"dledger-mq {what}",
+        closed=partial(ClientClosed, what),
+        cut_off=ClosedDuringCall,
+        misplaced=CallMisplaced,
+    )
 
 
 class BridgedIteration:
