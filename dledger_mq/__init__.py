@@ -4,12 +4,23 @@ Everything is used as an `async with` block, follows a group's leader through el
 of every message whether it is certainly stored, certainly not, or in doubt.
 """
 
-from dledger_mq.admin import Admin, BrokerStatus, QueueProgress
-from dledger_mq.batching import Batching
-from dledger_mq.client import Client
+from dledger_mq.admin.admin import Admin, BrokerStatus, QueueProgress
+from dledger_mq.admin.consumer_group import ConsumerGroup
+from dledger_mq.admin.dead_letters import Redriven
+from dledger_mq.admin.group_answers import (
+    ConsumerConnection,
+    DirectResult,
+    GroupConnections,
+    GroupProgress,
+    TimeSpan,
+)
+from dledger_mq.admin.statistics import Statistic, WindowTotal
 from dledger_mq.client_metrics import ClientMetrics
-from dledger_mq.consumer_group import ConsumerGroup
-from dledger_mq.dead_letters import Redriven
+from dledger_mq.connection.client import Client
+from dledger_mq.consuming.pull_consumer import PullConsumer
+from dledger_mq.consuming.pulling import PullResult, PullStatus
+from dledger_mq.consuming.push_consumer import PushConsumer, PushOptions
+from dledger_mq.consuming.subscription import Sql
 from dledger_mq.errors import (
     CallMisplaced,
     ClientClosed,
@@ -44,29 +55,17 @@ from dledger_mq.errors import (
     TransactionRefused,
     WindowFull,
 )
-from dledger_mq.group_answers import (
-    ConsumerConnection,
-    DirectResult,
-    GroupConnections,
-    GroupProgress,
-    TimeSpan,
-)
 from dledger_mq.listener import Listener
-from dledger_mq.message import ConsumeFrom, ConsumeResult, Message
-from dledger_mq.pop_consumer import PopConsumer
-from dledger_mq.pop_options import PopOptions
-from dledger_mq.producer import Producer
-from dledger_mq.pull_consumer import PullConsumer
-from dledger_mq.pulling import PullResult, PullStatus
-from dledger_mq.push_consumer import PushConsumer, PushOptions
+from dledger_mq.message import ConsumeFrom, ConsumeResult, Message, TransactionState
+from dledger_mq.popping.pop_consumer import PopConsumer
+from dledger_mq.popping.pop_options import PopOptions
+from dledger_mq.producing.producer import Producer
+from dledger_mq.producing.transaction import Transaction, TransactionCheck
 from dledger_mq.received_message import ReceivedMessage
-from dledger_mq.selectors import QueueSelector, by_key, by_sharding_key, to_queue
 from dledger_mq.send_result import SendResult, SendStatus
-from dledger_mq.sending import SendCallback, SendOutcome
-from dledger_mq.statistics import Statistic, WindowTotal
-from dledger_mq.subscription import Sql
-from dledger_mq.transaction import Transaction, TransactionCheck
-from dledger_mq.transaction_state import TransactionState
+from dledger_mq.sending.batching import Batching
+from dledger_mq.sending.selectors import QueueSelector, by_key, by_sharding_key, to_queue
+from dledger_mq.sending.sending import SendCallback, SendOutcome
 from remoting.bodies.assignment import RequestMode
 from remoting.bodies.heartbeat import MessageModel
 from remoting.bodies.message_queue import MessageQueue

@@ -6,18 +6,18 @@ import sys
 import click
 
 from dledger.shown_output import escape_what_cannot_be_shown
-from dledger_mq.consume_command import consume
-from dledger_mq.find_command import find
-from dledger_mq.group_commands import group_commands
-from dledger_mq.mode_command import mode
-from dledger_mq.redrive_command import redrive
-from dledger_mq.send_command import send
-from dledger_mq.settings_command import settings
-from dledger_mq.stats_command import stats
-from dledger_mq.status_command import status
-from dledger_mq.topic_commands import topic_commands
-from dledger_mq.trace_command import trace
-from dledger_mq.up_command import up
+from dledger_mq.commands.consume_command import consume
+from dledger_mq.commands.find_command import find
+from dledger_mq.commands.group_commands import group_commands
+from dledger_mq.commands.mode_command import mode
+from dledger_mq.commands.redrive_command import redrive
+from dledger_mq.commands.send_command import send
+from dledger_mq.commands.settings_command import settings
+from dledger_mq.commands.stats_command import stats
+from dledger_mq.commands.status_command import status
+from dledger_mq.commands.topic_commands import topic_commands
+from dledger_mq.commands.trace_command import trace
+from dledger_mq.commands.up_command import up
 
 # Options of the servers themselves are theirs to read.
 _PASS_ON = {"ignore_unknown_options": True, "help_option_names": []}

@@ -29,9 +29,11 @@ import trio
 
 from dledger.forms import at_once, soon, waits
 from dledger.loop_thread import LoopThread
-from dledger_mq.admin import Admin
-from dledger_mq.bridged_iteration import BridgedIteration
-from dledger_mq.consumer_group import ConsumerGroup
+from dledger_mq.admin.admin import Admin
+from dledger_mq.admin.consumer_group import ConsumerGroup
+from dledger_mq.bridge import BridgedIteration, loop_for
+from dledger_mq.consuming.pull_consumer import PullConsumer
+from dledger_mq.consuming.push_consumer import PushConsumer
 from dledger_mq.errors import (
     InvalidListener,
     NotIterable,
@@ -42,17 +44,13 @@ from dledger_mq.errors import (
 )
 from dledger_mq.listener import Listener
 from dledger_mq.listener_watch import called_elsewhere, calls_users
-from dledger_mq.message import ConsumeResult, Message
-from dledger_mq.mq_loop import loop_for
-from dledger_mq.pop_consumer import PopConsumer
-from dledger_mq.producer import Producer
-from dledger_mq.pull_consumer import PullConsumer
-from dledger_mq.push_consumer import PushConsumer
+from dledger_mq.message import ConsumeResult, Message, TransactionState
+from dledger_mq.popping.pop_consumer import PopConsumer
+from dledger_mq.producing.producer import Producer
+from dledger_mq.producing.transaction import Transaction, TransactionCheck
 from dledger_mq.received_message import ReceivedMessage
-from dledger_mq.selectors import QueueSelector
 from dledger_mq.send_result import SendResult
-from dledger_mq.transaction import Transaction, TransactionCheck
-from dledger_mq.transaction_state import TransactionState
+from dledger_mq.sending.selectors import QueueSelector
 
 Opened = TypeVar("Opened")
 Given = TypeVar("Given")

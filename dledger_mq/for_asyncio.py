@@ -29,24 +29,22 @@ from dledger.asyncio_block import kept_open, opened_loop
 from dledger.asyncio_forms import awaits, carried_out, given_up
 from dledger.forms import at_once
 from dledger.loop_thread import LoopThread
-from dledger_mq.admin import Admin
+from dledger_mq.admin.admin import Admin
+from dledger_mq.admin.consumer_group import ConsumerGroup
 from dledger_mq.blocking import MAX_SENT_SOON, SentSoon, results_of
-from dledger_mq.bridged_iteration import BridgedIteration
-from dledger_mq.consumer_group import ConsumerGroup
+from dledger_mq.bridge import BridgedIteration, loop_for
+from dledger_mq.consuming.pull_consumer import PullConsumer
+from dledger_mq.consuming.push_consumer import PushConsumer
 from dledger_mq.errors import NotIterable, TransactionRefused
 from dledger_mq.listener import Listener, check_listener
 from dledger_mq.listener_watch import called_elsewhere, calls_users
-from dledger_mq.message import Message
-from dledger_mq.mq_loop import loop_for
-from dledger_mq.pop_consumer import PopConsumer
-from dledger_mq.producer import Producer
-from dledger_mq.pull_consumer import PullConsumer
-from dledger_mq.push_consumer import PushConsumer
+from dledger_mq.message import Message, TransactionState
+from dledger_mq.popping.pop_consumer import PopConsumer
+from dledger_mq.producing.producer import Producer
+from dledger_mq.producing.transaction import Transaction, TransactionCheck
 from dledger_mq.received_message import ReceivedMessage
-from dledger_mq.selectors import QueueSelector
 from dledger_mq.send_result import SendResult
-from dledger_mq.transaction import Transaction, TransactionCheck
-from dledger_mq.transaction_state import TransactionState
+from dledger_mq.sending.selectors import QueueSelector
 
 # How long a call of a listener that was cancelled may take to end, as it may need answers for that.
 LAST_CALL_SECONDS: Final = 5.0

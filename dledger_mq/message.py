@@ -1,9 +1,9 @@
-"""What a user of the client sends, and what a listener answers."""
+"""What a user of the client sends, and what a listener or a check answers."""
 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from enum import Enum
+from enum import Enum, IntEnum
 from typing import Final
 
 from dledger.short_repr import short_repr
@@ -52,6 +52,7 @@ from remoting.message.properties import (
     WAIT_STORE_MESSAGE_OK,
     encode_properties,
 )
+from remoting.message.record import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 
 # What brokers take by default (RocketMQ's maxMessageSize), counted on the body as it is sent.
 MAX_BODY_BYTES: Final = 4 * 1024 * 1024
@@ -128,7 +129,7 @@ class Message:
             of this project.
         deliver_at_milliseconds: when it is delivered, milliseconds since 1970; for these, too.
         sharding_key: messages with the same one go to the same queue (see
-            `dledger_mq.selectors.by_key`), or an empty text.
+            `dledger_mq.by_key`), or an empty text.
     """
 
     topic: str
@@ -164,6 +165,14 @@ class ConsumeFrom(Enum):
     LAST = "last"
     FIRST = "first"
     TIMESTAMP = "timestamp"
+
+
+class TransactionState(IntEnum):
+    """How a transaction ends; the numbers are those of the wire."""
+
+    COMMIT = TRANSACTION_COMMIT
+    ROLLBACK = TRANSACTION_ROLLBACK
+    UNKNOWN = TRANSACTION_NONE  # the broker asks again later
 
 
 def check_topic(topic: str) -> None:

@@ -8,9 +8,9 @@
 With pytest, a test need only name the fixture `mq_cluster` (plain calls) or `trio_mq_cluster`.
 """
 
-from dledger_mq.bridged_cluster import BlockingCluster, TrioCluster, blocking_cluster
+from dledger_mq.clusters.bridged_cluster import BlockingCluster, TrioCluster, blocking_cluster
+from dledger_mq.clusters.fault_cluster import Cluster, cluster
 from dledger_mq.errors import NoLeaderInTime, NotRunning
-from dledger_mq.fault_cluster import Cluster, cluster
 
 __all__ = [
     "BlockingCluster",

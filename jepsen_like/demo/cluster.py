@@ -16,7 +16,7 @@ import trio
 from dledger.client.group_client import GroupClient, GroupUnreachable
 from dledger.declared_error import DeclaredError
 from dledger.free_ports import free_addresses
-from dledger_mq.group_directory import ClusterPlan, GroupDirectory
+from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory
 
 # Starting three processes and an election take less, or the cluster does not start at all.
 READY_TIMEOUT_S = 60.0

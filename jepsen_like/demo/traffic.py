@@ -20,7 +20,7 @@ from dledger_mq import (
     ReceivedMessage,
     SendResult,
 )
-from dledger_mq.sending import SendCallback, SendOutcome
+from dledger_mq.sending.sending import SendCallback, SendOutcome
 
 TOPIC = "DemoTopic"
 GROUP = "demo-readers"

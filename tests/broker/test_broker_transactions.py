@@ -25,7 +25,7 @@ from broker.transactions.commands import Checked, Commit, GiveUp, MoveHalf, Prep
 from broker.transactions.policy import CheckPolicy
 from broker.transactions.state import MAX_ENDS, TRANSACTIONS, End
 from dledger import DiskFailed, Node
-from dledger_mq.transaction import _REFUSING_REMARKS
+from dledger_mq.producing.transaction import _REFUSING_REMARKS
 from remoting.message.record import TRANSACTION_COMMIT, decode_record, decode_records
 from remoting.wire.codes import RequestCode, ResponseCode
 from tests.broker.one_broker import START_MS, until

@@ -1,5 +1,5 @@
-from dledger_mq.agenda import Agenda
-from dledger_mq.back_off import FAILURES_BEFORE_PAUSE, LONGEST_PAUSE_SECONDS, BackOff
+from dledger_mq.consuming.agenda import Agenda
+from dledger_mq.consuming.back_off import FAILURES_BEFORE_PAUSE, LONGEST_PAUSE_SECONDS, BackOff
 
 
 def closed_at(now: float) -> BackOff:

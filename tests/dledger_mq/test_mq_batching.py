@@ -21,10 +21,10 @@ from dledger_mq import (
     SendResult,
     by_key,
 )
-from dledger_mq.batching import Joined, may_join
-from dledger_mq.composer import Composer
-from dledger_mq.identity import Identity
-from dledger_mq.sending import Sending
+from dledger_mq.connection.identity import Identity
+from dledger_mq.sending.batching import Joined, may_join
+from dledger_mq.sending.composer import Composer
+from dledger_mq.sending.sending import Sending
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.batch import decode_batch_body
 from remoting.net.connection import Connection

@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from dledger_mq.cached_bytes import CachedBytes
-from dledger_mq.cached_queue import MAX_SPAN, CachedQueue
+from dledger_mq.consuming.cached_queue import MAX_SPAN, CachedBytes, CachedQueue
 from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.message_queue import MessageQueue
 

@@ -12,11 +12,11 @@ from click.testing import CliRunner, Result
 
 from broker.topics import names
 from dledger_mq.__main__ import main
+from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory, GroupPlan, NodePlan
+from dledger_mq.clusters.local_cluster import broker_program
+from dledger_mq.clusters.new_groups import new_groups
+from dledger_mq.commands.status_command import UNDELIVERED_TOPIC, _alarms, _undelivered
 from dledger_mq.errors import GroupDirectoryError
-from dledger_mq.group_directory import ClusterPlan, GroupDirectory, GroupPlan, NodePlan
-from dledger_mq.local_cluster import broker_program
-from dledger_mq.new_groups import new_groups
-from dledger_mq.status_command import UNDELIVERED_TOPIC, _alarms, _undelivered
 from remoting.bodies.route import BrokerData, ClusterInfo
 from remoting.wire.codes import RequestCode
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start

@@ -31,13 +31,13 @@ from dledger_mq import (
     SendResult,
     TransactionState,
 )
-from dledger_mq.composer import Composer
-from dledger_mq.compression import STEP_BYTES, TURN_BYTES, Compression
-from dledger_mq.identity import Identity
-from dledger_mq.send_pipeline import GIVE_UP_SECONDS
-from dledger_mq.sending import Sending
-from dledger_mq.side_work import SideWork
-from dledger_mq.this_process import now_milliseconds
+from dledger_mq.connection.identity import Identity
+from dledger_mq.connection.side_work import SideWork
+from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.sending.composer import Composer
+from dledger_mq.sending.compression import STEP_BYTES, TURN_BYTES, Compression
+from dledger_mq.sending.send_pipeline import GIVE_UP_SECONDS
+from dledger_mq.sending.sending import Sending
 from remoting.message.record import COMPRESSED_FLAG, MessageRecord, encode_record
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode

@@ -17,7 +17,7 @@ from dledger_mq import (
     RequestRefused,
     Sql,
 )
-from dledger_mq.subscription import group_subscriptions, matches
+from dledger_mq.consuming.subscription import group_subscriptions, matches
 from dledger_mq.testing import cluster
 from remoting.bodies.message_queue import MessageQueue
 

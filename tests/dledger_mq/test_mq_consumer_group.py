@@ -26,9 +26,7 @@ from dledger_mq import (
     RouteNotFound,
     to_queue,
 )
-from dledger_mq.consume_tally import ConsumeTally
-from dledger_mq.direct_calls import MAX_CALLS, DirectCalls
-from dledger_mq.group_answers import (
+from dledger_mq.admin.group_answers import (
     decode_connections,
     decode_consume_status,
     decode_direct_result,
@@ -36,9 +34,16 @@ from dledger_mq.group_answers import (
     decode_progress,
     decode_time_spans,
 )
+from dledger_mq.commands.times import read_time, written_time
+from dledger_mq.connection.running_info import (
+    QueueInfo,
+    RunningInfo,
+    encode_offsets,
+    encode_running_info,
+)
+from dledger_mq.consuming.consume_tally import ConsumeTally
+from dledger_mq.consuming.direct_calls import MAX_CALLS, DirectCalls
 from dledger_mq.listener_watch import ListenerWatch
-from dledger_mq.running_info import QueueInfo, RunningInfo, encode_offsets, encode_running_info
-from dledger_mq.times import read_time, written_time
 from remoting.bodies.message_queue import decode_queue_keyed
 from remoting.message.record import MessageRecord, encode_record
 from remoting.wire.command import Command

@@ -20,7 +20,7 @@ from dledger_mq import (
     RequestRefused,
     RouteNotFound,
 )
-from dledger_mq import dead_letters as dead_letters_module
+from dledger_mq.admin import dead_letters as dead_letters_module
 from remoting.wire.codes import RequestCode, ResponseCode
 from tests.dledger_mq.real_group import RealGroup, real_group
 

@@ -27,9 +27,9 @@ from dledger_mq import (
     blocking,
     for_asyncio,
 )
-from dledger_mq.background import Background
-from dledger_mq.consumer_group import ConsumerGroup
-from dledger_mq.lifetime import Lifetime, during_block
+from dledger_mq.admin.consumer_group import ConsumerGroup
+from dledger_mq.connection.background import Background
+from dledger_mq.connection.lifetime import Lifetime, during_block
 from remoting.net.client import RemotingClient
 from remoting.net.errors import ConnectFailed
 from remoting.wire.codes import RequestCode

@@ -27,8 +27,8 @@ from dledger_mq import (
     blocking,
     for_asyncio,
 )
-from dledger_mq.background import Background
-from dledger_mq.this_process import now_milliseconds
+from dledger_mq.connection.background import Background
+from dledger_mq.connection.this_process import now_milliseconds
 from remoting.message.properties import PRODUCER_GROUP
 from remoting.message.record import MessageRecord, encode_record
 from remoting.net.connection import Connection
@@ -222,7 +222,7 @@ def test_the_answer_of_a_check(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch, is_cancelled: bool
 ) -> None:
     work = Work(monkeypatch)
-    monkeypatch.setattr("dledger_mq.producer.LAST_CHECKS_SECONDS", 0)
+    monkeypatch.setattr("dledger_mq.producing.producer.LAST_CHECKS_SECONDS", 0)
 
     def check(message: ReceivedMessage) -> TransactionState:
         work.in_thread([message])

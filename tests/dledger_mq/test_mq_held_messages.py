@@ -10,10 +10,10 @@ import trio
 import trio.testing
 from trio.testing import MockClock
 
-from dledger_mq import pop_acknowledging
-from dledger_mq.held_messages import HeldMessages
-from dledger_mq.pop_acknowledging import PopAcknowledging
-from dledger_mq.popped import Popped
+from dledger_mq.popping import pop_acknowledging
+from dledger_mq.popping.held_messages import HeldMessages
+from dledger_mq.popping.pop_acknowledging import PopAcknowledging
+from dledger_mq.popping.popped import Popped
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 

@@ -19,7 +19,7 @@ from dledger_mq import (
     PushConsumer,
     ReceivedMessage,
 )
-from dledger_mq.this_process import new_identity
+from dledger_mq.connection.this_process import new_identity
 from remoting.message.message_id import unique_message_key
 from tests.dledger_mq.scripted_cluster import ScriptedBroker, ScriptedNames, start
 

@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from dledger_mq import ConsumeResult, InvalidListener, PushConsumer, ReceivedMessage
+from dledger_mq.consuming.back_off import LONGEST_DELAY_SECONDS, redelivery_delay_seconds
 from dledger_mq.listener import Listener, says_consumed
 from dledger_mq.listener_watch import ListenerWatch
-from dledger_mq.redelivery import LONGEST_DELAY_SECONDS, redelivery_delay_seconds
 from remoting.bodies.message_queue import MessageQueue
 
 Messages = list[ReceivedMessage]

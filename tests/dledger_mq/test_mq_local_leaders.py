@@ -8,8 +8,8 @@ import pytest
 import trio
 
 from dledger_mq import Client, Message, Producer
-from dledger_mq.group_directory import ClusterPlan, GroupPlan, NodePlan
-from dledger_mq.local_leaders import members_in_doubt
+from dledger_mq.clusters.group_directory import ClusterPlan, GroupPlan, NodePlan
+from dledger_mq.clusters.local_leaders import members_in_doubt
 from dledger_mq.testing import cluster
 from remoting.bodies.table import encode_table
 from remoting.net.connection import Connection

@@ -19,8 +19,8 @@ from dledger_mq import (
     PushOptions,
     ReceivedMessage,
 )
-from dledger_mq.ordered_queues import LEAVE_SECONDS
-from dledger_mq.own_locks import FRESH_SECONDS, LOST_SECONDS, RENEW_SECONDS
+from dledger_mq.consuming.ordered_queues import LEAVE_SECONDS
+from dledger_mq.consuming.own_locks import FRESH_SECONDS, LOST_SECONDS, RENEW_SECONDS
 from remoting.bodies.consumer_group import decode_queue_lock, encode_consumer_list
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from broker.locks.state import QueueLocks
 from dledger import SessionClock
-from dledger_mq.own_locks import (
+from dledger_mq.consuming.own_locks import (
     FRESH_SECONDS,
     HELD_ELSEWHERE_SECONDS,
     LOST_SECONDS,

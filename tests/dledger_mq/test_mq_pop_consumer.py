@@ -27,9 +27,9 @@ from dledger_mq import (
     RequestMode,
     blocking,
     for_asyncio,
-    pop_requests,
 )
-from dledger_mq.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.popping import pop_requests
 from remoting.bodies.assignment import Assigned, encode_assigned
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.pop import AckedPop

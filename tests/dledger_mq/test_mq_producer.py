@@ -18,7 +18,7 @@ from dledger_mq import (
     by_key,
 )
 from dledger_mq.errors import ClientClosed
-from dledger_mq.sending import NO_QUEUE_ATTEMPTS
+from dledger_mq.sending.sending import NO_QUEUE_ATTEMPTS
 from remoting.message.properties import decode_properties
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode

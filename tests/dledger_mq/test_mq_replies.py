@@ -16,7 +16,7 @@ from dledger_mq import (
     ReceivedMessage,
     RequestRefused,
 )
-from dledger_mq.replies import AwaitedReplies, reply_to
+from dledger_mq.connection.replies import AwaitedReplies, reply_to
 from dledger_mq.testing import cluster
 from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.codes import RequestCode, ResponseCode

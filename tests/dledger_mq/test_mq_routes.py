@@ -18,16 +18,16 @@ from dledger_mq import (
     RequestRefused,
     RouteNotFound,
 )
-from dledger_mq.calls import call_master
-from dledger_mq.pauses import (
+from dledger_mq.connection.calls import call_master
+from dledger_mq.connection.pauses import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
     RESTART_PAUSE_SECONDS,
     pause_seconds,
 )
-from dledger_mq.requests import max_offset
-from dledger_mq.subscription import subscription
-from dledger_mq.topic_route import AUTO_CREATE_TOPIC, client_route
+from dledger_mq.connection.requests import max_offset
+from dledger_mq.connection.topic_route import AUTO_CREATE_TOPIC, client_route
+from dledger_mq.consuming.subscription import subscription
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.route import BrokerData, QueueData, TopicRoute
 from remoting.message.properties import encode_properties
@@ -327,5 +327,5 @@ async def test_a_topic_that_was_there_is_not_made_anew_while_its_group_has_no_le
         names.set_route(AUTO_CREATE_TOPIC, broker.address, queues=4)  # of another group
         with pytest.raises(RouteNotFound):
             await client.routes.refresh("T", may_create=True)
-        monkeypatch.setattr("dledger_mq.routes.GONE_SECONDS", 0.0)
+        monkeypatch.setattr("dledger_mq.connection.routes.GONE_SECONDS", 0.0)
         assert (await client.routes.refresh("T", may_create=True)).provisional

@@ -22,15 +22,15 @@ from dledger_mq import (
     ReceivedMessage,
     TransactionState,
 )
-from dledger_mq.client import Client
-from dledger_mq.trace_writer import (
+from dledger_mq.connection.client import Client
+from dledger_mq.tracing.trace_writer import (
     GATHER_SECONDS,
     LAST_STEPS_SECONDS,
     MAX_STEPS,
     MAX_WAITING_STEPS,
     TraceWriter,
 )
-from dledger_mq.traces import TRACE_TOPIC
+from dledger_mq.tracing.traces import TRACE_TOPIC
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.trace import TraceRecord, decode_trace
 from remoting.message.record import body_of

@@ -10,7 +10,7 @@ import pytest
 import trio
 
 from dledger_mq import Message, Producer, ReceivedMessage, TransactionRefused, TransactionState
-from dledger_mq.transaction import Transaction
+from dledger_mq.producing.transaction import Transaction
 from remoting.net.connection import Connection
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command

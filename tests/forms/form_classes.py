@@ -10,8 +10,8 @@ import dledger_mq
 from dledger import blocking, for_asyncio
 from dledger_mq import blocking as mq_blocking
 from dledger_mq import for_asyncio as mq_for_asyncio
-from dledger_mq.consumer_group import ConsumerGroup
-from dledger_mq.transaction import Transaction
+from dledger_mq.admin.consumer_group import ConsumerGroup
+from dledger_mq.producing.transaction import Transaction
 
 TRIO: Final = "trio"
 BLOCKING: Final = "blocking"

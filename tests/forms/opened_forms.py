@@ -18,7 +18,7 @@ from dledger.loop_thread import LoopThread
 from dledger_mq import Admin, PopConsumer, Producer, PullConsumer, PushConsumer
 from dledger_mq import blocking as mq_blocking
 from dledger_mq import for_asyncio as mq_for_asyncio
-from dledger_mq.transaction_state import TransactionState
+from dledger_mq.message import TransactionState
 from tests.forms.call_arguments import CALL_S, arguments
 from tests.forms.carrying_out import AsyncioThread, finish, finish_soon, in_thread
 from tests.forms.form_classes import ASYNCIO, BLOCKING, FORMS, TRIO, Forms, calls_of

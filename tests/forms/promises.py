@@ -14,7 +14,8 @@ import trio
 import dledger
 import dledger_mq
 from dledger import blocking
-from dledger_mq import consumer_group, transaction
+from dledger_mq.admin import consumer_group
+from dledger_mq.producing import transaction
 from remoting.wire.errors import RemotingError
 from tests.forms import situations
 from tests.forms.carrying_out import Hangs

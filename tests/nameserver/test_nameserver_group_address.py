@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dledger_mq.topic_route import client_route
+from dledger_mq.connection.topic_route import client_route
 from nameserver.errors import BrokerAlive, RegistrationRefused, StaleMaster
 from nameserver.routes import BrokerIdentity, RouteTable, Speaker
 from remoting.bodies.registration import BrokerRegistration

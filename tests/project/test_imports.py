@@ -44,10 +44,13 @@ def test_the_parts_of_a_package_import_only_downwards(
     assert not found, "\n".join(found)
 
 
-def test_the_page_on_the_architecture_names_the_parts_from_the_ground_up(rules: Rules) -> None:
+@pytest.mark.parametrize("package", ["dledger", "dledger_mq"])
+def test_the_page_on_the_architecture_names_the_parts_from_the_ground_up(
+    package: str, rules: Rules
+) -> None:
     page = (PROJECT / "docs/architecture.md").read_text(encoding="utf-8")
-    section = page.partition("## The parts of dledger")[2].partition("\n## ")[0]
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == rules.layers["dledger"]
+    section = page.partition(f"## The parts of {package}\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == rules.layers[package]
 
 
 def test_each_file_keeps_to_its_ring(files: dict[str, SourceFile], rules: Rules) -> None:

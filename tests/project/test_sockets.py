@@ -31,7 +31,7 @@ MAKES = frozenset(
 
 # These look for an address or a free port with a socket that is never connected.
 PROBES = frozenset(
-    {"broker/broker_command.py", "dledger/free_ports.py", "dledger_mq/this_process.py"}
+    {"broker/broker_command.py", "dledger/free_ports.py", "dledger_mq/connection/this_process.py"}
 )
 
 

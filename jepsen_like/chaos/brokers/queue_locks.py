@@ -6,8 +6,9 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any, NamedTuple
 
-from dledger_mq import Admin, Client, MessageQueue, requests
-from dledger_mq.calls import call_master
+from dledger_mq import Admin, Client, MessageQueue
+from dledger_mq.connection import requests
+from dledger_mq.connection.calls import call_master
 from dledger_mq.errors import MessagingError
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.brokers.workload import TOPIC, Messages, Turn

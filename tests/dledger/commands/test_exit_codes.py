@@ -10,7 +10,7 @@ from click.testing import CliRunner
 from dledger.client.client_errors import AnswerOverdue, GroupUnreachable
 from dledger.commands.exit_codes import ExitCode, exit_code_of
 from dledger.commands.group_commands import commands
-from dledger_mq import command_line
+from dledger_mq.commands import command_line
 
 PAGE = Path(__file__).parents[3] / "docs" / "exit-codes.md"
 

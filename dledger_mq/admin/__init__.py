@@ -1,0 +1,1 @@
+"""What operators ask of brokers and order: topics, groups, progress, dead letters."""

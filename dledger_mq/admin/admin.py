@@ -1,0 +1,494 @@
+"""What an operator asks and orders: topics, brokers, how far consumers are behind."""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final
+
+import trio
+
+from dledger_mq.admin.consumer_group import ConsumerGroup
+from dledger_mq.admin.dead_letters import LAST_MILLISECOND, Redriven, Redrives
+from dledger_mq.admin.group_answers import decode_group_list
+from dledger_mq.admin.leaders import Leaders
+from dledger_mq.admin.statistics import Statistic, decode_statistic
+from dledger_mq.connection import requests
+from dledger_mq.connection.calls import call_master
+from dledger_mq.connection.client import Client
+from dledger_mq.connection.client_use import ClientUse
+from dledger_mq.connection.lifetime import Lifetime, during_block
+from dledger_mq.connection.pauses import pause_seconds
+from dledger_mq.consuming.offsets import BrokerOffsets
+from dledger_mq.errors import RequestRefused, RouteNotFound
+from dledger_mq.message import check_topic
+from dledger_mq.popping import pop_requests
+from dledger_mq.received_message import ReceivedMessage, received
+from dledger_mq.tracing.traces import TRACE_TOPIC, trace_of
+from remoting.bodies.assignment import RequestMode, decode_modes
+from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.route import BrokerData
+from remoting.bodies.table import decode_properties_text, decode_table, decode_topic_list
+from remoting.bodies.topic_config import PERMISSION_READ_WRITE, TopicConfig
+from remoting.bodies.trace import TraceRecord
+from remoting.message.record import decode_records
+from remoting.wire.codes import ResponseCode
+from remoting.wire.errors import RemotingError
+
+# RocketMQ 5's types of messages: a topic's clients send only such, where they look at it.
+MESSAGE_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
+
+# mqadmin's default for a new topic.
+DEFAULT_QUEUES: Final = 8
+
+# How long a new topic may take to be seen.
+ROUTE_TIMEOUT_SECONDS: Final = 10.0
+
+# How long a search goes on: it waits for an election, and for the index to come up to the log.
+SEARCH_TIMEOUT_SECONDS: Final = 30.0
+_SEARCH_ATTEMPT_SECONDS: Final = 8.0  # a broker waits for its index for 5
+
+# What a broker gives of a search at most, and by default.
+MAX_FOUND: Final = 64
+DEFAULT_FOUND: Final = 32
+_FOUND_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND})
+
+# A name and a key that nothing was counted for.
+_COUNTED_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR})
+
+# Figures of brokers are read one by one from memory.
+FIGURES_TIMEOUT_SECONDS: Final = 2.0
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerStatus:
+    """One broker as a name server knows it.
+
+    Attributes:
+        cluster: the cluster it belongs to.
+        broker_name: its group.
+        broker_id: 0 is the group's leader.
+        address: "host:port".
+        figures: what it says of itself, by name; empty when it did not answer.
+        problem: why it did not answer, or an empty text.
+    """
+
+    cluster: str
+    broker_name: str
+    broker_id: int
+    address: str
+    figures: dict[str, str]
+    problem: str
+
+
+@dataclass(frozen=True, slots=True)
+class QueueProgress:
+    """How far a queue is filled, and read by a group.
+
+    Attributes:
+        queue: the queue.
+        first_offset: the first index it holds.
+        next_offset: the index its next message will get.
+        committed: the group's next index to consume, or None when it never committed one.
+    """
+
+    queue: MessageQueue
+    first_offset: int
+    next_offset: int
+    committed: int | None
+
+    @property
+    def lag(self) -> int:
+        """Messages the group has not consumed."""
+        done = self.first_offset if self.committed is None else self.committed
+        return max(self.next_offset - done, 0)
+
+
+class Admin:
+    """Orders and questions of an operator.
+
+    Calls raise `RequestRefused` when a broker says no, and `NameServersUnreachable`, `NoMaster`,
+    `RouteNotFound` or a `remoting.wire.errors.RemotingError` when nobody answers in time.
+
+    Args:
+        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
+        client: an open client to share instead.
+    """
+
+    def __init__(
+        self, *, nameservers: str | Sequence[str] = (), client: Client | None = None
+    ) -> None:
+        self._use = ClientUse(nameservers, client)
+        self._lifetime = Lifetime(
+            "administrator",
+            "Admin",
+            "open_admin",
+            client=self._use.client.lifetime,
+        )
+        self._stack = AsyncExitStack()
+
+    async def __aenter__(self) -> "Admin":
+        """Open it; nothing is sent yet.
+
+        Raises:
+            OpenedTwice: it was opened before.
+            ClientClosed: the shared client is not open.
+        """
+        self._lifetime.open()
+        async with AsyncExitStack() as stack:
+            stack.callback(self._lifetime.close)
+            await self._use.enter(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close its own client."""
+        await self._stack.aclose()
+
+    @property
+    def _client(self) -> Client:
+        """The client. Raises ClientClosed outside the block."""
+        self._lifetime.check()
+        return self._use.client
+
+    @during_block
+    async def brokers(self) -> list[BrokerData]:
+        """The groups of brokers that the name servers know, by name."""
+        return await Leaders(self._client).brokers()
+
+    @during_block
+    async def cluster(self) -> list[BrokerStatus]:
+        """Every broker, with the figures it gives."""
+        places = [
+            (broker, number, broker.addresses[number])
+            for broker in await self.brokers()
+            for number in sorted(broker.addresses)
+        ]
+        outcomes = await self._client.request_all(
+            [(address, requests.runtime_info()) for _, _, address in places],
+            FIGURES_TIMEOUT_SECONDS,
+        )
+        found: list[BrokerStatus] = []
+        for (broker, number, address), outcome in zip(places, outcomes, strict=True):
+            figures: dict[str, str] = {}
+            problem = ""
+            if isinstance(outcome, RemotingError):
+                problem = str(outcome)
+            elif outcome.code != ResponseCode.SUCCESS:
+                problem = outcome.remark or f"code {outcome.code}"
+            else:
+                figures = decode_table(outcome.body)
+            found.append(
+                BrokerStatus(broker.cluster, broker.broker_name, number, address, figures, problem)
+            )
+        return found
+
+    @during_block
+    async def create_topic(
+        self,
+        topic: str,
+        *,
+        queues: int = DEFAULT_QUEUES,
+        permission: int = PERMISSION_READ_WRITE,
+        cluster: str = "",
+        message_type: str | None = None,
+    ) -> None:
+        """Make a topic on every group of a cluster, or change it, and wait until it is routed.
+
+        Args:
+            topic: its name.
+            queues: how many queues on each group.
+            permission: bits of 4 read, 2 write.
+            cluster: only groups of this cluster; of all when empty.
+            message_type: one of MESSAGE_TYPES; what the topic has, if None.
+
+        Raises:
+            InvalidMessage: the name is not legal.
+            NoMaster: there is no group, or a group has no leader for the whole time.
+            NameServersUnreachable: none answers.
+            RequestRefused: a broker says no.
+        """
+        check_topic(topic)
+        config = TopicConfig(topic, queues, queues, permission)
+        await Leaders(self._client).ask_each(
+            requests.create_topic(config, message_type),
+            "make a topic",
+            cluster=cluster,
+            topic=topic,
+        )
+        failures = 0
+        with trio.move_on_after(ROUTE_TIMEOUT_SECONDS):
+            while True:
+                try:
+                    if (await self._client.routes.refresh(topic)).read_queues:
+                        return
+                except RouteNotFound:
+                    failures += 1
+                await trio.sleep(pause_seconds(max(failures, 1)))
+        raise RouteNotFound(topic, self._client.routes.nameservers)
+
+    @during_block
+    async def delete_topic(self, topic: str, *, cluster: str = "") -> None:
+        """Remove a topic and its messages from every group of a cluster, and from the routes.
+
+        Raises:
+            NoMaster, RequestRefused: see `create_topic`.
+        """
+        await Leaders(self._client).ask_each(
+            requests.delete_topic_in_broker(topic), "remove a topic", cluster=cluster, topic=topic
+        )
+        for address in self._client.routes.nameservers:
+            reply = await self._client.remoting.request(
+                address, requests.delete_topic_in_nameserver(topic)
+            )
+            if reply.code != ResponseCode.SUCCESS:
+                raise RequestRefused(address, "remove a topic", reply.code, reply.remark)
+
+    @during_block
+    async def topics(self) -> list[str]:
+        """The names of all topics, those of the system included."""
+        reply = await self._client.routes.ask_nameserver(requests.topic_list(), "list topics")
+        return sorted(decode_topic_list(reply.body))
+
+    @during_block
+    async def progress(self, topic: str, group: str | None = None) -> list[QueueProgress]:
+        """How far each queue of a topic is filled, and read by a group.
+
+        Args:
+            topic: the topic.
+            group: the consumer group; without it `committed` is None.
+        """
+        route = await self._client.routes.refresh(topic)
+        rows: list[QueueProgress] = []
+        for queue in route.read_queues:
+            first = await call_master(
+                self._client, queue, requests.min_offset(queue), "give the first offset"
+            )
+            last = await call_master(
+                self._client, queue, requests.max_offset(queue), "give the last offset"
+            )
+            committed = (
+                None if group is None else await BrokerOffsets(self._use.client, group).load(queue)
+            )
+            rows.append(
+                QueueProgress(queue, first.integer("offset"), last.integer("offset"), committed)
+            )
+        return rows
+
+    @during_block
+    async def find(
+        self,
+        topic: str,
+        key: str,
+        *,
+        begin_ms: int = 0,
+        end_ms: int = LAST_MILLISECOND,
+        most: int = DEFAULT_FOUND,
+    ) -> list[ReceivedMessage]:
+        """Messages with a key, the newest first.
+
+        Each word of a message's keys finds it, and so does the id that a send has returned.
+
+        Args:
+            topic: the topic.
+            key: the key or the id.
+            begin_ms: when they were stored, at the earliest, in milliseconds since 1970.
+            end_ms: and at the latest.
+            most: so many of each group of brokers; 1 to 64.
+
+        Raises:
+            RouteNotFound: there is no such topic.
+            RequestRefused: a broker says no, or its index did not come up to the log for 30 s.
+        """
+        route = await self._client.routes.refresh(topic)
+        command = requests.messages_by_key(topic, key, begin_ms, end_ms, most)
+        found: list[ReceivedMessage] = []
+        for queue in {one.broker_name: one for one in route.read_queues}.values():
+            reply = await call_master(
+                self._client,
+                queue,
+                command,
+                "find messages",
+                accepted=_FOUND_OR_NOT,
+                timeout_seconds=SEARCH_TIMEOUT_SECONDS,
+                attempt_seconds=_SEARCH_ATTEMPT_SECONDS,
+            )
+            if reply.code == ResponseCode.SUCCESS:
+                found += await self._client.side_work.run(_received, reply.body, queue)
+        found.sort(key=lambda one: one.store_timestamp, reverse=True)
+        return found
+
+    @during_block
+    async def redrive(
+        self,
+        group: str,
+        *,
+        to_topic: bool = False,
+        ids: Sequence[str] = (),
+        begin_ms: int = 0,
+        end_ms: int = LAST_MILLISECOND,
+        most: int | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[Redriven], None] = lambda _progress: None,
+    ) -> Redriven:
+        """Have the dead letters of a consumer group delivered once more, each once.
+
+        It may be repeated, also after an error: what was delivered once more is passed over.
+
+        Args:
+            group: the group.
+            to_topic: to the topics that they were sent to, where all groups get them; else to the
+                retry topic of the group.
+            ids: only the messages with one of these ids, 1000 at most; all when empty.
+            begin_ms: only those that became dead letters at this time or later, milliseconds since
+                1970.
+            end_ms: and at this time or before.
+            most: no more than so many, the oldest first.
+            dry_run: only count.
+            on_progress: called after each batch.
+
+        Raises:
+            InvalidMessage: more than 1000 ids.
+            NoDeadLetters: the group never had any, or there is no such group.
+            RequestRefused, NoMaster: a broker says no, or is none of ours (3).
+        """
+        redrives = Redrives(
+            self._client,
+            group,
+            to_topic=to_topic,
+            ids=ids,
+            begin_ms=begin_ms,
+            end_ms=end_ms,
+            dry_run=dry_run,
+        )
+        return await redrives.run(most, on_progress)
+
+    @during_block
+    async def trace(self, message_id: str, *, trace_topic: str = TRACE_TOPIC) -> list[TraceRecord]:
+        """What clients told about a message, the earliest first.
+
+        Only clients with the trace switched on tell. At most 64 messages of the trace topic are
+        read of each group of brokers.
+
+        Args:
+            message_id: the id that its send has returned.
+            trace_topic: where clients write their traces.
+
+        Raises:
+            RouteNotFound, RequestRefused: see `find`.
+        """
+        told = await self.find(trace_topic, message_id, most=MAX_FOUND)
+        return trace_of(message_id, reversed(told))
+
+    @during_block
+    async def statistics(self, name: str, key: str) -> dict[str, Statistic]:
+        """What the leaders have counted in the last minute, hour and day.
+
+        docs/statistics.md has the names and their keys.
+
+        Args:
+            name: of what is counted, as "TOPIC_PUT_NUMS".
+            key: a topic, or "topic@group", or what else belongs to the name.
+
+        Returns:
+            By the names of the groups of brokers; a group that has counted nothing is left out.
+
+        Raises:
+            NoMaster, NameServersUnreachable, RequestRefused: see `create_topic`.
+        """
+        replies = await Leaders(self._client).ask_each(
+            requests.broker_statistics(name, key), "tell statistics", accepted=_COUNTED_OR_NOT
+        )
+        return {
+            broker_name: decode_statistic(reply.body)
+            for broker_name, reply in replies.items()
+            if reply.code == ResponseCode.SUCCESS
+        }
+
+    def group(self, name: str) -> ConsumerGroup:
+        """A consumer group: how far it is, its members, and moving it.
+
+        Raises:
+            InvalidMessage: the name is not legal.
+        """
+        check_topic(name)
+        self._lifetime.check_open()
+        return ConsumerGroup(self._use.client, name)
+
+    @during_block
+    async def groups_of(self, topic: str) -> list[str]:
+        """The consumer groups that subscribe to a topic now, or have consumed it."""
+        replies = await Leaders(self._client).ask_each(
+            requests.groups_of_topic(topic), "list the groups of a topic", topic=topic
+        )
+        return sorted({one for reply in replies.values() for one in decode_group_list(reply.body)})
+
+    @during_block
+    async def settings(self) -> dict[str, dict[str, str]]:
+        """The settings in force, by the names of the groups of brokers."""
+        replies = await Leaders(self._client).ask_each(
+            requests.broker_settings(), "show its settings"
+        )
+        return {name: decode_properties_text(reply.body) for name, reply in replies.items()}
+
+    @during_block
+    async def change_settings(self, values: Mapping[str, str], *, broker_name: str = "") -> None:
+        """Change settings of brokers while they run: all that are named, or none.
+
+        All members of a group of brokers obey, and remember it. docs/settings.md has what can be
+        changed.
+
+        Args:
+            values: by name; an empty text gives a setting back to the command line.
+            broker_name: only in this group of brokers; in all when empty.
+
+        Raises:
+            RequestRefused: there is no such setting, it cannot be changed, or not to this value.
+        """
+        await Leaders(self._client).ask_each(
+            requests.change_settings(values),
+            "change settings",
+            names={broker_name} if broker_name else None,
+        )
+
+    @during_block
+    async def set_request_mode(self, mode: RequestMode, *, cluster: str = "") -> None:
+        """Set on every group of brokers how the members of a consumer group read a topic.
+
+        Consumers that ask brokers for their queues go by it (`PopConsumer(..., assigned=True)`).
+
+        Args:
+            mode: the mode.
+            cluster: only groups of this cluster; of all when empty.
+
+        Raises:
+            NoMaster, NameServersUnreachable, RequestRefused: see `create_topic`.
+        """
+        await Leaders(self._client).ask_each(
+            pop_requests.set_request_mode(mode),
+            "set a request mode",
+            cluster=cluster,
+            topic=mode.topic,
+        )
+
+    @during_block
+    async def request_modes(self) -> list[RequestMode]:
+        """All request modes that were set, by topic and group.
+
+        Raises:
+            NoMaster, NameServersUnreachable, RequestRefused: see `create_topic`.
+        """
+        replies = await Leaders(self._client).ask_each(
+            pop_requests.request_modes(), "tell the request modes"
+        )
+        return sorted({one for reply in replies.values() for one in decode_modes(reply.body)})
+
+
+def _received(body: bytes, queue: MessageQueue) -> list[ReceivedMessage]:
+    """The messages that a broker has found. Raises MessageMalformed."""
+    return [received(record, queue) for record in decode_records(body)]

@@ -1,0 +1,234 @@
+"""A consumer group as operators see it: its progress, its members, and moving it."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from dledger_mq.admin.group_answers import (
+    ConsumerConnection,
+    DirectResult,
+    GroupConnections,
+    GroupProgress,
+    TimeSpan,
+    decode_connections,
+    decode_consume_status,
+    decode_direct_result,
+    decode_offsets,
+    decode_progress,
+    decode_time_spans,
+)
+from dledger_mq.admin.leaders import Leaders
+from dledger_mq.connection import requests
+from dledger_mq.connection.client import Client
+from dledger_mq.connection.lifetime import during_block
+from dledger_mq.errors import MessagingError, RequestRefused
+from remoting.bodies.json_object import JsonObject
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.loose_json import LARGE, JsonValue
+
+# RocketMQ's time that means the end of a queue.
+_END_MILLISECONDS: Final = -1
+
+# A broker waits 10 s for a consumer's answer.
+_ASK_SECONDS: Final = 12.0
+
+_ONLINE_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE})
+
+# A broker that has no member of a group says so with 1, and with a remark.
+_MEMBER_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR})
+
+# A broker knows no offsets of a group, or no group: another one may.
+_KNOWN_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST})
+
+
+class ConsumerGroup:
+    """Questions and orders about one consumer group. Made by `Admin.group`.
+
+    Every call asks the leaders of all groups of brokers, and raises as `Admin.create_topic`.
+
+    A group is moved by the brokers: the new offsets are in their log, its members learn of them by
+    their next pull, and what they commit until then does not count. So a group can be moved while
+    it consumes and while it has no member. A broadcasting group keeps its offsets itself, and is
+    not moved.
+
+    Args:
+        client: whose connections and routes to use.
+        name: the group's name.
+    """
+
+    def __init__(self, client: Client, name: str) -> None:
+        self.name = name
+        self._client = client
+        self._lifetime = client.lifetime
+        self._leaders = Leaders(client)
+
+    @during_block
+    async def progress(self, topic: str = "") -> list[GroupProgress]:
+        """How far it has consumed each queue of a topic, or of all its topics."""
+        command = requests.consume_stats(self.name, topic)
+        replies = await self._leaders.ask_each(command, "tell a group's progress")
+        rows = [row for reply in replies.values() for row in decode_progress(reply.body)]
+        return sorted(rows, key=lambda row: row.queue)
+
+    @during_block
+    async def connections(self) -> GroupConnections | None:
+        """Its present members, and what they subscribe to; None when it has no member."""
+        replies = await self._leaders.ask_each(
+            requests.consumer_connections(self.name),
+            "tell a group's members",
+            accepted=_ONLINE_OR_NOT,
+        )
+        found = [
+            decode_connections(reply.body)
+            for reply in replies.values()
+            if reply.code == ResponseCode.SUCCESS
+        ]
+        if not found:
+            return None
+        consumers: dict[str, ConsumerConnection] = {}
+        subscriptions: dict[str, str] = {}
+        for one in found:
+            consumers |= {member.client_id: member for member in one.consumers}
+            subscriptions |= one.subscriptions
+        members = tuple(consumers[client_id] for client_id in sorted(consumers))
+        different = max((one.different for one in found), key=len)
+        return GroupConnections(
+            members, found[0].model, found[0].consume_from, subscriptions, different
+        )
+
+    @during_block
+    async def running_info(self, client_id: str) -> Mapping[str, JsonValue]:
+        """What a member says of itself: settings, queues and how far it is (307).
+
+        Raises:
+            RequestRefused: no broker has this member, or it does not answer.
+        """
+        command = requests.running_info(self.name, client_id)
+        reply = await self._first(command, "ask a consumer", _ASK_SECONDS)
+        return JsonObject.parse("running info", reply.body, size=LARGE).members
+
+    @during_block
+    async def consume_directly(self, client_id: str, offset_message_id: str) -> DirectResult:
+        """Have a member's listener consume a message that is stored, to see what it does.
+
+        The message stays where it is, and nothing is committed. RocketMQ's dashboard calls it to
+        resend a message.
+
+        Args:
+            client_id: the member.
+            offset_message_id: the message's id with its place, as `ReceivedMessage` has it.
+
+        Raises:
+            RequestRefused: there is no such member or message, or the listener took 10 s.
+        """
+        command = requests.consume_directly(self.name, client_id, offset_message_id)
+        reply = await self._first(command, "ask a consumer", _ASK_SECONDS)
+        return decode_direct_result(reply.body)
+
+    @during_block
+    async def consume_status(self, topic: str) -> dict[str, dict[MessageQueue, int]]:
+        """Where each member is in each of its queues of a topic, by client id; it says so itself.
+
+        Members that do not answer are left out.
+
+        Raises:
+            RequestRefused: the group has no member.
+        """
+        command = requests.consume_status(self.name, topic)
+        reply = await self._first(command, "ask consumers", _ASK_SECONDS)
+        return decode_consume_status(reply.body)
+
+    @during_block
+    async def time_spans(self, topic: str) -> list[TimeSpan]:
+        """When the messages of each queue were stored, and how long the group's next one waits."""
+        replies = await self._leaders.ask_each(
+            requests.time_spans(self.name, topic),
+            "tell time spans",
+            names=await self._brokers_of(topic),
+            topic=topic,
+        )
+        spans = [span for reply in replies.values() for span in decode_time_spans(reply.body)]
+        return sorted(spans, key=lambda span: span.queue)
+
+    @during_block
+    async def reset_to_time(
+        self, topic: str, timestamp_milliseconds: int, *, only_back: bool = False
+    ) -> dict[MessageQueue, int]:
+        """Move it to the first message stored at a time or later, in each queue of a topic.
+
+        Args:
+            topic: the topic.
+            timestamp_milliseconds: the time, since 1970.
+            only_back: a queue in which the group is not so far yet stays as it is.
+
+        Returns:
+            The next offset to consume, by queue.
+        """
+        command = requests.reset_offsets(
+            self.name, topic, timestamp_milliseconds, is_forced=not only_back
+        )
+        return await self._reset(command, topic)
+
+    @during_block
+    async def reset_to_first(self, topic: str) -> dict[MessageQueue, int]:
+        """Move it to the first message that each queue of a topic holds."""
+        return await self.reset_to_time(topic, 0)
+
+    @during_block
+    async def skip_all(self, topic: str) -> dict[MessageQueue, int]:
+        """Move it behind the last message of each queue of a topic."""
+        return await self.reset_to_time(topic, _END_MILLISECONDS)
+
+    @during_block
+    async def reset_to_offset(self, queue: MessageQueue, offset: int) -> None:
+        """Move it to an offset of one queue.
+
+        Raises:
+            RequestRefused: the queue does not have this offset; the remark says which it has.
+        """
+        command = requests.reset_offsets(
+            self.name, queue.topic, 0, is_forced=True, queue_id=queue.queue_id, offset=offset
+        )
+        await self._leaders.ask_each(
+            command, "move a group", names={queue.broker_name}, topic=queue.topic
+        )
+
+    @during_block
+    async def clone_to(self, target: str, topic: str = "") -> None:
+        """Let another group go on where this one is: in a topic, or in all it has consumed.
+
+        Raises:
+            RequestRefused: this group has no offsets there.
+        """
+        command = requests.clone_offsets(self.name, target, topic)
+        replies = await self._leaders.ask_each(command, "clone offsets", accepted=_KNOWN_OR_NOT)
+        if all(reply.code != ResponseCode.SUCCESS for reply in replies.values()):
+            broker_name, reply = next(iter(replies.items()))
+            raise RequestRefused(broker_name, "clone offsets", reply.code, reply.remark)
+
+    async def _reset(self, command: Command, topic: str) -> dict[MessageQueue, int]:
+        replies = await self._leaders.ask_each(
+            command, "move a group", names=await self._brokers_of(topic), topic=topic
+        )
+        offsets: dict[MessageQueue, int] = {}
+        for reply in replies.values():
+            offsets |= decode_offsets(reply.body)
+        return dict(sorted(offsets.items()))
+
+    async def _brokers_of(self, topic: str) -> set[str]:
+        route = await self._client.routes.refresh(topic)
+        return {queue.broker_name for queue in route.read_queues}
+
+    async def _first(self, command: Command, what: str, seconds: float) -> Command:
+        """The answer of the first broker that has a member to ask, which may take so long."""
+        replies = await self._leaders.ask_each(
+            command, what, accepted=_MEMBER_OR_NOT, attempt_seconds=seconds
+        )
+        problem: MessagingError | None = None
+        for broker_name, reply in replies.items():
+            if reply.code == ResponseCode.SUCCESS:
+                return reply
+            problem = RequestRefused(broker_name, what, reply.code, reply.remark)
+        assert problem is not None  # `ask_each` has asked one at least
+        raise problem

@@ -1,0 +1,303 @@
+"""`dledger-mq group ...`: look at consumer groups, and move them."""
+
+import json
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, NoReturn, TypeVar
+
+import click
+
+from dledger_mq.admin.admin import Admin
+from dledger_mq.admin.consumer_group import ConsumerGroup
+from dledger_mq.admin.group_answers import DirectResult, GroupConnections, GroupProgress, TimeSpan
+from dledger_mq.commands.command_line import FAILED, nameserver_option, run, say
+from dledger_mq.commands.rows import json_option, print_rows
+from dledger_mq.commands.times import FORMS, read_time, written_time
+from dledger_mq.connection.this_process import now_milliseconds
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.loose_json import JsonValue
+
+_MAX_OFFSET: Final = (1 << 63) - 1
+
+Result = TypeVar("Result")
+
+
+@click.group("group")
+def group_commands() -> None:
+    """Look at consumer groups, and move them."""
+
+
+def _asked(
+    nameservers: Sequence[str], group: str, ask: Callable[[ConsumerGroup], Awaitable[Result]]
+) -> Result:
+    async def task() -> Result:
+        async with Admin(nameservers=nameservers) as admin:
+            return await ask(admin.group(group))
+
+    return run(task)
+
+
+@group_commands.command("progress")
+@click.argument("group")
+@click.option("--topic", default="", help="Only this topic.")
+@json_option
+@nameserver_option
+def progress(group: str, topic: str, as_json: bool, nameservers: Sequence[str]) -> None:
+    """Show how far GROUP is, queue by queue: the end, what is consumed, and the lag."""
+
+    async def ask(of: ConsumerGroup) -> list[GroupProgress]:
+        return await of.progress(topic)
+
+    found = _asked(nameservers, group, ask)
+    rows: list[dict[str, object]] = [
+        {
+            "topic": row.queue.topic,
+            "broker": row.queue.broker_name,
+            "queue": row.queue.queue_id,
+            "end": row.broker_offset,
+            "consumed": row.consumer_offset,
+            "pulled": row.pulled_offset,
+            "lag": row.lag,
+            "last": written_time(row.last_timestamp),
+        }
+        for row in found
+    ]
+    columns = ("topic", "broker", "queue", "end", "consumed", "pulled", "lag", "last")
+    print_rows(columns, rows, as_json)
+    if not found:
+        _fail(f"group {group} has consumed nothing: see that its name is right")
+    if sys.stdout.isatty() and not as_json:
+        click.echo(f"lag of all queues: {sum(row.lag for row in found)}")
+
+
+@group_commands.command("consumers")
+@click.argument("group")
+@json_option
+@nameserver_option
+def consumers(group: str, as_json: bool, nameservers: Sequence[str]) -> None:
+    """Show the present members of GROUP, and what they subscribe to."""
+
+    async def ask(of: ConsumerGroup) -> GroupConnections | None:
+        return await of.connections()
+
+    found = _asked(nameservers, group, ask)
+    if found is None:
+        _fail(f"group {group} has no member now")
+    rows: list[dict[str, object]] = [
+        {
+            "client id": one.client_id,
+            "address": one.address,
+            "language": one.language,
+            "version": one.version,
+            "model": found.model,
+            "from": found.consume_from,
+            "subscriptions": " ".join(
+                f"{topic}={wanted}" for topic, wanted in sorted(found.subscriptions.items())
+            ),
+        }
+        for one in found.consumers
+    ]
+    columns = ("client id", "address", "language", "version", "model", "subscriptions")
+    print_rows(columns, rows, as_json)
+    for alike in found.different:
+        wanted = " ".join(f"{topic}={text}" for topic, text in alike.subscriptions.items())
+        click.echo(
+            f"dledger-mq: members differ, so that messages are missed: {alike.members}, such as "
+            f"{' '.join(alike.client_ids[:3])}, subscribe to {wanted or 'nothing'}",
+            err=True,
+        )
+
+
+@group_commands.command("running")
+@click.argument("group")
+@click.argument("client_id")
+@nameserver_option
+def running(group: str, client_id: str, nameservers: Sequence[str]) -> None:
+    """Print what the member CLIENT_ID of GROUP says of itself, as JSON.
+
+    `dledger-mq group consumers` lists the ids.
+    """
+
+    async def ask(of: ConsumerGroup) -> dict[str, JsonValue]:
+        return dict(await of.running_info(client_id))
+
+    say(json.dumps(_asked(nameservers, group, ask), indent=2 if sys.stdout.isatty() else None))
+
+
+@group_commands.command("consume")
+@click.argument("group")
+@click.argument("client_id")
+@click.argument("offset_message_id")
+@json_option
+@nameserver_option
+def consume(
+    group: str, client_id: str, offset_message_id: str, as_json: bool, nameservers: Sequence[str]
+) -> None:
+    """Have the member CLIENT_ID of GROUP consume a stored message, to see what it does.
+
+    `dledger-mq find --json` tells the OFFSET_MESSAGE_ID. Nothing is committed, and the message
+    stays where it is. The exit code is 1 if the listener did not succeed.
+    """
+
+    async def ask(of: ConsumerGroup) -> DirectResult:
+        return await of.consume_directly(client_id, offset_message_id)
+
+    found = _asked(nameservers, group, ask)
+    row: dict[str, object] = {
+        "result": found.result,
+        "ms": found.milliseconds,
+        "remark": found.remark,
+    }
+    print_rows(("result", "ms", "remark"), [row], as_json)
+    if not found.is_consumed:
+        sys.exit(FAILED)
+
+
+@group_commands.command("status")
+@click.argument("group")
+@click.argument("topic")
+@json_option
+@nameserver_option
+def status(group: str, topic: str, as_json: bool, nameservers: Sequence[str]) -> None:
+    """Show where each member of GROUP is in its queues of TOPIC, as it says itself."""
+
+    async def ask(of: ConsumerGroup) -> dict[str, dict[MessageQueue, int]]:
+        return await of.consume_status(topic)
+
+    rows: list[dict[str, object]] = [
+        {
+            "client id": client_id,
+            "broker": queue.broker_name,
+            "queue": queue.queue_id,
+            "next": offset,
+        }
+        for client_id, queues in sorted(_asked(nameservers, group, ask).items())
+        for queue, offset in sorted(queues.items())
+    ]
+    print_rows(("client id", "broker", "queue", "next"), rows, as_json)
+
+
+@group_commands.command("waiting")
+@click.argument("group")
+@click.argument("topic")
+@json_option
+@nameserver_option
+def waiting(group: str, topic: str, as_json: bool, nameservers: Sequence[str]) -> None:
+    """Show how long the next message of GROUP has waited, in each queue of TOPIC."""
+
+    async def ask(of: ConsumerGroup) -> list[TimeSpan]:
+        return await of.time_spans(topic)
+
+    rows: list[dict[str, object]] = [
+        {
+            "broker": span.queue.broker_name,
+            "queue": span.queue.queue_id,
+            "first": written_time(span.first_timestamp),
+            "last": written_time(span.last_timestamp),
+            "consumed": written_time(span.consumed_timestamp),
+            "waits ms": span.waiting_milliseconds,
+        }
+        for span in _asked(nameservers, group, ask)
+    ]
+    print_rows(("broker", "queue", "first", "last", "consumed", "waits ms"), rows, as_json)
+
+
+@group_commands.command("reset")
+@click.argument("group")
+@click.argument("topic")
+@click.option("--to-time", "time", help=f"To the first message of a time: {FORMS}.")
+@click.option("--to-first", is_flag=True, help="To the first message that is kept.")
+@click.option("--to-last", is_flag=True, help="Behind the last message: skip all.")
+@click.option(
+    "--to-offset",
+    "offset",
+    type=click.IntRange(0, _MAX_OFFSET),
+    help="To this offset of the queue that --queue names.",
+)
+@click.option("--queue", "queue_name", metavar="BROKER:ID", help="Only this queue; see progress.")
+@click.option("--only-back", is_flag=True, help="With --to-time: move no queue forward.")
+@json_option
+@nameserver_option
+def reset(
+    group: str,
+    topic: str,
+    time: str | None,
+    to_first: bool,
+    to_last: bool,
+    offset: int | None,
+    queue_name: str | None,
+    only_back: bool,
+    as_json: bool,
+    nameservers: Sequence[str],
+) -> None:
+    """Move GROUP in TOPIC, whether it has members or not.
+
+    \b
+    dledger-mq group reset billing Orders --to-time 90m
+    dledger-mq group reset billing Orders --to-time 2026-03-01T12:30 --only-back
+    dledger-mq group reset billing Orders --to-first
+    dledger-mq group reset billing Orders --to-last
+    dledger-mq group reset billing Orders --to-offset 120 --queue broker-a:0
+
+    Members learn of it by their next pull, within moments. Messages that they work on are not
+    taken from them. docs/resets.md has more.
+    """  # noqa: D301 - click's mark, a backspace
+    ways = (time is not None, to_first, to_last, offset is not None)
+    if sum(ways) != 1:
+        raise click.UsageError("give one of --to-time, --to-first, --to-last and --to-offset")
+    if (offset is None) != (queue_name is None):
+        raise click.UsageError("--to-offset and --queue go together: offsets differ by queue")
+    if only_back and time is None:
+        raise click.UsageError("--only-back goes with --to-time")
+    queue = None if queue_name is None else _queue(topic, queue_name)
+    at_ms = 0
+    if time is not None:
+        try:
+            at_ms = read_time(time, now_milliseconds())
+        except ValueError as error:
+            raise click.UsageError(f"--to-time: {error}") from None
+
+    async def ask(of: ConsumerGroup) -> dict[MessageQueue, int]:
+        if queue is not None and offset is not None:
+            await of.reset_to_offset(queue, offset)
+            return {queue: offset}
+        if to_last:
+            return await of.skip_all(topic)
+        return await of.reset_to_time(topic, at_ms, only_back=only_back)
+
+    rows: list[dict[str, object]] = [
+        {"broker": one.broker_name, "queue": one.queue_id, "next": moved_to}
+        for one, moved_to in _asked(nameservers, group, ask).items()
+    ]
+    print_rows(("broker", "queue", "next"), rows, as_json)
+
+
+@group_commands.command("clone")
+@click.argument("group")
+@click.argument("target")
+@click.option("--topic", default="", help="Only in this topic.")
+@nameserver_option
+def clone(group: str, target: str, topic: str, nameservers: Sequence[str]) -> None:
+    """Let the group TARGET go on where GROUP is.
+
+    TARGET should have no members now: what they commit next would count.
+    """
+
+    async def ask(of: ConsumerGroup) -> None:
+        await of.clone_to(target, topic)
+
+    _asked(nameservers, group, ask)
+    click.echo(f"group {target} goes on where {group} is{f' in {topic}' if topic else ''}")
+
+
+def _queue(topic: str, name: str) -> MessageQueue:
+    """The queue that an option names."""
+    broker_name, separator, number = name.rpartition(":")
+    if not separator or not broker_name or not number.isdecimal() or len(number) > 9:
+        raise click.UsageError(f"--queue {name}: give the broker's name and a number, broker-a:0")
+    return MessageQueue(topic, broker_name, int(number))
+
+
+def _fail(problem: str) -> NoReturn:
+    click.echo(f"dledger-mq: {problem}", err=True)
+    sys.exit(FAILED)

@@ -1,0 +1,89 @@
+"""`dledger-mq redrive`: dead letters are delivered once more."""
+
+import json
+import sys
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import click
+
+from dledger_mq.admin.admin import Admin
+from dledger_mq.admin.dead_letters import LAST_MILLISECOND, Redriven, counts_of
+from dledger_mq.commands.command_line import errors, nameserver_option, run
+
+_TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])
+
+
+@click.command("redrive")
+@click.argument("group")
+@click.option(
+    "--to",
+    "target",
+    type=click.Choice(("group", "topic")),
+    default="group",
+    show_default=True,
+    help="To the group alone, or to the topics that they were sent to, for all groups there.",
+)
+@click.option("--id", "ids", multiple=True, metavar="ID", help="Only this message; repeat it.")
+@click.option("--since", type=_TIME, help="Only those that died at this time (UTC) or later.")
+@click.option("--until", type=_TIME, help="Only those that died at this time (UTC) or before.")
+@click.option("--most", type=click.IntRange(1), help="No more than so many, the oldest first.")
+@click.option("--dry-run", is_flag=True, help="Only count.")
+@click.option("--json", "as_json", is_flag=True, help="Print the counts as a JSON object.")
+@nameserver_option
+def redrive(
+    group: str,
+    target: str,
+    ids: Sequence[str],
+    since: datetime | None,
+    until: datetime | None,
+    most: int | None,
+    dry_run: bool,
+    as_json: bool,
+    nameservers: Sequence[str],
+) -> None:
+    """Deliver the dead letters of GROUP once more, each once.
+
+    What was delivered once more before is passed over, so that the command may be repeated. To see
+    the dead letters: dledger-mq consume %DLQ%GROUP --from-first.
+    """
+
+    async def task() -> Redriven:
+        async with Admin(nameservers=nameservers) as admin:
+            return await admin.redrive(
+                group,
+                to_topic=target == "topic",
+                ids=ids,
+                begin_ms=0 if since is None else _milliseconds(since),
+                end_ms=LAST_MILLISECOND if until is None else _milliseconds(until),
+                most=most,
+                dry_run=dry_run,
+                on_progress=_show if sys.stderr.isatty() else _ignore,
+            )
+
+    total = run(task)
+    if as_json:
+        click.echo(json.dumps(counts_of(total)))
+        return
+    would = "would be" if dry_run else "were"
+    click.echo(
+        f"{total.redriven} dead letters of {group} {would} delivered once more; "
+        f"{total.taken} were before, {total.passed_over} were not asked for, "
+        f"{total.without_topic} have no topic to go to"
+    )
+    if total.never_stored:
+        click.echo(
+            f"{total.never_stored} are too large for the log now, or cannot be read: they stay"
+        )
+
+
+def _milliseconds(time: datetime) -> int:
+    return round(time.replace(tzinfo=UTC).timestamp() * 1000)
+
+
+def _show(progress: Redriven) -> None:
+    errors.print(f"{progress.redriven} delivered, {progress.left} to look at", end="\r")
+
+
+def _ignore(_progress: Redriven) -> None:
+    """Progress is not shown in a pipe."""

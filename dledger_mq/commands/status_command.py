@@ -1,0 +1,154 @@
+"""`dledger-mq status`: the brokers, their roles and offsets."""
+
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+from rich.box import SIMPLE_HEAD
+from rich.table import Column, Table
+
+from dledger_mq.admin.admin import FIGURES_TIMEOUT_SECONDS, Admin
+from dledger_mq.clusters.group_directory import GroupDirectory
+from dledger_mq.commands.command_line import FAILED, nameserver_option, output, run
+from dledger_mq.connection import requests
+from dledger_mq.connection.client import Client
+from dledger_mq.errors import GroupDirectoryError, no_broker_leads
+from remoting.bodies.table import decode_table
+from remoting.wire.command import Command
+
+# Where a broker says which messages it could not deliver.
+UNDELIVERED_TOPIC: Final = "rmq_sys_undelivered"
+
+# What the table shows, in its order: the title, and the broker's name of the figure. A broker that
+# does not give one gets a dash.
+_COLUMNS: Final = {
+    "role": "dledgerRole",
+    "term": "dledgerTerm",
+    "committed": "dledgerCommitted",
+    "applied": "dledgerApplied",
+    "log end": "commitLogMaxOffset",
+    "messages": "msgPutTotalTodayNow",
+}
+
+
+@click.command("status")
+@click.option(
+    "--dir",
+    "path",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The directory of `up`: shows its followers and dead nodes, too.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@nameserver_option
+def status(path: Path | None, as_json: bool, nameservers: Sequence[str]) -> None:
+    """Show the brokers that the name servers know, or the nodes of a directory.
+
+    Exit code 1 if no broker leads.
+    """
+
+    async def task() -> list[dict[str, object]]:
+        return await (_of_cluster(nameservers) if path is None else _of_directory(path))
+
+    rows = run(task)
+    if as_json:
+        click.echo(json.dumps(rows))
+        return
+    # The problems need a line each, or there would be no room for them on a narrow screen.
+    columns = [Column(title, no_wrap=True) for title in ("node", "address", *_COLUMNS)]
+    table = Table(*columns, box=SIMPLE_HEAD, padding=0)
+    for row in rows:
+        figures = row["figures"]
+        shown = figures if isinstance(figures, dict) else {}
+        table.add_row(
+            str(row["node"]),
+            str(row["address"]),
+            *(str(shown.get(name, "-")) for name in _COLUMNS.values()),
+        )
+    if rows:
+        output.print(table)
+    for row in rows:
+        if row["problem"]:
+            click.echo(f"{row['node']}: {row['problem']}")
+        if row["leads"] and (alarm := _undelivered(row["figures"])):
+            click.echo(f"{row['node']}: {alarm}")
+    for alarm in _alarms(rows):
+        click.echo(f"CRITICAL  {alarm}")
+    if not any(row["leads"] for row in rows):
+        plan = None if path is None else GroupDirectory(path).read_plan()
+        asked = nameservers if plan is None else [plan.nameserver]
+        groups = {str(row["node"]).rpartition(":")[0] for row in rows} - {""}
+        click.echo(f"dledger-mq: {no_broker_leads(asked, sorted(groups))}", err=True)
+        sys.exit(FAILED)
+
+
+def _undelivered(figures: object) -> str:
+    """What to say of messages that could not be delivered; "" if there are none."""
+    count = figures.get("dledgerUndelivered", "0") if isinstance(figures, dict) else "0"
+    if count == "0":
+        return ""
+    return f"{count} messages could not be delivered: topic {UNDELIVERED_TOPIC} says which"
+
+
+def _alarms(rows: Sequence[Mapping[str, object]]) -> list[str]:
+    """What the members tell of themselves and of one another: once each."""
+    told = [
+        figures.get("dledgerAlarms", "")
+        for row in rows
+        if isinstance(figures := row["figures"], dict)
+    ]
+    return list(dict.fromkeys(text for texts in told for text in texts.splitlines()))
+
+
+async def _of_cluster(nameservers: Sequence[str]) -> list[dict[str, object]]:
+    """What the name servers know."""
+    async with Admin(nameservers=nameservers) as admin:
+        return [
+            {
+                "node": f"{one.broker_name}:{one.broker_id}",
+                "address": one.address,
+                "leads": one.broker_id == 0,
+                "figures": one.figures,
+                "problem": one.problem,
+            }
+            for one in await admin.cluster()
+        ]
+
+
+async def _of_directory(path: Path) -> list[dict[str, object]]:
+    """Every node of a directory, asked one by one.
+
+    Raises:
+        GroupDirectoryError: it has no group.
+    """
+    directory = GroupDirectory(path)
+    plan = directory.read_plan()
+    if plan is None:
+        raise GroupDirectoryError(str(path), "it has no group; start one with dledger-mq up")
+    pids = directory.read_pids()
+    async with Client([plan.nameserver]) as client, Admin(client=client) as admin:
+        leaders = {broker.leader for broker in await admin.brokers()}
+        outcomes = await client.request_all(
+            [(node.client_address, requests.runtime_info()) for node in plan.nodes],
+            FIGURES_TIMEOUT_SECONDS,
+        )
+    rows: list[dict[str, object]] = []
+    for node, outcome in zip(plan.nodes, outcomes, strict=True):
+        is_answer = isinstance(outcome, Command) and outcome.code == 0
+        rows.append(
+            {
+                "node": node.name,
+                "address": node.client_address,
+                "pid": pids.get(node.name),
+                "leads": node.client_address in leaders,
+                "figures": decode_table(outcome.body)
+                if isinstance(outcome, Command) and is_answer
+                else {},
+                "problem": ""
+                if is_answer
+                else (outcome.remark if isinstance(outcome, Command) else str(outcome)),
+            }
+        )
+    return rows

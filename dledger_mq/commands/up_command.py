@@ -1,0 +1,166 @@
+"""`dledger-mq up`: whole groups on this machine."""
+
+import math
+import signal
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import click
+import trio
+
+from dledger_mq.admin.admin import Admin
+from dledger_mq.clusters.group_directory import (
+    MAX_GROUPS,
+    MAX_NODES,
+    ClusterPlan,
+    GroupDirectory,
+    GroupPlan,
+)
+from dledger_mq.clusters.local_cluster import LocalCluster
+from dledger_mq.clusters.local_leaders import DOUBT_SECONDS, members_in_doubt, serving_leaders
+from dledger_mq.clusters.new_groups import CLUSTER, new_groups
+from dledger_mq.commands.command_line import DEFAULT_NAMESERVER, run, say
+from dledger_mq.connection.client import Client
+from dledger_mq.errors import GroupDirectoryError, MessagingError
+from remoting.wire.errors import RemotingError
+
+# How often the name server is asked for the leader.
+_LOOK_SECONDS: Final = 0.2
+
+
+@click.command("up")
+@click.option(
+    "--nodes",
+    "node_count",
+    type=click.IntRange(1, MAX_NODES),
+    help="How many brokers a group has, 3 for a new directory; a directory keeps its number.",
+)
+@click.option(
+    "--groups",
+    "group_count",
+    type=click.IntRange(1, MAX_GROUPS),
+    help="How many groups, each led by another node if they can; 1 for a new directory.",
+)
+@click.option(
+    "--dir",
+    "path",
+    required=True,
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Where everything is kept.",
+)
+@click.option(
+    "--nameserver",
+    help=f"Where the name server listens, {DEFAULT_NAMESERVER} for a new directory.",
+)
+@click.option(
+    "--restart-after",
+    "restart_after_seconds",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="Start what died again after so long; by default it stays dead.",
+)
+def up(
+    node_count: int | None,
+    group_count: int | None,
+    path: Path,
+    nameserver: str | None,
+    restart_after_seconds: float | None,
+) -> None:
+    """Run a name server and groups of brokers until Ctrl-C.
+
+    Prints a line that begins with "ready" once a leader of each group serves.
+    """
+    directory = GroupDirectory(path)
+
+    async def task() -> None:
+        directory.lock()
+        try:
+            plan = _plan(directory, node_count, group_count, nameserver)
+            await _run(LocalCluster(directory, plan, say, restart_after_seconds), plan)
+        finally:
+            directory.unlock()
+
+    run(task)
+
+
+def _plan(
+    directory: GroupDirectory,
+    node_count: int | None,
+    group_count: int | None,
+    nameserver: str | None,
+) -> ClusterPlan:
+    """The directory's groups, or new ones.
+
+    Raises:
+        GroupDirectoryError: the directory has other groups, or cannot be read.
+    """
+    plan = directory.read_plan()
+    if plan is None:
+        groups = new_groups(group_count or 1, node_count or 3)
+        return ClusterPlan(CLUSTER, nameserver or DEFAULT_NAMESERVER, groups)
+    for option, asked, found in (
+        ("--groups", group_count, len(plan.groups)),
+        ("--nodes", node_count, len(plan.groups[0].nodes)),
+    ):
+        if asked not in (None, found):
+            raise GroupDirectoryError(
+                str(directory.path),
+                f"it was made with {option} {found}, not {asked}; leave {option} out, or choose "
+                "another directory",
+            )
+    return replace(plan, nameserver=nameserver or plan.nameserver)
+
+
+async def _run(cluster: LocalCluster, plan: ClusterPlan) -> None:
+    """Start everything, and end it at a signal."""
+    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+        async with trio.open_nursery() as nursery:
+
+            async def start() -> None:
+                for program in cluster.programs():
+                    await nursery.start(cluster.keep_running, program)
+                await _say_ready(plan)
+
+            nursery.start_soon(start)
+            async for number in signals:
+                say(f"stopping ({signal.Signals(number).name})")
+                break
+            nursery.cancel_scope.cancel()
+    say("stopped")
+
+
+async def _say_ready(plan: ClusterPlan) -> None:
+    """Say so once the name server names a leader of each group, it answers a request, and all
+    members count, so that any of them may be lost.
+    """
+    waiting = {group.name: group for group in plan.groups}
+    patience_over_at = math.inf
+    async with Client([plan.nameserver]) as client, Admin(client=client) as admin:
+        while waiting:
+            await trio.sleep(_LOOK_SECONDS)
+            try:
+                leaders = await serving_leaders(client, admin, plan)
+            except (MessagingError, RemotingError):
+                # The name server does not answer yet; the processes' own lines show the progress.
+                continue
+            if len(leaders) == len(plan.groups):
+                patience_over_at = min(patience_over_at, trio.current_time() + DOUBT_SECONDS)
+            in_doubt = await members_in_doubt(client, plan)
+            for name, node in leaders.items():
+                if name not in waiting:
+                    continue
+                if name in in_doubt:
+                    if trio.current_time() < patience_over_at:
+                        continue
+                    say(f"{name}: {', '.join(in_doubt[name])} neither votes nor counts yet")
+                group = waiting.pop(name)
+                _say_leads(plan, group, node.name, node.client_address, is_last=not waiting)
+
+
+def _say_leads(
+    plan: ClusterPlan, group: GroupPlan, node: str, address: str, *, is_last: bool
+) -> None:
+    place = address if group.address is None else f"{address}, for all {group.address}"
+    leads = f"{node} leads {group.name} at {place}"
+    say(f"ready: {leads}; name server {plan.nameserver}" if is_last else leads)

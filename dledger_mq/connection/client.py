@@ -1,0 +1,374 @@
+"""One client: its name, its connections, its routes, and the heartbeats that keep it known."""
+
+import logging
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Final, TypeAlias, TypeVar
+
+import trio
+
+from dledger.wake_up import WakeUp
+from dledger_mq.connection import requests
+from dledger_mq.connection.background import Background
+from dledger_mq.connection.identity import Identity, check_client_id
+from dledger_mq.connection.lifetime import Lifetime
+from dledger_mq.connection.replies import AwaitedReplies
+from dledger_mq.connection.routes import Routes, read_nameservers
+from dledger_mq.connection.running_info import RunningInfo, encode_offsets, encode_running_info
+from dledger_mq.connection.side_work import SideWork
+from dledger_mq.connection.silence_watch import SilenceWatch
+from dledger_mq.connection.this_process import new_identity
+from dledger_mq.connection.topic_route import ClientRoute
+from dledger_mq.errors import GroupInUse
+from dledger_mq.listener_watch import ListenerWatch
+from remoting.bodies.heartbeat import ConsumerData, Heartbeat
+from remoting.message.errors import MessageMalformed
+from remoting.message.properties import PRODUCER_GROUP
+from remoting.message.record import decode_record
+from remoting.net.client import RemotingClient
+from remoting.net.connection import Connection
+from remoting.net.dispatch import unsupported
+from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
+
+_log = logging.getLogger(__name__)
+
+# RocketMQ's heartbeatBrokerInterval; brokers forget a client after 120 s of silence.
+HEARTBEAT_SECONDS: Final = 30.0
+
+# For heartbeats, commits and leaving: RocketMQ's client gives them this long.
+HOUSEKEEPING_TIMEOUT_SECONDS: Final = 3.0
+
+# Leaving a group is a courtesy: the broker also sees the connection close.
+LEAVE_TIMEOUT_SECONDS: Final = 1.0
+
+Outcome: TypeAlias = "Command | RemotingError"
+Asked: TypeAlias = Callable[[Connection, Command], None]
+_Part = TypeVar("_Part")
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerEntry:
+    """A consumer of this client.
+
+    Attributes:
+        data: what heartbeats say of it.
+        on_members_changed: called when a broker says that the group's members changed.
+        running_info: tells what the consumer is doing.
+        asked_to_consume: has it consume a message for an operator, given the request, and what
+            sends the answer.
+    """
+
+    data: ConsumerData
+    on_members_changed: Callable[[], None]
+    running_info: Callable[[], RunningInfo]
+    asked_to_consume: Callable[[Command, Callable[[Command], None]], None]
+
+
+class Client:
+    """What producers and consumers share: use one for all of a process.
+
+    A producer or consumer that is given name servers instead opens a client of its own.
+
+    Args:
+        nameservers: "host:port" each, or one text with semicolons between them.
+        client_id: by which brokers know it; None for one that no other client has. Members of a
+            group share its queues by their ids, so no two may have the same.
+
+    Attributes:
+        replies: the questions that wait for replies.
+        side_work: does what would hold the loop.
+        lifetime: of its block.
+        listener_watch: watches the calls of users' functions.
+
+    Raises:
+        InvalidNameServers: there is none, or one is no address.
+        InvalidClientId: the id is empty, longer than 255 characters, or not printable.
+    """
+
+    def __init__(self, nameservers: str | Sequence[str], *, client_id: str | None = None) -> None:
+        if client_id is not None:
+            check_client_id(client_id)
+        self._given_id = client_id
+        self._nameservers = read_nameservers(nameservers)
+        self.lifetime = Lifetime(
+            "client", "Client", "give `nameservers` to what would share it, and open that"
+        )
+        self._stack = AsyncExitStack()
+        self._remoting: RemotingClient | None = None
+        self._routes: Routes | None = None
+        self._silence: SilenceWatch | None = None
+        self._identity: Identity | None = None
+        self._producers: dict[str, list[Asked | None]] = {}
+        self.replies = AwaitedReplies()
+        self.side_work = SideWork()
+        self.listener_watch = ListenerWatch()
+        self._consumers: dict[str, ConsumerEntry] = {}
+        self._met: set[str] = set()  # masters that this client was connected with
+        self._heartbeat_wanted = WakeUp()
+
+    async def __aenter__(self) -> "Client":
+        """Start the tasks of the client; nothing is sent yet.
+
+        Raises:
+            OpenedTwice: it was opened before.
+        """
+        self.lifetime.open()
+        self._identity = new_identity(self._nameservers[0], self._given_id)
+        nursery = await self._stack.enter_async_context(
+            Background(self.lifetime, until_the_end=True)
+        )
+        self._remoting = RemotingClient(nursery, self._answer, on_connected=self._connected)
+        self._routes = Routes(self._remoting, self._nameservers)
+        self._routes.watch(self._route_changed)
+        self._silence = SilenceWatch(self._remoting, self._routes)
+        nursery.start_soon(self._routes.keep_fresh)
+        nursery.start_soon(self._silence.run)
+        nursery.start_soon(self._keep_known)
+        nursery.start_soon(self.listener_watch.run)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close every connection."""
+        self.lifetime.close()
+        if self._remoting is not None:
+            self._remoting.close()
+        await self._stack.aclose()
+        self._remoting = None
+
+    def check_open(self) -> None:
+        """Check that the client can be used, here.
+
+        Raises:
+            ClientClosed: its block has not begun, or has ended.
+            OtherLoop: it was opened in another trio loop.
+        """
+        self.lifetime.check()
+
+    @property
+    def remoting(self) -> RemotingClient:
+        """The connections.
+
+        Raises:
+            ClientClosed: the client is not open.
+            OtherLoop: it was opened in another trio loop.
+        """
+        self.lifetime.check_loop()
+        return self._opened(self._remoting)
+
+    @property
+    def routes(self) -> Routes:
+        """The routes.
+
+        Raises:
+            ClientClosed: the client was never opened.
+            OtherLoop: it was opened in another trio loop.
+        """
+        self.lifetime.check_loop()
+        return self._opened(self._routes)
+
+    @property
+    def silence(self) -> SilenceWatch:
+        """The watch over brokers that hold pulls.
+
+        Raises:
+            ClientClosed: the client was never opened.
+        """
+        return self._opened(self._silence)
+
+    @property
+    def identity(self) -> Identity:
+        """The name.
+
+        Raises:
+            ClientClosed: the client was never opened.
+        """
+        return self._opened(self._identity)
+
+    @property
+    def client_id(self) -> str:
+        """The id by which brokers know this client."""
+        return self.identity.client_id
+
+    def add_producer(self, group: str, asked: Asked | None = None) -> None:
+        """Name a producer group in heartbeats.
+
+        Args:
+            group: the group.
+            asked: called when a broker asks how a transaction of the group has ended.
+        """
+        self._producers.setdefault(group, []).append(asked)
+
+    async def remove_producer(self, group: str, asked: Asked | None = None) -> None:
+        """Leave a producer group; brokers are told when no other producer here is in it."""
+        self._producers[group].remove(asked)
+        if not self._producers[group]:
+            del self._producers[group]
+            await self._leave(requests.unregister(self.client_id, producer_group=group))
+
+    def add_consumer(self, entry: ConsumerEntry) -> None:
+        """Name a consumer in heartbeats.
+
+        Raises:
+            GroupInUse: this client already has one of the same group.
+        """
+        if entry.data.group in self._consumers:
+            raise GroupInUse(entry.data.group)
+        self._consumers[entry.data.group] = entry
+
+    async def remove_consumer(self, group: str) -> None:
+        """Leave a consumer group, and tell the brokers, who tell the other members."""
+        del self._consumers[group]
+        await self._leave(requests.unregister(self.client_id, consumer_group=group))
+
+    async def send_heartbeats(self, addresses: Sequence[str] | None = None) -> None:
+        """Tell brokers of this client's groups now; failures are logged, brokers come back.
+
+        Args:
+            addresses: the brokers to tell; all known masters when None.
+        """
+        if not self._producers and not self._consumers:
+            return
+        content = Heartbeat(
+            self.client_id,
+            list(self._producers),
+            [entry.data for entry in self._consumers.values()],
+        )
+        targets = sorted(self.routes.masters()) if addresses is None else list(addresses)
+        outcomes = await self.request_all(
+            [(address, requests.heartbeat(content)) for address in targets]
+        )
+        for address, outcome in zip(targets, outcomes, strict=True):
+            if isinstance(outcome, RemotingError):
+                _log.info("heartbeat to %s failed: %s", address, outcome)
+            elif outcome.code:
+                _log.info("heartbeat to %s refused: %d %s", address, outcome.code, outcome.remark)
+
+    async def request_all(
+        self,
+        wanted: Sequence[tuple[str, Command]],
+        timeout_seconds: float = HOUSEKEEPING_TIMEOUT_SECONDS,
+    ) -> list[Outcome]:
+        """Send several requests at once and wait for all outcomes, in the order of the requests.
+
+        Args:
+            wanted: address and request each.
+            timeout_seconds: how long each may take.
+        """
+        outcomes: dict[int, Outcome] = {}
+        done = trio.Event()
+
+        def settle(number: int, outcome: Outcome) -> None:
+            outcomes[number] = outcome
+            if len(outcomes) == len(wanted):
+                done.set()
+
+        for number, (address, command) in enumerate(wanted):
+
+            def settle_one(outcome: Outcome, number: int = number) -> None:
+                settle(number, outcome)
+
+            self.remoting.request_nowait(address, command, settle_one, timeout_seconds)
+        if wanted:
+            await done.wait()
+        return [outcomes[number] for number in range(len(wanted))]
+
+    def _opened(self, part: _Part | None) -> _Part:
+        """Return a part of the client. Raises ClientClosed if the client is not open."""
+        if part is None:
+            raise self.lifetime.closed()
+        return part
+
+    def _answer(self, connection: Connection, command: Command) -> Command | None:
+        """Answer a request of a broker.
+
+        40 says that the members of a group changed; 39 asks how a transaction has ended; 326 brings
+        a reply; 221 and 307 ask how far a consumer is, and what it is doing; 309 has it consume a
+        message.
+        """
+        if command.code == RequestCode.NOTIFY_CONSUMER_IDS_CHANGED:
+            entry = self._consumers.get(command.fields.get("consumerGroup", ""))
+            if entry is not None:
+                entry.on_members_changed()
+            return command.reply()
+        if command.code == RequestCode.PUSH_REPLY_MESSAGE_TO_CLIENT:
+            self.replies.pushed(command)
+            return command.reply()
+        if command.code == RequestCode.CHECK_TRANSACTION_STATE:
+            self._asked(connection, command)
+            return None
+        if command.code == RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT:
+            return self._told(
+                command,
+                command.fields.get("group", ""),
+                lambda info: encode_offsets(info, command.fields.get("topic", "")),
+            )
+        if command.code == RequestCode.GET_CONSUMER_RUNNING_INFO:
+            return self._told(command, command.fields.get("consumerGroup", ""), encode_running_info)
+        if command.code == RequestCode.CONSUME_MESSAGE_DIRECTLY:
+            entry = self._consumers.get(group := command.fields.get("consumerGroup", ""))
+            if entry is None:
+                return _no_consumer(command, group)
+            entry.asked_to_consume(command, connection.send)
+            return None
+        return unsupported(command)
+
+    def _told(
+        self, command: Command, group: str, encode: Callable[[RunningInfo], bytes]
+    ) -> Command:
+        """What a consumer of this client says of itself."""
+        entry = self._consumers.get(group)
+        if entry is None:
+            return _no_consumer(command, group)
+        return command.reply(body=encode(entry.running_info()))
+
+    def _asked(self, connection: Connection, command: Command) -> None:
+        """Pass a question on to a producer of the group that has a check."""
+        try:
+            group = decode_record(command.body)[0].property_map().get(PRODUCER_GROUP, "")
+        except MessageMalformed as error:
+            _log.warning("a broker's question about a transaction cannot be read: %s", error)
+            return
+        for asked in self._producers.get(group, ()):
+            if asked is not None:
+                asked(connection, command)
+                return
+
+    def _route_changed(self, _route: ClientRoute) -> None:
+        """There may be a broker that does not know this client yet."""
+        self._heartbeat_wanted.set()
+
+    def _connected(self, address: str) -> None:
+        """A broker forgets a client with its connection, and is told of it by the next one."""
+        if address in self._met:
+            self._heartbeat_wanted.set()
+        self._met = (self._met | {address}) & self.routes.masters()
+
+    async def _keep_known(self) -> None:
+        """Send heartbeats every 30 s, when a route changes, and after a connection was lost."""
+        while True:
+            with trio.move_on_after(HEARTBEAT_SECONDS):
+                await self._heartbeat_wanted.wait()
+            await self.send_heartbeats()
+
+    async def _leave(self, command: Command) -> None:
+        """Tell the brokers that know this client that it leaves a group."""
+        connected = [one for one in self.routes.masters() if self.remoting.is_connected(one)]
+        with trio.move_on_after(LEAVE_TIMEOUT_SECONDS, shield=True):
+            await self.request_all(
+                [(address, Command(command.code, dict(command.fields))) for address in connected],
+                LEAVE_TIMEOUT_SECONDS,
+            )
+
+
+def _no_consumer(command: Command, group: str) -> Command:
+    remark = f"the consumer group <{group:.120}> not exist in the consumer"
+    return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark)

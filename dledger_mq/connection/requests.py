@@ -1,0 +1,457 @@
+"""The requests this client makes, as commands. Names of fields are the wire's."""
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from dledger_mq.connection.topic_route import AUTO_CREATE_TOPIC, DEFAULT_QUEUE_COUNT
+from remoting.bodies.consumer_group import QueueLock, encode_queue_lock
+from remoting.bodies.heartbeat import Heartbeat, SubscriptionData, encode_heartbeat
+from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.table import encode_properties_text
+from remoting.bodies.topic_config import TopicConfig
+from remoting.message.properties import encode_properties, properties_text
+from remoting.wire.codes import RequestCode
+from remoting.wire.command import ONEWAY_FLAG, Command
+from remoting.wire.loose_json import compact_json
+
+# Bits of a pull's system flag.
+PULL_COMMITS_OFFSET: Final = 1
+PULL_MAY_BE_HELD: Final = 2
+PULL_HAS_SUBSCRIPTION: Final = 4
+
+
+def send(
+    group: str,
+    queue: MessageQueue,
+    body: bytes,
+    properties: str,
+    *,
+    system_flag: int,
+    flag: int,
+    born_milliseconds: int,
+    batch: bool = False,
+    oneway: bool = False,
+    reconsume_times: int = 0,
+) -> Command:
+    """A send in its second version (310), or a batch of messages (320).
+
+    Args:
+        group: the producer group.
+        queue: where to.
+        body: as it is stored: compressed when `system_flag` says so; of a batch, its records.
+        properties: the run of properties as text.
+        system_flag: see `remoting.message`.
+        flag: the user's number.
+        born_milliseconds: when the message was made, since 1970.
+        batch: the body holds several messages.
+        oneway: no reply is wanted.
+        reconsume_times: how often its consumption failed, when a consumer sends it again.
+    """
+    return Command(
+        RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2,
+        {
+            "a": group,
+            "b": queue.topic,
+            "c": AUTO_CREATE_TOPIC,
+            "d": str(DEFAULT_QUEUE_COUNT),
+            "e": str(queue.queue_id),
+            "f": str(system_flag),
+            "g": str(born_milliseconds),
+            "h": str(flag),
+            "i": properties,
+            "j": str(reconsume_times),
+            "k": "false",
+            "m": "true" if batch else "false",
+        },
+        body,
+        flag=ONEWAY_FLAG if oneway else 0,
+    )
+
+
+def pull(
+    group: str,
+    queue: MessageQueue,
+    offset: int,
+    wanted: SubscriptionData,
+    *,
+    most: int,
+    hold_milliseconds: int,
+    commit_offset: int | None = None,
+) -> Command:
+    """A pull (11).
+
+    Args:
+        group: the consumer group.
+        queue: where from.
+        offset: the first index wanted.
+        wanted: the subscription; the broker filters by its tags.
+        most: how many messages at most.
+        hold_milliseconds: how long the broker may hold the request when there is nothing; 0: not.
+        commit_offset: the group's progress in the queue, or None.
+    """
+    flags = PULL_HAS_SUBSCRIPTION
+    if hold_milliseconds:
+        flags |= PULL_MAY_BE_HELD
+    if commit_offset is not None:
+        flags |= PULL_COMMITS_OFFSET
+    return Command(
+        RequestCode.PULL_MESSAGE,
+        {
+            "consumerGroup": group,
+            "topic": queue.topic,
+            "queueId": str(queue.queue_id),
+            "queueOffset": str(offset),
+            "maxMsgNums": str(most),
+            "sysFlag": str(flags),
+            "commitOffset": str(-1 if commit_offset is None else commit_offset),
+            "suspendTimeoutMillis": str(hold_milliseconds),
+            "subscription": wanted.expression,
+            "subVersion": str(wanted.version),
+            "expressionType": wanted.expression_type,
+        },
+    )
+
+
+def route(topic: str) -> Command:
+    """Ask a name server for a topic's route (105)."""
+    return Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+
+
+def cluster_info() -> Command:
+    """Ask a name server for all brokers (106)."""
+    return Command(RequestCode.GET_BROKER_CLUSTER_INFO)
+
+
+def topic_list() -> Command:
+    """Ask a name server for the names of all topics (206)."""
+    return Command(RequestCode.GET_ALL_TOPIC_LIST_FROM_NAMESERVER)
+
+
+def query_offset(group: str, queue: MessageQueue) -> Command:
+    """Ask for a group's committed offset (14); a group without one is answered 22, not 0."""
+    return Command(
+        RequestCode.QUERY_CONSUMER_OFFSET,
+        {
+            "consumerGroup": group,
+            "topic": queue.topic,
+            "queueId": str(queue.queue_id),
+            "setZeroIfNotFound": "false",
+        },
+    )
+
+
+def update_offset(group: str, queue: MessageQueue, offset: int) -> Command:
+    """Commit a group's offset (15): the next index to consume."""
+    return Command(
+        RequestCode.UPDATE_CONSUMER_OFFSET,
+        {
+            "consumerGroup": group,
+            "topic": queue.topic,
+            "queueId": str(queue.queue_id),
+            "commitOffset": str(offset),
+        },
+    )
+
+
+def max_offset(queue: MessageQueue) -> Command:
+    """Ask for the index the next message of a queue will get (30)."""
+    return _queue_question(RequestCode.GET_MAX_OFFSET, queue)
+
+
+def min_offset(queue: MessageQueue) -> Command:
+    """Ask for the first index a queue still holds (31)."""
+    return _queue_question(RequestCode.GET_MIN_OFFSET, queue)
+
+
+def search_offset(queue: MessageQueue, timestamp_milliseconds: int) -> Command:
+    """Ask for the first index stored at a time or later (29)."""
+    command = _queue_question(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue)
+    command.fields["timestamp"] = str(timestamp_milliseconds)
+    return command
+
+
+def heartbeat(content: Heartbeat) -> Command:
+    """Tell a broker which groups this client belongs to (34)."""
+    return Command(RequestCode.HEART_BEAT, body=encode_heartbeat(content))
+
+
+def unregister(client_id: str, *, producer_group: str = "", consumer_group: str = "") -> Command:
+    """Tell a broker that this client leaves a group (35)."""
+    fields = {"clientID": client_id}
+    if producer_group:
+        fields["producerGroup"] = producer_group
+    if consumer_group:
+        fields["consumerGroup"] = consumer_group
+    return Command(RequestCode.UNREGISTER_CLIENT, fields)
+
+
+def consumer_list(group: str) -> Command:
+    """Ask a broker for the ids of a group's members (38)."""
+    return Command(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
+
+
+def recall(topic: str, handle: str) -> Command:
+    """Take back a delayed message (370)."""
+    return Command(RequestCode.RECALL_MESSAGE, {"topic": topic, "recallHandle": handle})
+
+
+def end_transaction(
+    group: str,
+    *,
+    half_offset: int,
+    physical_offset: int,
+    message_id: str,
+    how: int,
+    is_answer: bool = False,
+) -> Command:
+    """Say how a transaction ends (37).
+
+    Args:
+        group: the producer group.
+        half_offset: the offset that the broker gave the half message.
+        physical_offset: the half message's place in the broker's log.
+        message_id: its id.
+        how: one of the transaction flags of `remoting.message.record`.
+        is_answer: whether the broker has asked; it wants no reply then.
+    """
+    return Command(
+        RequestCode.END_TRANSACTION,
+        {
+            "producerGroup": group,
+            "tranStateTableOffset": str(half_offset),
+            "commitLogOffset": str(physical_offset),
+            "commitOrRollback": str(int(how)),
+            "fromTransactionCheck": "true" if is_answer else "false",
+            "msgId": message_id,
+            "transactionId": message_id,
+        },
+        flag=ONEWAY_FLAG if is_answer else 0,
+    )
+
+
+def check_condition(client_id: str, group: str, wanted: SubscriptionData) -> Command:
+    """Ask a broker whether it can filter by a condition (46)."""
+    body = {"clientId": client_id, "group": group, "subscriptionData": wanted.to_json()}
+    return Command(RequestCode.CHECK_CLIENT_CONFIG, body=compact_json(body).encode())
+
+
+def reply(queue: MessageQueue, body: bytes, properties: Mapping[str, str]) -> Command:
+    """Bring a reply to the client that has asked (325)."""
+    run = properties_text(encode_properties(properties))
+    sent = send("", queue, body, run, system_flag=0, flag=0, born_milliseconds=0)
+    return Command(RequestCode.SEND_REPLY_MESSAGE_V2, sent.fields, body)
+
+
+def send_back(
+    group: str,
+    physical_offset: int,
+    *,
+    origin_message_id: str,
+    origin_topic: str,
+    most_times: int,
+    delay_level: int = 0,
+) -> Command:
+    """Give a message back that could not be consumed (36): it comes again, or goes to %DLQ%.
+
+    Args:
+        group: the consumer group.
+        physical_offset: the message's place in the broker's log.
+        origin_message_id: its id.
+        origin_topic: the topic it was sent to.
+        most_times: after so many repeats it goes to the dead-letter topic.
+        delay_level: when it comes again; 0 lets the broker choose, -1 is never.
+    """
+    return Command(
+        RequestCode.CONSUMER_SEND_MSG_BACK,
+        {
+            "group": group,
+            "offset": str(physical_offset),
+            "delayLevel": str(delay_level),
+            "originMsgId": origin_message_id,
+            "originTopic": origin_topic,
+            "unitMode": "false",
+            "maxReconsumeTimes": str(most_times),
+        },
+    )
+
+
+def lock_queues(group: str, client_id: str, queues: list[MessageQueue]) -> Command:
+    """Ask for queues to read alone and in order (41)."""
+    return Command(
+        RequestCode.LOCK_BATCH_MQ, body=encode_queue_lock(QueueLock(group, client_id, queues))
+    )
+
+
+def unlock_queues(group: str, client_id: str, queues: list[MessageQueue]) -> Command:
+    """Give locked queues up (42)."""
+    return Command(
+        RequestCode.UNLOCK_BATCH_MQ, body=encode_queue_lock(QueueLock(group, client_id, queues))
+    )
+
+
+def create_topic(config: TopicConfig, message_type: str | None = None) -> Command:
+    """Make a topic, or change its settings (17); and its type of messages, if one is given."""
+    attributes = {"attributes": f"+message.type={message_type}"} if message_type else {}
+    return Command(
+        RequestCode.UPDATE_AND_CREATE_TOPIC,
+        {
+            **attributes,
+            "topic": config.topic,
+            "defaultTopic": AUTO_CREATE_TOPIC,
+            "readQueueNums": str(config.read_queue_count),
+            "writeQueueNums": str(config.write_queue_count),
+            "perm": str(config.permission),
+            "topicFilterType": config.topic_filter_type,
+            "topicSysFlag": str(config.topic_system_flag),
+            "order": "true" if config.order else "false",
+        },
+    )
+
+
+def delete_topic_in_broker(topic: str) -> Command:
+    """Remove a topic with its messages (215)."""
+    return Command(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+
+
+def delete_topic_in_nameserver(topic: str) -> Command:
+    """Remove a topic's routes (216)."""
+    return Command(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
+
+
+def messages_by_key(topic: str, key: str, begin_ms: int, end_ms: int, most: int) -> Command:
+    """Find the newest messages with a key that were stored within some time (12)."""
+    return Command(
+        RequestCode.QUERY_MESSAGE,
+        {
+            "topic": topic,
+            "key": key,
+            "maxNum": str(most),
+            "beginTimestamp": str(begin_ms),
+            "endTimestamp": str(end_ms),
+        },
+    )
+
+
+def redrive(
+    group: str,
+    queue: MessageQueue,
+    offset: int,
+    most: int,
+    *,
+    to_topic: bool,
+    begin_ms: int,
+    end_ms: int,
+    ids: Sequence[str],
+    is_dry: bool,
+) -> Command:
+    """Deliver dead letters of a queue once more (31001, known to our brokers only)."""
+    fields = {
+        "consumerGroup": group,
+        "queueId": str(queue.queue_id),
+        "beginOffset": str(offset),
+        "maxMsgNums": str(most),
+        "target": "TOPIC" if to_topic else "GROUP",
+        "beginTimestamp": str(begin_ms),
+        "endTimestamp": str(end_ms),
+        "dryRun": str(is_dry).lower(),
+    }
+    body = compact_json({"msgIds": list(ids)}).encode() if ids else b""
+    return Command(RequestCode.REDRIVE_DEAD_LETTERS, fields, body)
+
+
+def runtime_info() -> Command:
+    """Ask a broker for its figures (28)."""
+    return Command(RequestCode.GET_BROKER_RUNTIME_INFO)
+
+
+def broker_settings() -> Command:
+    """Ask a broker for its settings (26)."""
+    return Command(RequestCode.GET_BROKER_CONFIG)
+
+
+def change_settings(values: Mapping[str, str]) -> Command:
+    """Change settings of a broker and its group (25)."""
+    return Command(RequestCode.UPDATE_BROKER_CONFIG, body=encode_properties_text(values))
+
+
+def consume_stats(group: str, topic: str = "") -> Command:
+    """Ask how far a group is (208), in one topic or in all."""
+    return Command(RequestCode.GET_CONSUME_STATS, {"consumerGroup": group, "topic": topic})
+
+
+def consumer_connections(group: str) -> Command:
+    """Ask for the members of a group (203)."""
+    return Command(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
+
+
+def running_info(group: str, client_id: str) -> Command:
+    """Have a broker ask a member what it is doing (307)."""
+    fields = {"consumerGroup": group, "clientId": client_id, "jstackEnable": "false"}
+    return Command(RequestCode.GET_CONSUMER_RUNNING_INFO, fields)
+
+
+def consume_directly(group: str, client_id: str, offset_message_id: str) -> Command:
+    """Have a broker ask a member to consume a message (309)."""
+    fields = {"consumerGroup": group, "clientId": client_id, "msgId": offset_message_id}
+    return Command(RequestCode.CONSUME_MESSAGE_DIRECTLY, fields)
+
+
+def consume_status(group: str, topic: str) -> Command:
+    """Have a broker ask the members of a group how far they are (223)."""
+    fields = {"group": group, "topic": topic, "clientAddr": ""}
+    return Command(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, fields)
+
+
+def time_spans(group: str, topic: str) -> Command:
+    """Ask when the messages of a topic were stored, and which a group has consumed (303)."""
+    return Command(RequestCode.QUERY_CONSUME_TIME_SPAN, {"group": group, "topic": topic})
+
+
+def groups_of_topic(topic: str) -> Command:
+    """Ask for the groups that consume a topic (300)."""
+    return Command(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic})
+
+
+def reset_offsets(
+    group: str,
+    topic: str,
+    timestamp_milliseconds: int,
+    *,
+    is_forced: bool,
+    queue_id: int = -1,
+    offset: int = -1,
+) -> Command:
+    """Move a group in a topic (222).
+
+    Args:
+        group: the consumer group.
+        topic: the topic.
+        timestamp_milliseconds: to this time, since 1970; -1 is the end.
+        is_forced: also forward.
+        queue_id: only this queue; -1 is all.
+        offset: to this offset of the one queue.
+    """
+    fields = {
+        "group": group,
+        "topic": topic,
+        "timestamp": str(timestamp_milliseconds),
+        "isForce": "true" if is_forced else "false",
+        "queueId": str(queue_id),
+        "offset": str(offset),
+    }
+    return Command(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
+
+
+def clone_offsets(source: str, target: str, topic: str = "") -> Command:
+    """Let a group go on where another one is (314)."""
+    fields = {"srcGroup": source, "destGroup": target, "topic": topic, "offline": "false"}
+    return Command(RequestCode.CLONE_GROUP_OFFSET, fields)
+
+
+def broker_statistics(name: str, key: str) -> Command:
+    """Ask a broker for what it has counted (315)."""
+    return Command(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
+
+
+def _queue_question(code: RequestCode, queue: MessageQueue) -> Command:
+    return Command(code, {"topic": queue.topic, "queueId": str(queue.queue_id)})

@@ -1,0 +1,283 @@
+"""The routes a client knows: asked for when needed, every 10 s, and at once after a failure."""
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+import trio
+
+from dledger_mq.connection import requests
+from dledger_mq.connection.topic_route import AUTO_CREATE_TOPIC, ClientRoute, client_route
+from dledger_mq.errors import (
+    InvalidNameServers,
+    NameServersUnreachable,
+    NoBrokerLeads,
+    NoNameServers,
+    RequestRefused,
+    RouteNotFound,
+)
+from remoting.bodies.route import TopicRoute, decode_cluster_info, decode_route
+from remoting.net.address import parse_address
+from remoting.net.client import RemotingClient
+from remoting.net.errors import AddressMalformed, ConnectionClosed
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.errors import BodyMalformed, RemotingError
+
+_log = logging.getLogger(__name__)
+
+# RocketMQ polls each 30 s, and its consumers wait as long when a leader freezes instead of dying.
+# A name server answers from memory.
+REFRESH_SECONDS: Final = 10.0
+
+# A name server answers from memory; one that takes longer is left for the next.
+NAMESERVER_TIMEOUT_SECONDS: Final = 1.0
+
+# A topic that was there so short a time ago is not gone, as far as a client can tell: its group
+# may be between two leaders, which takes a second, or may be started again. RocketMQ's clients go
+# on with the route that they know.
+GONE_SECONDS: Final = 30.0
+
+# Topics one client follows. Each costs a request every 10 s.
+MAX_TOPICS: Final = 4096
+
+# Told a topic's new route when it differs from the one before.
+RouteWatcher: TypeAlias = Callable[[ClientRoute], None]
+
+
+def read_nameservers(given: str | Sequence[str]) -> tuple[str, ...]:
+    """The addresses, each "host:port".
+
+    Args:
+        given: several addresses, or one text with semicolons between them, which is how RocketMQ
+            writes them (NAMESRV_ADDR).
+
+    Raises:
+        InvalidNameServers: there is none, or one is no address.
+    """
+    parts = given.split(";") if isinstance(given, str) else given
+    addresses: list[str] = []
+    for part in parts:
+        if not isinstance(part, str):
+            raise InvalidNameServers(f"{part!r:.80} is not a text: write host:port")
+        if isinstance(given, str) and not part.strip():
+            continue  # "a:1;b:2;" has two
+        try:
+            parse_address(part)
+        except AddressMalformed as error:
+            raise InvalidNameServers(str(error)) from None
+        addresses.append(part.strip())
+    if not addresses:
+        raise InvalidNameServers('none is given: pass nameservers=["host:9876"], or client=')
+    return tuple(addresses)
+
+
+@dataclass(slots=True)
+class _Question:
+    """A question for a route. Ended without a route and an error, it was given up.
+
+    Attributes:
+        done: it has ended.
+        route: the answer.
+        error: what was raised instead.
+    """
+
+    done: trio.Event = field(default_factory=trio.Event)
+    route: ClientRoute | None = None
+    error: RouteNotFound | NameServersUnreachable | RequestRefused | None = None
+
+
+class Routes:
+    """Routes by topic.
+
+    Args:
+        remoting: what requests go over.
+        nameservers: "host:port" each; the first that answers is asked until it fails.
+    """
+
+    def __init__(self, remoting: RemotingClient, nameservers: Sequence[str]) -> None:
+        self._remoting = remoting
+        self._nameservers = list(nameservers)
+        self._routes: dict[str, ClientRoute] = {}
+        self._found_at: dict[str, float] = {}  # when a name server knew the topic last
+        self._creatable: set[str] = set()
+        self._asking: dict[str, _Question] = {}
+        self._watchers: list[RouteWatcher] = []
+
+    @property
+    def nameservers(self) -> tuple[str, ...]:
+        """The name servers, the one that is asked first in front."""
+        return tuple(self._nameservers)
+
+    def watch(self, watcher: RouteWatcher) -> None:
+        """Have `watcher` told of every route that changes. It must not block."""
+        self._watchers.append(watcher)
+
+    def unwatch(self, watcher: RouteWatcher) -> None:
+        """Undo `watch`."""
+        self._watchers.remove(watcher)
+
+    def known(self, topic: str) -> ClientRoute | None:
+        """The route as it was last learnt, without asking."""
+        return self._routes.get(topic)
+
+    def masters(self) -> set[str]:
+        """The addresses of all masters of all known routes."""
+        return {address for route in self._routes.values() for address in route.masters.values()}
+
+    async def find(self, topic: str, *, may_create: bool = False) -> ClientRoute:
+        """The route as it is known, or asked for when it is not.
+
+        Args:
+            topic: the topic.
+            may_create: for a topic that does not exist, give the queues it would get when a
+                message is sent to it.
+
+        Raises:
+            RouteNotFound: no name server knows the topic (NoBrokerLeads: nor any other, for want
+                of a leader).
+            NameServersUnreachable: none of them answers.
+            RequestRefused: one answered with an unexpected code.
+        """
+        return self._routes.get(topic) or await self.refresh(topic, may_create=may_create)
+
+    async def refresh(self, topic: str, *, may_create: bool = False) -> ClientRoute:
+        """Ask for the route now. Callers that ask while a request is on its way share its answer.
+
+        Args:
+            topic: the topic.
+            may_create: see `find`; once true, later refreshes of the topic do so too.
+
+        Raises:
+            RouteNotFound, NameServersUnreachable, RequestRefused: see `find`.
+        """
+        if may_create:
+            self._creatable.add(topic)
+        while (asking := self._asking.get(topic)) is not None:
+            await asking.done.wait()
+            if asking.error is not None:
+                raise asking.error
+            if asking.route is not None:
+                return asking.route
+        self._asking[topic] = asking = _Question()
+        try:
+            asking.route = await self._ask(topic)
+        except (RouteNotFound, NameServersUnreachable, RequestRefused) as error:
+            asking.error = error
+            if isinstance(error, RouteNotFound):
+                self._forget_masters(topic)
+            raise
+        finally:
+            del self._asking[topic]
+            asking.done.set()
+        self._store(asking.route)
+        return asking.route
+
+    async def ask_nameserver(self, command: Command, what: str) -> Command:
+        """Send a request to the name servers in turn until one answers.
+
+        Args:
+            command: the request.
+            what: what is asked for, for errors: "list topics".
+
+        Raises:
+            NameServersUnreachable: none answers (NoNameServers: nor ever will).
+            RequestRefused: one answered with an error code other than "topic does not exist".
+        """
+        reason, others = "none is given", 0
+        for address in list(self._nameservers):
+            try:
+                reply = await self._remoting.request(address, command, NAMESERVER_TIMEOUT_SECONDS)
+            except RemotingError as error:
+                reason = str(getattr(error, "reason", error))
+                others += isinstance(error, ConnectionClosed) and error.is_another_protocol
+                # The next question begins with the one that answers.
+                self._nameservers.remove(address)
+                self._nameservers.append(address)
+                continue
+            if reply.code not in (ResponseCode.SUCCESS, ResponseCode.TOPIC_NOT_EXIST):
+                raise RequestRefused(address, what, reply.code, reply.remark)
+            return reply
+        if others and others == len(self._nameservers):
+            raise NoNameServers(self.nameservers, reason)
+        raise NameServersUnreachable(self.nameservers, reason)
+
+    async def keep_fresh(self) -> None:
+        """Ask for every known route again each 10 s, for ever."""
+        while True:
+            await trio.sleep(REFRESH_SECONDS)
+            for topic in list(self._routes):
+                try:
+                    await self.refresh(topic)
+                except (RouteNotFound, NameServersUnreachable, RequestRefused) as error:
+                    _log.warning("route of %s not refreshed: %s", topic, error)
+
+    async def _ask(self, topic: str) -> ClientRoute:
+        """Ask for the topic, then for the template of new topics if that is allowed."""
+        found = await self._ask_one(topic)
+        if found is None and topic in self._creatable and not self._was_there_lately(topic):
+            template = await self._ask_one(AUTO_CREATE_TOPIC)
+            # A leader may have registered between the two answers, with all topics. The template
+            # has fewer queues or more, so a message would leave the queue of its key.
+            found = await self._ask_one(topic)
+            if found is None and template is not None:
+                return client_route(topic, template, provisional=True)
+        if found is None:
+            raise await self._why_not_found(topic)
+        try:
+            route = client_route(topic, found)
+        except BodyMalformed as error:
+            raise NameServersUnreachable(self.nameservers, str(error)) from None
+        self._found_at[topic] = trio.current_time()
+        return route
+
+    def _was_there_lately(self, topic: str) -> bool:
+        found_at = self._found_at.get(topic)
+        return found_at is not None and trio.current_time() < found_at + GONE_SECONDS
+
+    async def _why_not_found(self, topic: str) -> RouteNotFound:
+        """Whether the topic is unknown, or every topic, since no group of brokers has a leader."""
+        try:
+            reply = await self.ask_nameserver(requests.cluster_info(), "tell the cluster")
+            brokers = decode_cluster_info(reply.body).brokers
+        except (NameServersUnreachable, RequestRefused, BodyMalformed):
+            return RouteNotFound(topic, self.nameservers)  # it does not say why
+        if any(broker.master is not None for broker in brokers.values()):
+            return RouteNotFound(topic, self.nameservers)
+        return NoBrokerLeads(topic, self.nameservers, tuple(sorted(brokers)))
+
+    async def _ask_one(self, topic: str) -> TopicRoute | None:
+        reply = await self.ask_nameserver(requests.route(topic), f"give the route of {topic}")
+        if reply.code != ResponseCode.SUCCESS:
+            return None
+        try:
+            return decode_route(reply.body)
+        except BodyMalformed as error:
+            raise NameServersUnreachable(self.nameservers, str(error)) from None
+
+    def _store(self, route: ClientRoute) -> None:
+        """Keep a route; tell the watchers when it is new."""
+        if self._routes.get(route.topic) == route:
+            return
+        if route.topic not in self._routes and len(self._routes) >= MAX_TOPICS:
+            # The one that was learnt first; if it is still in use it is asked for again.
+            first = next(iter(self._routes))
+            del self._routes[first]
+            self._found_at.pop(first, None)
+        self._routes[route.topic] = route
+        for watcher in list(self._watchers):
+            watcher(route)
+
+    def _forget_masters(self, topic: str) -> None:
+        """The topic is not known now.
+
+        Its queues are kept for consumers: while a group elects a leader a name server may know
+        none of its topics, and that must not take every queue away from its consumer.
+        """
+        route = self._routes.get(topic)
+        if route is not None and not route.provisional:
+            self._store(ClientRoute(topic, (), route.read_queues, {}))
+        elif route is not None:
+            del self._routes[topic]
+            self._found_at.pop(topic, None)

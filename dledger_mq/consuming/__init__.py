@@ -1,0 +1,1 @@
+"""Consumers that pull: what they subscribe to, read, call the listener with, and commit."""

@@ -1,0 +1,91 @@
+"""How much a consumer consumes, topic by topic, over the last minute and hour.
+
+Source: RocketMQ's ConsumerStatsManager. What a broker asks for with 307 has it.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+from dledger_mq.connection.running_info import ConsumeStatus
+
+# Steps of the two windows, in seconds: the last minute and the last hour.
+_MINUTE_STEP: Final = 10
+_HOUR_STEP: Final = 600
+_STEPS: Final = 6
+
+
+class _Window:
+    """Sums over the last steps, the present one with them."""
+
+    __slots__ = ("_latest", "_step", "_sums")
+
+    def __init__(self, step: int) -> None:
+        self._step = step
+        self._sums = [0.0] * (_STEPS + 1)
+        self._latest = 0
+
+    def add(self, now: float, amount: float) -> None:
+        self._sums[self._begin(now)] += amount
+
+    def sum(self, now: float) -> float:
+        self._begin(now)
+        return sum(self._sums)
+
+    def _begin(self, now: float) -> int:
+        number = max(self._latest, int(now // self._step))
+        for passed in range(max(self._latest + 1, number - _STEPS), number + 1):
+            self._sums[passed % (_STEPS + 1)] = 0.0
+        self._latest = number
+        return number % (_STEPS + 1)
+
+
+class _Topic:
+    __slots__ = ("calls", "consumed", "failed", "failed_in_hour", "seconds")
+
+    def __init__(self) -> None:
+        self.consumed = _Window(_MINUTE_STEP)
+        self.failed = _Window(_MINUTE_STEP)
+        self.failed_in_hour = _Window(_HOUR_STEP)
+        self.calls = _Window(_MINUTE_STEP)
+        self.seconds = _Window(_MINUTE_STEP)
+
+
+class ConsumeTally:
+    """Counts the calls of a listener. It has a row for each topic that is subscribed to.
+
+    Args:
+        clock: seconds on the monotonic clock.
+    """
+
+    def __init__(self, clock: Callable[[], float]) -> None:
+        self._clock = clock
+        self._topics: dict[str, _Topic] = {}
+
+    def called(self, topic: str, messages: int, seconds: float, *, is_consumed: bool) -> None:
+        """A call with so many messages of a topic has taken so long."""
+        now = self._clock()
+        counts = self._topics.get(topic)
+        if counts is None:
+            counts = self._topics[topic] = _Topic()
+        counts.calls.add(now, 1)
+        counts.seconds.add(now, seconds)
+        if is_consumed:
+            counts.consumed.add(now, messages)
+        else:
+            counts.failed.add(now, messages)
+            counts.failed_in_hour.add(now, messages)
+
+    def statuses(self) -> dict[str, ConsumeStatus]:
+        """The topics of which messages came."""
+        now = self._clock()
+        # Whole steps, and the begin of the present one.
+        seconds = _MINUTE_STEP * _STEPS + now % _MINUTE_STEP
+        return {
+            topic: ConsumeStatus(
+                counts.consumed.sum(now) / seconds,
+                counts.failed.sum(now) / seconds,
+                1000 * counts.seconds.sum(now) / max(1.0, counts.calls.sum(now)),
+                round(counts.failed_in_hour.sum(now)),
+            )
+            for topic, counts in sorted(self._topics.items())
+        }

@@ -1,0 +1,177 @@
+"""Where a group's progress is kept: by the brokers, or in a file of a broadcasting consumer."""
+
+import logging
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Protocol
+
+import trio
+
+from dledger_mq.connection import requests
+from dledger_mq.connection.calls import call_master
+from dledger_mq.connection.client import Client
+from dledger_mq.consuming.offset_file import read_offsets, write_offsets
+from dledger_mq.errors import MessagingError
+from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
+
+_log = logging.getLogger(__name__)
+
+# A leader answers a question for an offset from memory. One that takes longer may be frozen: ask a
+# name server for another. The question may be repeated without harm.
+START_ATTEMPT_SECONDS: Final = 1.0
+
+
+class Offsets(Protocol):
+    """A group's progress by queue."""
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """The next index to consume, or None when nothing was ever committed."""
+
+    async def commit(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        """Keep the progress of queues; those for which it failed are not in the answer."""
+
+    async def commit_last(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        """The same before others read the queues: through an election, for some seconds."""
+
+
+class BrokerOffsets:
+    """Progress kept by the brokers, shared by the members of a group.
+
+    Args:
+        client: whose connections to use.
+        group: the consumer group.
+    """
+
+    def __init__(self, client: Client, group: str) -> None:
+        self._client = client
+        self._group = group
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """Ask the queue's broker.
+
+        Raises:
+            MessagingError, RemotingError: see `call_master`.
+        """
+        reply = await call_master(
+            self._client,
+            queue,
+            requests.query_offset(self._group, queue),
+            "give a committed offset",
+            attempt_seconds=START_ATTEMPT_SECONDS,
+            accepted=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
+        )
+        if reply.code == ResponseCode.QUERY_NOT_FOUND:
+            return None
+        offset = reply.integer("offset", -1)
+        return offset if offset >= 0 else None
+
+    async def commit(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        """Commit to each queue's broker, concurrently. The next commit repeats what failed."""
+        asked: list[MessageQueue] = []
+        wanted: list[tuple[str, Command]] = []
+        for queue, offset in offsets.items():
+            route = self._client.routes.known(queue.topic)
+            address = None if route is None else route.masters.get(queue.broker_name)
+            if address is not None:
+                asked.append(queue)
+                wanted.append((address, requests.update_offset(self._group, queue, offset)))
+        outcomes = await self._client.request_all(wanted)
+        return {
+            queue
+            for queue, outcome in zip(asked, outcomes, strict=True)
+            if isinstance(outcome, Command) and outcome.code == ResponseCode.SUCCESS
+        }
+
+    async def commit_last(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        """Commit, and go on with what failed until a leader takes it, for 5 s at most."""
+        kept = await self.commit(offsets)
+
+        async def go_on(queue: MessageQueue) -> None:
+            command = requests.update_offset(self._group, queue, offsets[queue])
+            try:
+                await call_master(
+                    self._client,
+                    queue,
+                    command,
+                    "commit an offset",
+                    attempt_seconds=START_ATTEMPT_SECONDS,
+                )
+                kept.add(queue)
+            except (MessagingError, RemotingError) as error:
+                _log.info("%s is not committed: %s", queue, error)
+
+        async with trio.open_nursery() as nursery:
+            for queue in offsets.keys() - kept:
+                nursery.start_soon(go_on, queue)
+        return kept
+
+
+class FileOffsets:
+    """Progress of one broadcasting consumer, in a file of its own or in memory only.
+
+    Args:
+        path: the file, or None to forget everything at the end.
+
+    Raises:
+        OffsetFileUnreadable: there is a file that is not one of offsets.
+    """
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._offsets = {} if path is None else read_offsets(path)
+
+    async def load(self, queue: MessageQueue) -> int | None:
+        """Look it up."""
+        return self._offsets.get(queue)
+
+    async def commit(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        """Rewrite the file: a few kilobytes every five seconds, faster than a thread starts."""
+        self._offsets.update(offsets)
+        if self._path is not None and offsets:
+            write_offsets(self._path, self._offsets)
+        return set(offsets)
+
+    async def commit_last(self, offsets: Mapping[MessageQueue, int]) -> set[MessageQueue]:
+        """As `commit`."""
+        return await self.commit(offsets)
+
+
+async def starting_offset(
+    client: Client,
+    offsets: Offsets,
+    queue: MessageQueue,
+    consume_from: ConsumeFrom,
+    timestamp_milliseconds: int,
+) -> int:
+    """Where a consumer begins to read a queue.
+
+    A committed offset decides. Without one `consume_from` does, and for a retry topic always the
+    first message, since its messages are the group's own. Source: RocketMQ's RebalancePushImpl;
+    unlike a Java broker's answer to a young queue, LAST is never the beginning.
+
+    Args:
+        client: whose connections to use.
+        offsets: the group's progress.
+        queue: the queue.
+        consume_from: where to begin without a committed offset.
+        timestamp_milliseconds: for TIMESTAMP: since 1970.
+
+    Raises:
+        MessagingError, RemotingError: see `call_master`.
+    """
+    committed = await offsets.load(queue)
+    if committed is not None:
+        return committed
+    if queue.topic.startswith(RETRY_TOPIC_PREFIX) or consume_from is ConsumeFrom.FIRST:
+        command, what = requests.min_offset(queue), "give the first offset"
+    elif consume_from is ConsumeFrom.LAST:
+        command, what = requests.max_offset(queue), "give the last offset"
+    else:
+        command = requests.search_offset(queue, timestamp_milliseconds)
+        what = "find the offset of a time"
+    reply = await call_master(client, queue, command, what, attempt_seconds=START_ATTEMPT_SECONDS)
+    return reply.integer("offset")

@@ -1,0 +1,181 @@
+"""The pull consumer: reads the queues it names from the offsets it names."""
+
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from types import TracebackType
+from typing import Final
+
+from dledger_mq.client_metrics import ClientMetrics, reported
+from dledger_mq.connection import requests
+from dledger_mq.connection.calls import call_master
+from dledger_mq.connection.client import Client
+from dledger_mq.connection.client_use import ClientUse
+from dledger_mq.connection.lifetime import Lifetime, during_block
+from dledger_mq.connection.side_work import read_beside
+from dledger_mq.consuming.offsets import BrokerOffsets
+from dledger_mq.consuming.pulling import PULL_BATCH, PULL_CODES, PullResult, read_pull_reply
+from dledger_mq.consuming.subscription import ALL, Sql, subscription
+from dledger_mq.message import check_topic
+from remoting.bodies.heartbeat import SubscriptionData
+from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.command import Command
+
+# After the broker's hold is over, its answer still has to come.
+_GRACE_SECONDS: Final = 5.0
+
+
+class PullConsumer:
+    """Reads queues one pull at a time. It joins no group and shares its queues with no consumer.
+
+    All calls follow elections and lost connections until their time is over. They raise
+    `RequestRefused` when a broker says no, and `RouteNotFound`, `NoMaster`,
+    `NameServersUnreachable` or a `remoting.wire.errors.RemotingError` when the time is over.
+
+    Args:
+        group: under which offsets are committed.
+        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
+        client: an open client to share instead.
+        metrics: told of each pull.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        nameservers: str | Sequence[str] = (),
+        client: Client | None = None,
+        metrics: ClientMetrics | None = None,
+    ) -> None:
+        check_topic(group)
+        self.group = group
+        self._metrics = reported(metrics)
+        self._use = ClientUse(nameservers, client)
+        self._lifetime = Lifetime(
+            "consumer",
+            "PullConsumer",
+            "open_pull_consumer",
+            group=group,
+            client=self._use.client.lifetime,
+        )
+        self._offsets = BrokerOffsets(self._use.client, group)
+        self._stack = AsyncExitStack()
+        # Of the last pull: most often the next one wants the same.
+        self._last_wanted: tuple[tuple[str, str | Sql], SubscriptionData] | None = None
+
+    async def __aenter__(self) -> "PullConsumer":
+        """Open the consumer; nothing is sent yet.
+
+        Raises:
+            OpenedTwice: it was opened before.
+            ClientClosed: the shared client is not open.
+        """
+        self._lifetime.open()
+        async with AsyncExitStack() as stack:
+            stack.callback(self._lifetime.close)
+            await self._use.enter(stack)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Close the consumer's own client."""
+        await self._stack.aclose()
+
+    @property
+    def _client(self) -> Client:
+        """The client. Raises ClientClosed outside the block."""
+        self._lifetime.check()
+        return self._use.client
+
+    @during_block
+    async def queues(self, topic: str) -> list[MessageQueue]:
+        """The readable queues of a topic, in their order."""
+        return list((await self._client.routes.find(topic)).read_queues)
+
+    @during_block
+    async def pull(
+        self,
+        queue: MessageQueue,
+        offset: int,
+        *,
+        tags: str | Sql = ALL,
+        most: int = PULL_BATCH,
+        hold_seconds: float = 0.0,
+    ) -> PullResult:
+        """Read messages of a queue.
+
+        Args:
+            queue: the queue.
+            offset: the first index wanted; go on with the result's `next_offset`.
+            tags: ``*``, tags joined by ``||``, or a condition.
+            most: how many messages at most; RocketMQ's brokers give 32 at a time.
+            hold_seconds: how long the broker may wait for a message when there is none.
+
+        Raises:
+            remoting.message.errors.MessageMalformed: the answer holds a damaged record, or a body
+                whose CRC is wrong. Ask for fewer messages to get those before it.
+        """
+        wanted = self._wanted(queue.topic, tags)
+        command = requests.pull(
+            self.group,
+            queue,
+            offset,
+            wanted,
+            most=most,
+            hold_milliseconds=round(hold_seconds * 1000),
+        )
+        client = self._use.client  # `during_block` has checked that it is open
+        reply = await call_master(
+            client,
+            queue,
+            command,
+            "pull",
+            accepted=PULL_CODES,
+            timeout_seconds=hold_seconds + _GRACE_SECONDS,
+            attempt_seconds=hold_seconds + _GRACE_SECONDS,
+        )
+        result = await read_beside(client.side_work, partial(read_pull_reply, reply, queue, wanted))
+        if self._metrics is not None:
+            lag = max(result.max_offset - result.next_offset, 0)
+            self._metrics.pulled(self.group, queue, len(result.messages), len(reply.body), lag)
+        return result
+
+    def _wanted(self, topic: str, tags: str | Sql) -> SubscriptionData:
+        if self._last_wanted is None or self._last_wanted[0] != (topic, tags):
+            self._last_wanted = (topic, tags), subscription(topic, tags)
+        return self._last_wanted[1]
+
+    @during_block
+    async def first_offset(self, queue: MessageQueue) -> int:
+        """The first index the queue still holds."""
+        return await self._number(queue, requests.min_offset(queue), "give the first offset")
+
+    @during_block
+    async def next_offset(self, queue: MessageQueue) -> int:
+        """The index the queue's next message will get."""
+        return await self._number(queue, requests.max_offset(queue), "give the last offset")
+
+    @during_block
+    async def offset_at(self, queue: MessageQueue, timestamp_milliseconds: int) -> int:
+        """The first index stored at a time (milliseconds since 1970) or later."""
+        command = requests.search_offset(queue, timestamp_milliseconds)
+        return await self._number(queue, command, "find the offset of a time")
+
+    @during_block
+    async def committed(self, queue: MessageQueue) -> int | None:
+        """The group's committed offset, or None when nothing was ever committed."""
+        return await self._offsets.load(queue)
+
+    @during_block
+    async def commit(self, queue: MessageQueue, offset: int) -> None:
+        """Commit the group's progress: the next index to consume."""
+        command = requests.update_offset(self.group, queue, offset)
+        await call_master(self._client, queue, command, "commit an offset")
+
+    async def _number(self, queue: MessageQueue, command: Command, what: str) -> int:
+        return (await call_master(self._client, queue, command, what)).integer("offset")

@@ -1,0 +1,665 @@
+"""The push consumer: a member of a group that hands every message of its queues to its user."""
+
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import trio
+
+from dledger.wake_up import WakeUp
+from dledger_mq.client_metrics import ClientMetrics, reported
+from dledger_mq.connection.background import Background
+from dledger_mq.connection.client import Client, ConsumerEntry
+from dledger_mq.connection.client_use import ClientUse
+from dledger_mq.connection.lifetime import Lifetime, during_block
+from dledger_mq.connection.pauses import LONGEST_PAUSE_SECONDS
+from dledger_mq.connection.running_info import QueueInfo, RunningInfo
+from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.topic_route import ClientRoute
+from dledger_mq.consuming.assignment import Share, own_share, whole_topic
+from dledger_mq.consuming.cached_queue import (
+    MAX_CACHED_BYTES,
+    MAX_CACHED_MESSAGES,
+    MAX_TOTAL_CACHED_BYTES,
+    CachedBytes,
+    CachedQueue,
+)
+from dledger_mq.consuming.call_rules import AtOnce, CallRule, InOrder
+from dledger_mq.consuming.conditions import check_conditions
+from dledger_mq.consuming.consume_tally import ConsumeTally
+from dledger_mq.consuming.direct_calls import DirectCalls
+from dledger_mq.consuming.giving_back import GivingBack
+from dledger_mq.consuming.iteration import Iteration
+from dledger_mq.consuming.listening import Listening
+from dledger_mq.consuming.offset_file import locked_offsets
+from dledger_mq.consuming.offsets import BrokerOffsets, FileOffsets, Offsets
+from dledger_mq.consuming.ordered_queues import OrderedQueues
+from dledger_mq.consuming.postponed import Postponed
+from dledger_mq.consuming.pulling import PULL_BATCH
+from dledger_mq.consuming.queue_reader import QueueReader
+from dledger_mq.consuming.subscription import Sql, group_subscriptions
+from dledger_mq.errors import InvalidOptions, MessagingError, NotIterable
+from dledger_mq.listener import SLOW_CALL_SECONDS, Listener, check_listener
+from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
+from dledger_mq.tracing.trace_writer import TraceWriter, trace_topic
+from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
+from remoting.bodies.message_queue import MessageQueue
+from remoting.bodies.queue_shares import readers_of
+
+_log = logging.getLogger(__name__)
+
+# RocketMQ's rebalance interval; brokers also tell when members come or go.
+REBALANCE_SECONDS: Final = 20.0
+
+# RocketMQ's persistConsumerOffsetInterval: a crash repeats at most what was consumed since.
+COMMIT_SECONDS: Final = 5.0
+
+# When a queue goes to another member: how long the listener's calls may take to end before their
+# messages are left to that member, and how long that member waits for the last commit. Both begin
+# with the broker's notice, so the difference is for the notice and the commit to arrive.
+LAST_CALLS_SECONDS: Final = 0.5
+HANDOVER_SECONDS: Final = 1.0
+
+# A cancelled block, or one that ends by an error, commits once more, but does not wait long: a
+# broker answers in milliseconds, and after a crash messages are repeated, too.
+LAST_COMMIT_SECONDS: Final = 1.0
+
+# RocketMQ's maxReconsumeTimes of a consumer that keeps no order.
+MOST_RECONSUME_TIMES: Final = 16
+
+# A topic leaves one part in so many of its consumer's calls to the others, one to each at most:
+# if its messages take long, it does not stop them, and it loses little when they are idle.
+LEFT_TO_OTHERS: Final = 4
+
+# RocketMQ's range for suspendCurrentQueueTimeMillis.
+SUSPEND_MILLISECONDS: Final = (10, 30_000)
+
+# RocketMQ starts a consumer of a TIMESTAMP half an hour back.
+DEFAULT_BACK_MILLISECONDS: Final = 30 * 60 * 1000
+
+_FROM_WHERE: Final = {
+    ConsumeFrom.LAST: ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
+    ConsumeFrom.FIRST: ConsumeFromWhere.CONSUME_FROM_FIRST_OFFSET,
+    ConsumeFrom.TIMESTAMP: ConsumeFromWhere.CONSUME_FROM_TIMESTAMP,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PushOptions:
+    """What can be tuned; the defaults are RocketMQ's.
+
+    Attributes:
+        concurrency: how many listeners run at once. Of several topics, each leaves one of these
+            calls to each other one, up to a quarter of them.
+        batch_size: how many messages a listener gets at most.
+        pull_batch: how many messages a pull asks for.
+        max_cached_messages: of one queue: pulled and not done.
+        max_cached_bytes: as `max_cached_messages`, for bodies and properties.
+        max_total_cached_bytes: of all queues together, for bodies and properties. A queue that
+            holds nothing may pull all the same.
+        max_reconsume_times: after so many repeats a message goes to the dead-letter topic. None is
+            16, and for an ordered consumer no end: the queue waits for the message.
+        suspend_milliseconds: of an ordered consumer: how long a queue waits when the listener
+            failed, before it gets the same message again; 10 to 30,000.
+        close_timeout_seconds: how long the end of the block waits for listeners that run.
+        slow_call_seconds: a call of the listener that takes longer is told in the log, once a
+            minute for each listener.
+    """
+
+    concurrency: int = 20
+    batch_size: int = 1
+    pull_batch: int = PULL_BATCH
+    max_cached_messages: int = MAX_CACHED_MESSAGES
+    max_cached_bytes: int = MAX_CACHED_BYTES
+    max_total_cached_bytes: int = MAX_TOTAL_CACHED_BYTES
+    max_reconsume_times: int | None = None
+    suspend_milliseconds: int = 1000
+    close_timeout_seconds: float = 5.0
+    slow_call_seconds: float = SLOW_CALL_SECONDS
+
+    def __post_init__(self) -> None:
+        """Check what cannot be right. Raises InvalidOptions."""
+        least, most = SUSPEND_MILLISECONDS
+        if not least <= self.suspend_milliseconds <= most:
+            raise InvalidOptions("suspend_milliseconds", self.suspend_milliseconds, least, most)
+
+
+class PushConsumer:
+    """Consumes the topics of a group, sharing their queues with the group's other members.
+
+    With a listener, up to 20 calls of it run at once. Without one, `async for message in consumer`
+    gives one message after the other, each of them acknowledged when the next is asked for; see
+    `acknowledge` and `give_back`. A message that a loop had when it ended by `break` or by an error
+    is not acknowledged.
+
+    Every message is given out at least once: it may come again after a crash, a fail-over or a
+    change of members.
+
+    An ordered consumer locks its queues, so that no other member reads them meanwhile, and gives
+    out the messages of one queue one after the other: the next one after the listener's success.
+
+    Args:
+        group: the consumer group; all members must subscribe to the same topics and tags.
+        topics: a topic, several, or what is wanted by topic: tags ("TagA || TagB"), or a condition
+            (`Sql`).
+        listener: gets messages of one queue; its answer RETRY, or an error, has them come again.
+            None for a consumer that is iterated over.
+        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
+        client: an open client to share instead.
+        ordered: whether the order in each queue is kept. All members of a group must agree.
+        model: CLUSTERING shares the messages in the group, BROADCASTING gives all to each member.
+        consume_from: where to begin in a queue without a committed offset.
+        consume_timestamp: for TIMESTAMP: milliseconds since 1970; half an hour ago when None.
+        offset_file: where a broadcasting consumer keeps its offsets; None keeps them in memory.
+        options: what can be tuned.
+        metrics: told of each pull, and of what became of messages.
+        trace: whether what becomes of messages is written into RocketMQ's trace topic; or the name
+            of another topic to write it to. See `Admin.trace`.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        topics: str | Sequence[str] | Mapping[str, str | Sql],
+        listener: Listener | None = None,
+        *,
+        nameservers: str | Sequence[str] = (),
+        client: Client | None = None,
+        ordered: bool = False,
+        model: MessageModel = MessageModel.CLUSTERING,
+        consume_from: ConsumeFrom = ConsumeFrom.LAST,
+        consume_timestamp: int | None = None,
+        offset_file: str | Path | None = None,
+        options: PushOptions | None = None,
+        metrics: ClientMetrics | None = None,
+        trace: bool | str = False,
+    ) -> None:
+        check_topic(group)
+        if listener is not None:
+            check_listener(listener)
+        self.group = group
+        self._topics = topics
+        self._listener = listener
+        self._use = ClientUse(nameservers, client)
+        self._client = self._use.client
+        self._lifetime = Lifetime(
+            "consumer",
+            "PushConsumer",
+            "open_push_consumer",
+            group=group,
+            client=self._use.client.lifetime,
+        )
+        self._is_ordered = ordered
+        self._model = model
+        self._consume_from = consume_from
+        self._consume_timestamp = consume_timestamp
+        self._offset_file = None if offset_file is None else Path(offset_file)
+        self._options = options or PushOptions()
+        self._metrics = reported(metrics)
+        self._trace_topic = trace_topic(trace)
+        self._stack = AsyncExitStack()
+        self._opened_milliseconds = 0
+        self._wanted: dict[str, SubscriptionData] = {}
+        self._readers: dict[MessageQueue, QueueReader] = {}
+        self._cached_bytes = CachedBytes(self._options.max_total_cached_bytes)
+        self._members: dict[str, Collection[str]] = {}  # by topic, when they were last known
+        self._offsets: Offsets = FileOffsets(None)
+        self._nursery: Background | None = None
+        self._calls: Background | None = None  # of the listener
+        self._listening: Listening | None = None
+        self._locked: OrderedQueues | None = None
+        self._iteration: Iteration | None = None
+        self._direct = DirectCalls(
+            group,
+            listener,
+            ordered,
+            self._client.listener_watch,
+            self._options.slow_call_seconds,
+        )
+        self._tally = ConsumeTally(trio.current_time)
+        self._rebalance_wanted = WakeUp()
+        self._assigned = trio.Event()
+        self._problems: dict[str, str] = {}
+
+    async def __aenter__(self) -> "PushConsumer":
+        """Join the group; queues are read as soon as their brokers answer (see `ready`).
+
+        Raises:
+            OpenedTwice: it was opened before.
+            ClientClosed: the shared client is not open.
+            GroupInUse: the shared client has a consumer of this group.
+            InvalidMessage: a topic's name is not legal, or there is none.
+            InvalidCondition: a broker cannot filter by a condition (`Sql`).
+            OffsetFileUnreadable: the file holds no offsets, or there can be no such file.
+            OffsetFileLocked: another consumer keeps its offsets there.
+        """
+        self._lifetime.open()
+        async with AsyncExitStack() as stack:
+            stack.callback(self._lifetime.close)
+            if self._offset_file is not None and not self._is_shared:
+                stack.enter_context(locked_offsets(self._offset_file))
+            self._prepare()
+            await self._use.enter(stack)
+            await check_conditions(self._client, self.group, self._wanted.values())
+            self._client.add_consumer(
+                ConsumerEntry(
+                    self._data(),
+                    self._members_changed,
+                    self._running_info,
+                    self._direct.asked,
+                )
+            )
+            stack.push_async_callback(self._unlock_all)  # when no call of the listener runs
+            trace = None
+            if self._trace_topic:
+                writer = TraceWriter(self._client, self.group, self._trace_topic, self._lifetime)
+                trace = await stack.enter_async_context(writer)
+            nursery = await stack.enter_async_context(
+                Background(self._lifetime, until_the_end=True)
+            )
+            self._nursery = nursery
+            self._calls = await stack.enter_async_context(Background(self._lifetime))
+            self._direct.begin(self._calls)
+            self._client.routes.watch(self._route_changed)
+            if self._is_ordered and self._is_shared:
+                self._locked = OrderedQueues(
+                    self._client, self.group, nursery, self._gained, self._renewed, self._lost
+                )
+            postponed = Postponed()
+            self._listening = Listening(
+                self.group,
+                self._call_rule(postponed),
+                postponed,
+                batch_size=1 if self._listener is None else self._options.batch_size,
+                most_of_a_topic=self._most_of_a_topic(),
+                tally=self._tally,
+                watch=self._client.listener_watch,
+                slow_seconds=self._options.slow_call_seconds,
+                metrics=self._metrics,
+                trace=trace,
+            )
+            if self._listener is not None:
+                for _ in range(self._options.concurrency):
+                    self._calls.start_soon(self._listening.work, self._listener)
+            nursery.start_soon(postponed.release, self._listening.offer)
+            nursery.start_soon(self._rebalance_forever)
+            nursery.start_soon(self._commit_forever)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Stop reading, let listeners finish (unless an error ends the block), commit, leave.
+
+        What the listener has consumed by the end of its last call is committed: calls in threads
+        cannot be interrupted, and are waited for. Until then this member keeps its queues.
+        """
+        try:
+            if self._iteration is not None:
+                self._iteration.close()
+            if self._listening is not None:
+                self._client.routes.unwatch(self._route_changed)
+                for reader in self._readers.values():
+                    reader.stop_reading()
+                seconds = LAST_COMMIT_SECONDS
+                try:
+                    if error is None:
+                        await self._listening.stop(self._options.close_timeout_seconds)
+                        seconds = COMMIT_SECONDS
+                finally:  # the block may be cancelled
+                    await self._finish(seconds)
+        finally:
+            self._readers = {}
+            self._listening = self._nursery = self._calls = None
+            await self._stack.aclose()
+
+    async def _finish(self, seconds: float) -> None:
+        """End the listener's calls, commit, and leave the group, also in a cancelled block."""
+        if self._calls is not None:
+            await self._calls.end()
+        with trio.move_on_after(seconds, shield=True):
+            await self._commit(list(self._readers.values()), is_last=True)
+        for reader in self._readers.values():
+            reader.drop()
+        await self._client.remove_consumer(self.group)
+
+    def __aiter__(self) -> Iteration:
+        """Begin a loop over the messages; one that ran before gets no more of them.
+
+        Messages of one queue come in their order, and queues take turns. A message that an earlier
+        loop had when it ended is given back first: it comes again later. The loop ends when the
+        consumer's block does.
+
+        Raises:
+            ClientClosed: the consumer is not open.
+            NotIterable: it has a listener.
+        """
+        self._lifetime.check_loop()
+        if self._listener is not None:
+            raise NotIterable("its listener gets the messages; make a consumer without one")
+        if self._listening is None:
+            raise self._lifetime.closed()
+        self._iteration = Iteration(self._listening, self._iteration, self._lifetime)
+        return self._iteration
+
+    def acknowledge(self) -> None:
+        """The message that the loop has is consumed: call it before `break`, for example.
+
+        It does nothing if the loop has none.
+        """
+        self._lifetime.check_loop()
+        if self._iteration is not None:
+            self._iteration.acknowledge()
+
+    async def give_back(self) -> None:
+        """The message that the loop has is to come again later, as when a listener fails with it.
+
+        Waits until the broker has taken it back. It does nothing if the loop has none.
+        """
+        self._lifetime.check_loop()
+        if self._iteration is not None:
+            await self._iteration.give_back()
+        else:
+            await trio.lowlevel.checkpoint()
+
+    def _call_rule(self, postponed: Postponed) -> CallRule:
+        """When the listener is called, and what becomes of messages that failed."""
+        options = self._options
+        most = options.max_reconsume_times
+        giving_back = None
+        if self._is_shared:
+            giving_back = GivingBack(
+                self._client, self.group, MOST_RECONSUME_TIMES if most is None else most
+            )
+        if not self._is_ordered:
+            return AtOnce(self.group, postponed, giving_back)
+        suspend_seconds = options.suspend_milliseconds / 1000
+        return InOrder(self.group, postponed, giving_back, suspend_seconds, most, self._may_call)
+
+    def _most_of_a_topic(self) -> int | None:
+        """How many calls of the listener one topic may have; None: all."""
+        calls = self._options.concurrency
+        others = len([topic for topic in self._wanted if not topic.startswith(RETRY_TOPIC_PREFIX)])
+        left = min(max(others - 1, 0), calls // LEFT_TO_OTHERS)
+        return calls - left if left else None
+
+    def _may_call(self, queue: MessageQueue) -> bool:
+        return self._locked is None or self._locked.is_fresh(queue)
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether members share the messages."""
+        return self._model is MessageModel.CLUSTERING
+
+    def _prepare(self) -> None:
+        """Find out what to read, and where progress is kept."""
+        now = self._opened_milliseconds = now_milliseconds()
+        if self._consume_timestamp is None:
+            self._consume_timestamp = now - DEFAULT_BACK_MILLISECONDS
+        self._wanted = group_subscriptions(self.group, self._topics, now)
+        if not self._is_shared:
+            del self._wanted[next(reversed(self._wanted))]  # nothing is sent back, nothing returns
+            self._offsets = FileOffsets(self._offset_file)
+        else:
+            self._offsets = BrokerOffsets(self._client, self.group)
+
+    @during_block
+    async def ready(self) -> None:
+        """Wait until this member has its share of the queues and knows where to begin in each.
+
+        A consumer that begins with the last message gets every message sent after this. An ordered
+        consumer has a queue once the member before has given it up, or was silent for a minute.
+
+        Raises:
+            ClientClosed: the consumer is not open, or ends meanwhile.
+        """
+        await self._assigned.wait()
+        if self._locked is not None:
+            await self._locked.wait_held()
+        for reader in list(self._readers.values()):
+            await reader.positioned.wait()
+
+    def queues(self) -> list[MessageQueue]:
+        """The queues this member reads now."""
+        return sorted(self._readers)
+
+    @during_block
+    async def commit(self) -> None:
+        """Commit the progress of every queue now; it is also done every 5 s and at the end.
+
+        Raises:
+            ClientClosed: the consumer is not open, or ends meanwhile.
+        """
+        await self._commit(list(self._readers.values()))
+
+    def _data(self) -> ConsumerData:
+        return ConsumerData(
+            self.group,
+            message_model=self._model,
+            consume_from_where=_FROM_WHERE[self._consume_from],
+            subscriptions=list(self._wanted.values()),
+        )
+
+    def _running_info(self) -> RunningInfo:
+        queues = {
+            queue: QueueInfo(
+                reader.cached.commit_offset,
+                reader.cached.next_offset,
+                len(reader.cached),
+                reader.cached.held_bytes,
+                self._locked is not None and self._locked.is_fresh(queue),
+            )
+            for queue, reader in self._readers.items()
+            if reader.positioned.is_set()
+        }
+        return RunningInfo(
+            self._client.routes.nameservers,
+            self._is_ordered,
+            self._options.concurrency,
+            self._opened_milliseconds,
+            tuple(self._wanted.values()),
+            queues,
+            self._tally.statuses(),
+        )
+
+    def _members_changed(self) -> None:
+        self._rebalance_wanted.set()
+
+    def _route_changed(self, route: ClientRoute) -> None:
+        if route.topic in self._wanted:
+            self._rebalance_wanted.set()
+            for reader in self._readers.values():
+                reader.route_changed(route)
+
+    async def _rebalance_forever(self) -> None:
+        """Look after the share every 20 s, and at once when something changed.
+
+        While a topic is missing it is looked for each second.
+        """
+        while True:
+            is_complete = await self._rebalance()
+            pause = REBALANCE_SECONDS if is_complete else LONGEST_PAUSE_SECONDS
+            with trio.move_on_after(pause):
+                await self._rebalance_wanted.wait()
+
+    async def _rebalance(self) -> bool:
+        """Bring the readers in line with the share; False when a share is not known."""
+        is_complete = True
+        lost: list[QueueReader] = []
+        gained: dict[MessageQueue, float] = {}
+        are_user_topics_known = True
+        self_id = self._client.client_id
+        for topic in self._wanted:
+            share = await self._share(topic)
+            if share is None:
+                is_complete = False
+                are_user_topics_known &= topic.startswith(RETRY_TOPIC_PREFIX)
+                continue
+            lost += [
+                reader
+                for queue, reader in self._readers.items()
+                if queue.topic == topic and queue not in share.queues and not reader.is_leaving
+            ]
+            if self._locked is not None:
+                self._locked.keep_only(topic, share.queues)
+            before = self._readers_before(topic, share)
+            for queue in share.queues:
+                if queue not in self._readers:
+                    is_handed_over = before.get(queue, self_id) != self_id
+                    gained[queue] = HANDOVER_SECONDS if is_handed_over else 0.0
+        if self._locked is None:
+            await self._give_up(lost)
+            for queue, handover_seconds in gained.items():
+                self._start_reading(queue, handover_seconds)
+        else:
+            for reader in lost:
+                self._begin_leaving(reader)
+            for queue in gained:
+                self._locked.want(queue)
+        if are_user_topics_known:
+            self._assigned.set()
+        return is_complete
+
+    def _readers_before(self, topic: str, share: Share) -> Mapping[MessageQueue, str]:
+        """The members that read the queues until now, as far as this one can know.
+
+        A consumer that has just joined assumes that all others were there. A member that is not
+        listed any more counts, too: a new leader may not have heard of it yet.
+        """
+        present = [member for member in share.members if member != self._client.client_id]
+        before = self._members.get(topic, present)
+        self._members[topic] = share.members
+        return readers_of(share.all_queues, before)
+
+    async def _share(self, topic: str) -> Share | None:
+        """The queues of a topic to read, or None when that cannot be told now."""
+        try:
+            if self._is_shared:
+                share = await own_share(self._client, self.group, topic)
+            else:
+                share = await whole_topic(self._client, topic)
+        except MessagingError as error:
+            # A retry topic is made by the group's first heartbeat, and during an election a topic
+            # may be gone for a second: neither is worth a word.
+            is_expected = topic.startswith(RETRY_TOPIC_PREFIX) or self._client.routes.known(topic)
+            if not is_expected and self._problems.get(topic) != str(error):
+                self._problems[topic] = str(error)
+                _log.warning("group %s waits: %s", self.group, error)
+            return None
+        self._problems.pop(topic, None)
+        return share
+
+    async def _give_up(self, readers: Sequence[QueueReader]) -> None:
+        """Stop reading queues that are another member's now, and commit how far they were read.
+
+        The listener's calls get a moment to end, so that the other member does not repeat them.
+        """
+        if not readers:
+            return
+        with trio.move_on_after(LAST_CALLS_SECONDS):
+            async with trio.open_nursery() as nursery:
+                for reader in readers:
+                    nursery.start_soon(reader.leave)
+        await self._commit(readers)
+        for reader in readers:
+            reader.drop()
+            self._readers.pop(reader.queue, None)  # the end of the block may have taken it
+
+    def _begin_leaving(self, reader: QueueReader) -> None:
+        reader.is_leaving = True
+        if self._nursery is not None:
+            self._nursery.start_soon(self._leave_locked, reader)
+
+    async def _leave_locked(self, reader: QueueReader) -> None:
+        """Give up a locked queue when the listener's call has ended, however long that takes.
+
+        The commit comes before the lock's end, so the next member begins behind it.
+        """
+        await reader.leave()
+        if not reader.dropped:
+            await self._commit([reader], is_last=True)
+        if not reader.dropped:
+            reader.drop()
+        self._readers.pop(reader.queue, None)
+        if self._locked is not None:
+            self._locked.give_up(reader.queue)
+        self._rebalance_wanted.set()  # it may have become this member's again
+
+    def _gained(self, queue: MessageQueue) -> None:
+        """A queue is locked: nobody else reads it, and the last commit is where to begin."""
+        self._start_reading(queue, 0.0)
+
+    def _renewed(self, queue: MessageQueue) -> None:
+        reader = self._readers.get(queue)
+        if reader is not None and reader.cached.waiting and self._listening is not None:
+            self._listening.offer(reader)
+
+    def _lost(self, queue: MessageQueue) -> None:
+        """A queue may be another member's: cut the listener off, and forget what was read."""
+        reader = self._readers.get(queue)
+        if reader is None:
+            return  # the consumer ends
+        reader.drop()
+        reader.call_scope.cancel()
+        if not reader.is_leaving:
+            self._begin_leaving(reader)
+
+    async def _unlock_all(self) -> None:
+        if self._locked is not None:
+            await self._locked.unlock_all()
+
+    def _start_reading(self, queue: MessageQueue, handover_seconds: float) -> None:
+        if self._nursery is None or self._listening is None or self._consume_timestamp is None:
+            return
+        options = self._options
+        reader = QueueReader(
+            self._client,
+            self.group,
+            queue,
+            self._wanted[queue.topic],
+            CachedQueue(
+                0, options.max_cached_messages, options.max_cached_bytes, self._cached_bytes
+            ),
+            self._offsets,
+            self._listening.arrived,
+            options.pull_batch,
+            self._metrics,
+            holds_retries=not self._is_ordered,
+        )
+        self._readers[queue] = reader
+        self._nursery.start_soon(
+            reader.run, self._consume_from, self._consume_timestamp, handover_seconds
+        )
+
+    async def _commit_forever(self) -> None:
+        while True:
+            await trio.sleep(COMMIT_SECONDS)
+            await self._commit(list(self._readers.values()))
+
+    async def _commit(self, readers: Sequence[QueueReader], *, is_last: bool = False) -> None:
+        """Commit the progress of those queues where there is any."""
+        wanted = {
+            reader.queue: reader.cached.commit_offset
+            for reader in readers
+            if reader.positioned.is_set()
+            and not reader.dropped
+            and reader.cached.commit_offset != reader.committed
+        }
+        if not wanted:
+            return
+        moves = {reader.queue: reader.moves for reader in readers}
+        commit = self._offsets.commit_last if is_last else self._offsets.commit
+        kept = await commit(wanted)
+        for reader in readers:
+            if reader.queue in kept and reader.moves == moves[reader.queue]:
+                reader.committed = wanted[reader.queue]
+        if len(kept) < len(wanted):
+            _log.info("%d offsets not committed yet", len(wanted) - len(kept))

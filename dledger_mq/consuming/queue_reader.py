@@ -1,0 +1,296 @@
+"""Reads one queue: finds the first offset, then sends one long pull after the other."""
+
+import logging
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import trio
+
+from dledger_mq.client_metrics import ReportedMetrics
+from dledger_mq.connection import requests
+from dledger_mq.connection.calls import NOT_NOW_CODES, call_master, master_of
+from dledger_mq.connection.client import Client
+from dledger_mq.connection.pauses import pause_seconds
+from dledger_mq.connection.side_work import read_beside
+from dledger_mq.connection.topic_route import ClientRoute
+from dledger_mq.consuming.back_off import BackOff
+from dledger_mq.consuming.cached_queue import CachedQueue
+from dledger_mq.consuming.offsets import Offsets, starting_offset
+from dledger_mq.consuming.pulling import PULL_CODES, PullResult, PullStatus, read_pull_reply
+from dledger_mq.errors import MessagingError, RequestRefused
+from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom
+from dledger_mq.received_message import ReceivedMessage
+from remoting.bodies.heartbeat import SubscriptionData
+from remoting.bodies.message_queue import MessageQueue
+from remoting.message.errors import MessageMalformed
+from remoting.message.record import MessageRecord
+from remoting.wire.errors import RemotingError
+
+_log = logging.getLogger(__name__)
+
+# RocketMQ's brokerSuspendMaxTimeMillis: how long a broker holds a pull when there is nothing.
+HOLD_MILLISECONDS: Final = 15_000
+
+# RocketMQ gives a held pull 30 s in all.
+PULL_TIMEOUT_SECONDS: Final = 30.0
+
+# After a damaged answer, messages are asked for one by one: those before the damage are handed on,
+# and no more than one message is sent in vain, again and again until the broker is repaired. The
+# pause grows so far; an operator need not read of it each time.
+LONGEST_DAMAGE_PAUSE_SECONDS: Final = 30.0
+_DAMAGE_TOLD_EVERY_SECONDS: Final = 60.0
+
+
+class QueueReader:
+    """One queue that a consumer was given.
+
+    Args:
+        client: whose connections and routes to use.
+        group: the consumer group.
+        queue: the queue.
+        wanted: the subscription of its topic.
+        cached: where messages go.
+        offsets: the group's progress.
+        on_messages: called with the messages that have come; those of a retry topic are held until
+            `CachedQueue.give_back` (see `holds_retries`).
+        most: how many messages one pull asks for.
+        metrics: told of each pull, or None.
+        holds_retries: whether messages of a retry topic are held.
+
+    Attributes:
+        cached: what was pulled and is not done.
+        committed: the offset that was last committed, or None.
+        moves: how often the broker has moved it to another offset.
+        dropped: the queue is another member's now; what is in work must not be committed.
+        positioned: set once it is known where to begin.
+        back_off: when the listener may be called.
+        is_leaving: no call of the listener may begin, since the queue is about to be dropped.
+        holds_messages: they were sent back by the group, and wait for their time when they come.
+        running: calls of the listener with messages of this queue.
+        resumes_at: of an ordered consumer: when the listener may be called again.
+        call_scope: of an ordered consumer: the call of the listener that runs, or the last one.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        queue: MessageQueue,
+        wanted: SubscriptionData,
+        cached: CachedQueue,
+        offsets: Offsets,
+        on_messages: "Callable[[QueueReader, list[ReceivedMessage]], None]",
+        most: int,
+        metrics: ReportedMetrics | None = None,
+        holds_retries: bool = True,
+    ) -> None:
+        self.queue = queue
+        self.cached = cached
+        self.committed: int | None = None
+        self.moves = 0
+        self.dropped = False
+        self.positioned = trio.Event()
+        self.back_off = BackOff()
+        self.running = 0
+        self.is_leaving = False
+        self.holds_messages = holds_retries and queue.topic.startswith(RETRY_TOPIC_PREFIX)
+        self.resumes_at = -math.inf
+        self.call_scope = trio.CancelScope()
+        self._client = client
+        self._group = group
+        self._wanted = wanted
+        self._offsets = offsets
+        self._on_messages = on_messages
+        self._most = most
+        self._metrics = metrics
+        self._scope = trio.CancelScope()
+        self._pull_scope = trio.CancelScope()
+        self._address = ""
+        self._room = trio.lowlevel.ParkingLot()
+        self._no_call = trio.lowlevel.ParkingLot()
+        self._tell_damage_at = -math.inf
+        self._damages = 0  # damaged answers in a row
+
+    def stop_reading(self) -> None:
+        """Read nothing more; what is in work may still be done and committed."""
+        self._scope.cancel()
+
+    async def leave(self) -> None:
+        """Read nothing more, begin no call of the listener, and wait for those that run."""
+        self.is_leaving = True
+        self._scope.cancel()
+        while self.running:
+            await self._no_call.park()
+
+    def drop(self) -> None:
+        """Read nothing more; what is in work must not be committed."""
+        self.dropped = True
+        self._scope.cancel()
+        if self._metrics is not None:
+            self._metrics.left(self._group, self.queue)
+        self.cached.reset(self.cached.next_offset)
+
+    def call_began(self) -> None:
+        """The listener was called with messages of this queue."""
+        self.running += 1
+
+    def call_ended(self) -> None:
+        """A call of the listener ended."""
+        self.running -= 1
+        if not self.running:
+            self._no_call.unpark_all()
+
+    def has_room(self) -> None:
+        """Messages are done; go on pulling if that was waited for."""
+        if not self.cached.full:
+            self._room.unpark_all()
+        elif self.cached.total.is_full:
+            self.cached.total.when_room(self.has_room)
+
+    def route_changed(self, route: ClientRoute) -> None:
+        """Leave a pull that is held by a broker that is not the master any more."""
+        master = route.masters.get(self.queue.broker_name)
+        if route.topic == self.queue.topic and master and master != self._address:
+            self._pull_scope.cancel()
+
+    async def run(
+        self,
+        consume_from: ConsumeFrom,
+        timestamp_milliseconds: int,
+        handover_seconds: float = 0.0,
+    ) -> None:
+        """Read until `drop`.
+
+        Args:
+            consume_from: where to begin without a committed offset.
+            timestamp_milliseconds: for TIMESTAMP: since 1970.
+            handover_seconds: before the committed offset is asked for: time for the member that
+                read the queue until now to commit its last one.
+        """
+        with self._scope:
+            await trio.sleep(handover_seconds)
+            await self._find_start(consume_from, timestamp_milliseconds)
+            failures = 0
+            while True:
+                while self.cached.full:
+                    self.has_room()  # has it told when all queues together have room again
+                    await self._room.park()
+                try:
+                    result = await self._pull(refresh=failures > 0)
+                    if result is not None:
+                        await self._keep(result)
+                except (MessagingError, RemotingError) as error:
+                    failures += 1
+                    await self._pause(error, failures)
+                    continue
+                failures = self._damages = 0
+
+    async def _find_start(self, consume_from: ConsumeFrom, timestamp_milliseconds: int) -> None:
+        failures = 0
+        while not self.positioned.is_set():
+            try:
+                offset = await starting_offset(
+                    self._client, self._offsets, self.queue, consume_from, timestamp_milliseconds
+                )
+            except (MessagingError, RemotingError) as error:
+                failures += 1
+                await self._pause(error, failures)
+                continue
+            self.cached.reset(offset)
+            self.positioned.set()
+
+    async def _pull(self, *, refresh: bool) -> PullResult | None:
+        """One pull; None when it was left because the route changed."""
+        self._address = await master_of(self._client, self.queue, refresh=refresh)
+        command = requests.pull(
+            self._group,
+            self.queue,
+            self.cached.next_offset,
+            self._wanted,
+            most=1 if self._damages else self._most,
+            hold_milliseconds=HOLD_MILLISECONDS,
+        )
+        watch = self._client.silence.held_by(self._address, self.queue)
+        with watch, trio.CancelScope() as self._pull_scope:
+            reply = await self._client.remoting.request(
+                self._address, command, PULL_TIMEOUT_SECONDS
+            )
+            if reply.code not in PULL_CODES:
+                raise RequestRefused(self._address, "pull", reply.code, reply.remark)
+            result = await read_beside(
+                self._client.side_work,
+                partial(read_pull_reply, reply, self.queue, self._wanted),
+            )
+            if self._metrics is not None:
+                self._metrics.pulled(
+                    self._group,
+                    self.queue,
+                    len(result.messages),
+                    len(reply.body),
+                    max(result.max_offset - self.cached.commit_offset, 0),
+                )
+            return result
+        return None
+
+    async def _keep(self, result: PullResult) -> None:
+        """Hand on what a pull brought."""
+        if result.status is PullStatus.OFFSET_MOVED:
+            if result.next_offset == self.cached.next_offset:
+                # The broker names the offset that was asked for: asking at once would only spin.
+                await trio.sleep(pause_seconds(1))
+            _log.warning(
+                "%s: offset %d is not there (the queue holds %d to %d); going on at %d",
+                self.queue,
+                self.cached.next_offset,
+                result.min_offset,
+                result.max_offset,
+                result.next_offset,
+            )
+            self.cached.reset(result.next_offset)
+            # An operator may have moved the group: the broker has another offset then.
+            self.committed = None
+            self.moves += 1
+            return
+        for record in result.unreadable:
+            await self._bury(record)
+        self.cached.add(result.messages, result.next_offset, held=self.holds_messages)
+        if result.messages:
+            self._on_messages(self, result.messages)
+
+    async def _bury(self, record: MessageRecord) -> None:
+        """Have a message that cannot be inflated put into the group's dead-letter topic."""
+        _log.error("%s: body at offset %d is unreadable", self.queue, record.queue_offset)
+        command = requests.send_back(
+            self._group,
+            record.physical_offset,
+            origin_message_id="",
+            origin_topic=record.topic,
+            most_times=0,
+            delay_level=-1,
+        )
+        try:
+            await call_master(self._client, self.queue, command, "bury an unreadable message")
+        except RequestRefused as error:
+            if error.code in NOT_NOW_CODES:
+                raise
+            _log.error("%s: offset %d is skipped: %s", self.queue, record.queue_offset, error)
+
+    async def _pause(self, error: Exception, failures: int) -> None:
+        """Wait for a new leader or for better times."""
+        if (
+            failures == 1
+            or not isinstance(error, RequestRefused)
+            or error.code not in NOT_NOW_CODES
+        ):
+            level = logging.INFO
+            if isinstance(error, MessageMalformed) and trio.current_time() >= self._tell_damage_at:
+                self._tell_damage_at = trio.current_time() + _DAMAGE_TOLD_EVERY_SECONDS
+                level = logging.WARNING
+            _log.log(level, "%s not read, trying again: %s", self.queue, error)
+        pause = pause_seconds(failures)
+        if isinstance(error, MessageMalformed):
+            self._damages += 1
+            pause = min(pause * 2 ** (self._damages - 1), LONGEST_DAMAGE_PAUSE_SECONDS)
+        await trio.sleep(pause)

@@ -1,0 +1,1 @@
+"""The consumer that pops: brokers choose its messages, and it acknowledges each."""

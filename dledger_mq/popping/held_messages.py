@@ -1,0 +1,236 @@
+"""The messages that a consumer has popped, and that are not settled: how many, and until when."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import trio
+
+from dledger.wake_up import WakeUp
+from dledger_mq.connection.calls import call_master
+from dledger_mq.connection.client import Client
+from dledger_mq.consuming.agenda import Agenda
+from dledger_mq.errors import MessagingError
+from dledger_mq.popping import pop_requests
+from dledger_mq.popping.popped import Popped
+from remoting.net.starts_tasks import StartsTasks
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
+
+_log = logging.getLogger(__name__)
+
+_HIDDEN_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.NO_MESSAGE})
+
+# The shortest time that a broker takes: the message comes again at once.
+AT_ONCE_SECONDS: Final = 0.001
+
+# What is given back at the end of the consumer.
+_LAST_TIMEOUT_SECONDS: Final = 1.0
+
+
+class HeldMessages:
+    """Keeps popped messages this consumer's while it has them, and gives back what failed.
+
+    A message is renewed at half of its time. If that cannot be done before its time is over, it may
+    be another consumer's, and is given up.
+
+    Args:
+        client: whose connections to use.
+        group: the consumer group.
+        most: how many messages may be held.
+        invisible_seconds: for how long a renewed message is this consumer's.
+        longest_seconds: a message is not renewed after so long.
+        nursery: where renewals run.
+        on_settled: told of each message that is settled, or whose time is over.
+        acknowledge: acknowledges a message that waited for the end of a renewal.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        most: int,
+        invisible_seconds: float,
+        longest_seconds: float,
+        nursery: StartsTasks,
+        on_settled: Callable[[Popped], None],
+        acknowledge: Callable[[Popped], None],
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._most = most
+        self._invisible_seconds = invisible_seconds
+        self._longest_seconds = longest_seconds
+        self._nursery = nursery
+        self._on_settled = on_settled
+        self._acknowledge = acknowledge
+        self._held: set[Popped] = set()
+        self._asking: dict[Popped, trio.Event] = {}  # whose time is being changed
+        self._promised = 0
+        self._agenda: Agenda[Popped] = Agenda()
+        self._sooner = WakeUp()
+        self._room = trio.lowlevel.ParkingLot()  # the readers of several queues wait for it
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    async def promise_room(self, most: int) -> int:
+        """Wait for room; return for how many messages there is, up to `most` (`keep_promise`)."""
+        while (room := self._most - len(self._held) - self._promised) <= 0:
+            await self._room.park()
+        promised = min(room, most)
+        self._promised += promised
+        return promised
+
+    def keep_promise(self, promised: int) -> None:
+        """What room was promised for has come, or does not come."""
+        self._promised -= promised
+        self._room.unpark_all()
+
+    def add(self, popped: Popped) -> None:
+        """A message has come."""
+        self._held.add(popped)
+        self._look_again(popped)
+
+    def settle(self, popped: Popped) -> None:
+        """A message is done with, one way or the other."""
+        if not popped.is_settled:
+            popped.is_settled = True
+            self._held.discard(popped)
+            self._room.unpark_all()
+            self._on_settled(popped)
+
+    async def hide(self, popped: Popped, seconds: float) -> bool:
+        """Let a message come again after some time; it is settled here.
+
+        Through elections, until its time is over: then it comes again all the same.
+
+        Returns:
+            Whether a broker has it so; no if the message is not this consumer's any more.
+        """
+        is_hidden = await self._ask(popped, seconds)
+        self.settle(popped)
+        return is_hidden
+
+    async def give_back_all(self) -> None:
+        """Let the others of the group have all messages now, as far as brokers answer at once."""
+        wanted = [one for one in self._held if not one.wants_acknowledgement]
+        await self._client.request_all(self._givings_back(wanted), _LAST_TIMEOUT_SECONDS)
+        for one in wanted:
+            self.settle(one)
+
+    def give_back_now(self, wanted: Sequence[Popped]) -> None:
+        """As `give_back_all`, for messages that come too late; nothing waits for the answers."""
+        for address, command in self._givings_back(wanted):
+            self._client.remoting.request_nowait(address, command, lambda _outcome: None)
+        for one in wanted:
+            self.settle(one)
+
+    def _givings_back(self, wanted: Sequence[Popped]) -> list[tuple[str, Command]]:
+        """The requests, with the brokers as they are known."""
+        found: list[tuple[str, Command]] = []
+        for one in wanted:
+            route = self._client.routes.known(one.message.queue.topic)
+            address = route and route.masters.get(one.message.queue.broker_name)
+            if address:
+                found.append((address, self._hiding(one, AT_ONCE_SECONDS)))
+        return found
+
+    async def renew_for_ever(self) -> None:
+        """Renew messages when it is time."""
+        while True:
+            with trio.move_on_at(self._agenda.next_time):
+                await self._sooner.wait()
+            for popped in self._agenda.take_due(trio.current_time()):
+                if not popped.is_settled:
+                    self._is_due(popped)
+
+    def _look_again(self, popped: Popped) -> None:
+        """When to renew a message: at half of its time, or at its end, if it is not renewed."""
+        now = trio.current_time()
+        at = now + (popped.deadline - now) / 2
+        if at > popped.taken + self._longest_seconds or popped.wants_acknowledgement:
+            at = popped.deadline
+        if at < self._agenda.next_time:
+            self._sooner.set()
+        self._agenda.add(at, popped)
+
+    def _is_due(self, popped: Popped) -> None:
+        now = trio.current_time()
+        if now >= popped.deadline:
+            self._give_up(popped)
+        elif (
+            now > popped.taken + self._longest_seconds
+            or popped.is_being_hidden
+            # A renewal that overtook the acknowledgement would make its handle one of the past.
+            or popped.wants_acknowledgement
+        ):
+            self._look_again(popped)
+        else:
+            self._nursery.start_soon(self._renew, popped)
+
+    async def _renew(self, popped: Popped) -> None:
+        if await self._ask(popped, self._invisible_seconds) and not popped.is_settled:
+            self._look_again(popped)
+        else:
+            self._give_up(popped)
+
+    def _give_up(self, popped: Popped) -> None:
+        if not popped.is_settled:
+            _log.info(
+                "group %s: message %s of %s was not done in its time: it comes again",
+                self._group,
+                popped.message.message_id,
+                popped.message.queue,
+            )
+        self.settle(popped)
+
+    async def _ask(self, popped: Popped, seconds: float) -> bool:
+        """Change a message's time; False when it is not this consumer's any more."""
+        while popped in self._asking:
+            await self._asking[popped].wait()
+        answered = self._asking[popped] = trio.Event()
+        popped.is_being_hidden = True
+        try:
+            return await self._ask_in_time(popped, seconds)
+        finally:
+            answered.set()
+            del self._asking[popped]
+            popped.is_being_hidden = False
+            if popped.wants_acknowledgement and not popped.is_settled:
+                self._acknowledge(popped)
+
+    async def _ask_in_time(self, popped: Popped, seconds: float) -> bool:
+        began = trio.current_time()
+        queue = popped.message.queue
+        try:
+            reply = await call_master(
+                self._client,
+                queue,
+                self._hiding(popped, seconds),
+                "change a message's invisible time",
+                accepted=_HIDDEN_OR_NOT,
+                timeout_seconds=popped.deadline - began,
+            )
+            if reply.code != ResponseCode.SUCCESS:
+                return False
+            popped.popped_ms = reply.integer("popTime")
+            popped.invisible_ms = reply.integer("invisibleTime")
+            popped.check_point_queue = reply.integer("reviveQid", 0)
+        except (MessagingError, RemotingError) as error:
+            _log.info("message %s of %s: %s", popped.message.message_id, queue, error)
+            return False
+        popped.deadline = began + seconds
+        return True
+
+    def _hiding(self, popped: Popped, seconds: float) -> Command:
+        message = popped.message
+        return pop_requests.hide(
+            self._group,
+            message.queue.topic,
+            message.queue.queue_id,
+            message.queue_offset,
+            popped.receipt_handle,
+            max(round(seconds * 1000), 1),
+        )

@@ -1,0 +1,190 @@
+"""Handing popped messages to a fixed number of tasks that run the listener."""
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import trio
+
+from dledger_mq.client_metrics import ReportedMetrics
+from dledger_mq.listener import Listener, says_consumed
+from dledger_mq.listener_watch import ListenerWatch
+from dledger_mq.popping.held_messages import HeldMessages
+from dledger_mq.popping.pop_options import PopOptions
+from dledger_mq.popping.popped import Popped
+from dledger_mq.tracing.trace_writer import TraceWriter
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(slots=True, eq=False)
+class Lane:
+    """Messages of one pop.
+
+    Attributes:
+        waiting: those that the listener did not have yet.
+        running: those that it has; of an ordered consumer.
+        scope: what its call runs in.
+    """
+
+    waiting: deque[Popped]
+    running: list[Popped] = field(default_factory=list)
+    scope: trio.CancelScope = field(default_factory=trio.CancelScope)
+
+
+class PopListening:
+    """Runs the listener with popped messages.
+
+    Messages of an ordered consumer's pop follow one another, each after the success of the one
+    before: the broker gives nothing else of their queue meanwhile. When one fails, or its time is
+    over, it and those behind it come again in their order.
+
+    Args:
+        group: the consumer group.
+        options: how many messages a call gets, and when messages that failed come again.
+        is_ordered: whether the order in each queue is kept.
+        watch: watches the calls.
+        metrics: told what becomes of messages, or None.
+
+    Attributes:
+        trace: tells of each call, or None.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        options: PopOptions,
+        *,
+        is_ordered: bool,
+        watch: ListenerWatch,
+        metrics: ReportedMetrics | None,
+    ) -> None:
+        self._group = group
+        self._options = options
+        self._is_ordered = is_ordered
+        self._watch = watch
+        self._metrics = metrics
+        self.trace: TraceWriter | None = None
+        self._ready: deque[Lane] = deque()
+        self._lanes: dict[Popped, Lane] = {}  # of an ordered consumer
+        self._idle = trio.lowlevel.ParkingLot()
+        self._busy: set[Popped] = set()
+        self._quiet = trio.lowlevel.ParkingLot()
+        self._is_stopping = False
+
+    def offer(self, messages: list[Popped]) -> None:
+        """Messages of one pop have come."""
+        lane = Lane(deque(messages))
+        if self._is_ordered:
+            self._lanes |= dict.fromkeys(messages, lane)
+        self._ready.append(lane)
+        self._idle.unpark(count=1 if self._is_ordered else len(messages))
+
+    def settled(self, popped: Popped) -> None:
+        """A message is done, or its time is over."""
+        lane = self._lanes.pop(popped, None)
+        if lane is not None and popped in lane.running and not popped.wants_acknowledgement:
+            lane.scope.cancel()  # it may be another consumer's by now
+
+    async def stop(self, timeout_seconds: float) -> None:
+        """Hand out nothing more, and wait until the listener's calls have ended."""
+        self._is_stopping = True
+        with trio.move_on_after(timeout_seconds):
+            while self._busy:
+                await self._quiet.park()
+
+    def give_no_more(self) -> None:
+        """Hand out nothing more."""
+        self._is_stopping = True
+
+    async def work(
+        self,
+        listener: Listener,
+        held: HeldMessages,
+        acknowledge: Callable[[Popped], None],
+    ) -> None:
+        """Run the listener with one delivery after the other, for ever."""
+        while True:
+            lane, these = await self._take(held)
+            self._busy.update(these)
+            began = trio.current_time()
+            is_consumed = False
+            lane.running = these
+            messages = [one.message for one in these]
+            request = "" if self.trace is None else self.trace.call_began(messages)
+            try:
+                # Only an ordered consumer's call is cut off: its messages may be given to another
+                # consumer, and must not be worked on twice at once.
+                with trio.CancelScope() as lane.scope:
+                    try:
+                        is_consumed = says_consumed(
+                            await self._watch.call(
+                                listener,
+                                messages,
+                                self._group,
+                                self._options.slow_call_seconds,
+                                began,
+                            )
+                        )
+                    except Exception:
+                        _log.exception("the listener of group %s failed", self._group)
+                seconds = trio.current_time() - began
+                if self.trace is not None:
+                    self.trace.call_ended(request, messages, seconds, is_consumed=is_consumed)
+                if is_consumed:
+                    if self._metrics is not None:
+                        self._metrics.consumed(self._group, messages, seconds)
+                    for one in these:
+                        if not one.is_settled:
+                            acknowledge(one)
+                    if self._is_ordered and lane.waiting:
+                        self._ready.append(lane)
+                        self._idle.unpark()
+                else:
+                    if self._metrics is not None:
+                        self._metrics.failed(self._group, messages, seconds)
+                    await self._give_back(lane, these, held)
+            finally:
+                self._busy.difference_update(these)
+                if not self._busy:
+                    self._quiet.unpark_all()
+            # A listener that never waits must not keep the others from running.
+            await trio.lowlevel.checkpoint()
+
+    async def _take(self, held: HeldMessages) -> tuple[Lane, list[Popped]]:
+        """Wait for messages. Cancelling loses none."""
+        while True:
+            while self._is_stopping or not self._ready:
+                await self._idle.park()
+            lane = self._ready.popleft()
+            if self._is_ordered and any(one.is_settled for one in lane.waiting):
+                for one in lane.waiting:
+                    held.settle(one)  # the time of one is over: all come again, in their order
+                continue
+            these: list[Popped] = []
+            while lane.waiting and len(these) < self._options.batch_size:
+                popped = lane.waiting.popleft()
+                if not popped.is_settled:
+                    these.append(popped)
+            if lane.waiting and not self._is_ordered:
+                self._ready.append(lane)
+            if these:
+                return lane, these
+
+    async def _give_back(self, lane: Lane, these: list[Popped], held: HeldMessages) -> None:
+        """Have messages come again later; of an ordered consumer, with those behind them."""
+        if not self._is_ordered:
+            retry_seconds = self._options.retry_seconds
+            seconds = [
+                retry_seconds[min(one.message.reconsume_times, len(retry_seconds) - 1)]
+                for one in these
+            ]
+        else:
+            these = [*these, *lane.waiting]
+            lane.waiting.clear()
+            seconds = [self._options.suspend_seconds] * len(these)
+        async with trio.open_nursery() as nursery:
+            for one, pause in zip(these, seconds, strict=True):
+                if not one.is_settled:
+                    nursery.start_soon(held.hide, one, pause)

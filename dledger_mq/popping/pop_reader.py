@@ -1,0 +1,231 @@
+"""Pops from one queue, or from any queue of a group of brokers: one request after the other."""
+
+import logging
+import uuid
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+import trio
+
+from dledger_mq.client_metrics import ReportedMetrics
+from dledger_mq.connection.calls import NOT_NOW_CODES, master_of
+from dledger_mq.connection.client import Client
+from dledger_mq.connection.pauses import LONGEST_PAUSE_SECONDS, pause_seconds
+from dledger_mq.connection.side_work import Reading, read_beside
+from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.topic_route import ClientRoute
+from dledger_mq.errors import MessagingError, RequestRefused
+from dledger_mq.popping import pop_requests
+from dledger_mq.popping.held_messages import HeldMessages
+from dledger_mq.popping.pop_options import PopOptions
+from dledger_mq.popping.popped import NOTHING_CODES, POP_CODES, PopResult, read_pop_reply
+from dledger_mq.received_message import BodyCompressed
+from remoting.bodies.heartbeat import SubscriptionData
+from remoting.bodies.message_queue import MessageQueue
+from remoting.message.errors import MessageMalformed
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
+
+_log = logging.getLogger(__name__)
+
+# RocketMQ's popping clients have a broker hold a pop that finds nothing for 15 s.
+HOLD_MILLISECONDS: Final = 15_000
+POP_TIMEOUT_SECONDS: Final = 30.0
+
+# A broker that finds nothing without holding the request is asked no more often than this.
+_LEAST_PAUSE_SECONDS: Final = 0.1
+
+
+class PopReader:
+    """Pops.
+
+    Args:
+        client: whose connections and routes to use.
+        group: the consumer group.
+        queue: where from; the id -1 is any queue of the broker.
+        wanted: the subscription of its topic.
+        held: what this consumer has.
+        options: how much is asked for.
+        beside: runs what reads an answer with compressed bodies.
+        is_ordered: whether the order in each queue is kept.
+        from_first: where a group begins that never consumed.
+        on_messages: takes what came; also after `stop`, when an answer comes late.
+        metrics: told of what came, or None.
+
+    Attributes:
+        positioned: set once a broker has answered: the group has begun.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        queue: MessageQueue,
+        wanted: SubscriptionData,
+        held: HeldMessages,
+        options: PopOptions,
+        *,
+        beside: Callable[[Callable[[], Awaitable[None]]], None],
+        is_ordered: bool,
+        from_first: bool,
+        on_messages: Callable[[PopResult], None],
+        metrics: ReportedMetrics | None,
+    ) -> None:
+        self.queue = queue
+        self.positioned = trio.Event()
+        self._client = client
+        self._group = group
+        self._wanted = wanted
+        self._held = held
+        self._options = options
+        self._beside = beside
+        self._is_ordered = is_ordered
+        self._from_first = from_first
+        self._on_messages = on_messages
+        self._metrics = metrics
+        self._scope = trio.CancelScope()
+        self._pop_scope = trio.CancelScope()
+        self._address = ""
+        self._attempt_id = ""
+        # What a silent broker is asked about must be a queue that there is.
+        self._asked_about = MessageQueue(queue.topic, queue.broker_name, max(queue.queue_id, 0))
+
+    def stop(self) -> None:
+        """Pop nothing more."""
+        self._scope.cancel()
+
+    def route_changed(self, route: ClientRoute) -> None:
+        """Leave a pop that is held by a broker that is not the master any more."""
+        master = route.masters.get(self.queue.broker_name)
+        if route.topic == self.queue.topic and master and master != self._address:
+            self._pop_scope.cancel()
+
+    async def run(self) -> None:
+        """Pop until `stop`."""
+        with self._scope:
+            failures = 0
+            while True:
+                promised = await self._held.promise_room(self._options.pop_batch)
+                try:
+                    await self._pop(promised, refresh=failures > 0)
+                    failures = 0
+                except (MessagingError, RemotingError) as error:
+                    failures += 1
+                    await self._pause(error, failures)
+                finally:
+                    self._held.keep_promise(promised)
+
+    async def _pop(self, most: int, *, refresh: bool) -> None:
+        self._address = await master_of(self._client, self.queue, refresh=refresh)
+        if self._is_ordered and not self._attempt_id:
+            self._attempt_id = uuid.uuid4().hex
+        hold = HOLD_MILLISECONDS if self.positioned.is_set() else 0
+        asked = trio.current_time()
+        command = pop_requests.pop(
+            self._group,
+            self.queue,
+            self._wanted,
+            most=most,
+            invisible_milliseconds=round(self._options.invisible_seconds * 1000),
+            hold_milliseconds=hold,
+            now_milliseconds=now_milliseconds(),
+            from_first=self._from_first,
+            attempt_id=self._attempt_id,
+        )
+        outcomes: list[Command | MessagingError | RemotingError] = []
+        answered = trio.Event()
+
+        def tell(outcome: Command | MessagingError | RemotingError) -> None:
+            outcomes.append(outcome)
+            answered.set()
+
+        def settle(outcome: Command | RemotingError) -> None:
+            # A late answer holds messages, too, although the call that asked for it has ended.
+            if not isinstance(outcome, Command) or outcome.code != ResponseCode.SUCCESS:
+                tell(outcome)
+                return
+            read = self._reading(outcome, asked)
+            try:
+                self._hand_on(outcome, read(inflates=False))
+            except BodyCompressed:
+                self._beside(partial(self._inflate, outcome, read, tell))
+            except (MessagingError, RemotingError) as error:
+                tell(error)
+            else:
+                tell(outcome)
+
+        self._client.remoting.request_nowait(self._address, command, settle, POP_TIMEOUT_SECONDS)
+        watch = self._client.silence.held_by(self._address, self._asked_about)
+        with watch, trio.CancelScope() as self._pop_scope:
+            await answered.wait()
+        if not outcomes:
+            return  # the route has changed
+        outcome = outcomes[0]
+        if isinstance(outcome, MessagingError | RemotingError):
+            raise outcome
+        if outcome.code not in POP_CODES:
+            raise RequestRefused(self._address, "pop", outcome.code, outcome.remark)
+        self._attempt_id = ""
+        self.positioned.set()
+        if outcome.code == ResponseCode.POLLING_FULL:
+            await trio.sleep(LONGEST_PAUSE_SECONDS)
+        elif outcome.code in NOTHING_CODES and hold:
+            took = trio.current_time() - asked
+            await trio.sleep(max(_LEAST_PAUSE_SECONDS - took, 0.0))
+
+    def _reading(self, reply: Command, asked: float) -> Reading[PopResult]:
+        """What reads a reply that has come just now."""
+        return partial(
+            read_pop_reply,
+            reply,
+            self.queue,
+            self._wanted,
+            asked=asked,
+            came=trio.current_time(),
+            now_milliseconds=now_milliseconds(),
+        )
+
+    async def _inflate(
+        self,
+        reply: Command,
+        read: Reading[PopResult],
+        tell: Callable[[Command | MessagingError | RemotingError], None],
+    ) -> None:
+        """Hand on what came in a reply with compressed bodies; then tell, as `settle` does."""
+        try:
+            self._hand_on(reply, await read_beside(self._client.side_work, read))
+        except (MessagingError, RemotingError) as error:
+            tell(error)
+        else:
+            tell(reply)
+
+    def _hand_on(self, reply: Command, result: PopResult) -> None:
+        if result.unreadable:
+            _log.error(
+                "%s: %d popped messages are unreadable; they come again, and become dead letters",
+                self.queue,
+                result.unreadable,
+            )
+        if self._metrics is not None and result.messages:
+            count = len(result.messages)
+            self._metrics.pulled(
+                self._group,
+                result.messages[0].message.queue,
+                count,
+                len(reply.body),
+                result.rest + count,
+            )
+        self._on_messages(result)
+
+    async def _pause(self, error: MessagingError | RemotingError, failures: int) -> None:
+        """Wait for a new leader or for better times."""
+        if (
+            failures == 1
+            or not isinstance(error, RequestRefused)
+            or error.code not in NOT_NOW_CODES
+        ):
+            level = logging.WARNING if isinstance(error, MessageMalformed) else logging.INFO
+            _log.log(level, "%s not popped from, trying again: %s", self.queue, error)
+        await trio.sleep(pause_seconds(failures))

@@ -1,0 +1,1 @@
+"""The producer, and the transactions that it opens."""

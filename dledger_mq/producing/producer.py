@@ -1,0 +1,552 @@
+"""The producer: sends messages, each until it is acknowledged or failed for certain or in doubt."""
+
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from types import TracebackType
+from typing import Final
+
+import trio
+
+from dledger.patient_limit import patient_limit
+from dledger_mq.client_metrics import ClientMetrics, reported
+from dledger_mq.connection import requests
+from dledger_mq.connection.background import Background
+from dledger_mq.connection.calls import call_master
+from dledger_mq.connection.client import Asked, Client
+from dledger_mq.connection.client_use import ClientUse
+from dledger_mq.connection.lifetime import Lifetime, during_block
+from dledger_mq.connection.replies import question, reply_to
+from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.errors import (
+    InvalidMessage,
+    NoMaster,
+    NoReply,
+    NoTransactionCheck,
+    Rejected,
+    RequestRefused,
+    SendFailed,
+    SomeFailed,
+    TransactionRefused,
+    WindowFull,
+)
+from dledger_mq.listener import check_listener
+from dledger_mq.message import MAX_BODY_BYTES, Message, TransactionState, check_topic
+from dledger_mq.producing.outcomes import OneOutcome, Outcomes
+from dledger_mq.producing.transaction import Transaction, TransactionCheck
+from dledger_mq.producing.transaction_checks import TransactionChecks
+from dledger_mq.received_message import ReceivedMessage
+from dledger_mq.send_result import SendResult
+from dledger_mq.sending.batching import Batching
+from dledger_mq.sending.composer import COMPRESS_FROM_BYTES, Composer
+from dledger_mq.sending.selectors import QueueSelector, RoundRobin
+from dledger_mq.sending.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPipeline
+from dledger_mq.sending.sending import SendCallback, Sending, SendOutcome
+from dledger_mq.tracing.trace_writer import TraceWriter, trace_topic
+from remoting.message.properties import (
+    PRODUCER_GROUP,
+    TRANSACTION_PREPARED,
+    properties_text,
+)
+from remoting.message.record import TRANSACTION_PREPARED as PREPARED_FLAG
+from remoting.wire.codes import ResponseCode
+
+# RocketMQ's sendMsgTimeout: all attempts of a message together.
+SEND_TIMEOUT_SECONDS: Final = 3.0
+
+# How long the end of the block waits for checks, as that of a consumer does for its listener.
+LAST_CHECKS_SECONDS: Final = 5.0
+
+# After so many messages of one call the writer gets its turn, so that the broker works meanwhile.
+_MESSAGES_A_TURN: Final = 64
+
+
+_JOIN_WHAT_IS_READY: Final = Batching()
+
+
+class Producer:
+    """Sends messages.
+
+    Use it as ``async with Producer("group", nameservers=["127.0.0.1:9876"]) as producer``. The
+    end of the block waits for the outcome of what is in flight; leaving it by an error does not.
+
+    Args:
+        group: the producer group.
+        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
+        client: an open client to share instead.
+        timeout_seconds: how long all attempts of one message may take. The time begins with the
+            first attempt: while the window is full, a message waits for its turn, as long as
+            answers come. If none comes for so long, it is `Rejected`.
+        compress_from_bytes: bodies this long or longer are compressed by zlib.
+        max_body_bytes: longer bodies are refused here; brokers refuse more than 4 MiB by default.
+        max_in_flight: messages that wait for their answers.
+        max_in_flight_bytes: the bytes of these messages.
+        batching: how single messages are joined to batches; None: each is a request of its own.
+        metrics: told the outcome of each message, except those of `send_oneway`.
+        trace: whether what `metrics` would be told is also written into RocketMQ's trace topic; or
+            the name of another topic to write it to. See `Admin.trace`.
+        check: says how a transaction of this group has ended, when a broker asks: also one of
+            another producer, which has died. A coroutine function.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        *,
+        nameservers: str | Sequence[str] = (),
+        client: Client | None = None,
+        timeout_seconds: float = SEND_TIMEOUT_SECONDS,
+        compress_from_bytes: int = COMPRESS_FROM_BYTES,
+        max_body_bytes: int = MAX_BODY_BYTES,
+        max_in_flight: int = MAX_IN_FLIGHT,
+        max_in_flight_bytes: int = MAX_IN_FLIGHT_BYTES,
+        batching: Batching | None = _JOIN_WHAT_IS_READY,
+        metrics: ClientMetrics | None = None,
+        trace: bool | str = False,
+        check: TransactionCheck | None = None,
+    ) -> None:
+        check_topic(group)
+        if check is not None:
+            check_listener(check)
+        self.group = group
+        self._use = ClientUse(nameservers, client)
+        self._client = self._use.client
+        self._lifetime = Lifetime(
+            "producer",
+            "Producer",
+            "open_producer",
+            group=group,
+            client=self._use.client.lifetime,
+        )
+        self._timeout_seconds = timeout_seconds
+        self._body_limits = (compress_from_bytes, max_body_bytes)
+        self._window = (max_in_flight, max_in_flight_bytes)
+        self._batching = batching
+        self._metrics = reported(metrics)
+        self._trace_topic = trace_topic(trace)
+        self._trace: TraceWriter | None = None
+        self._check = check
+        self._checks: TransactionChecks | None = None
+        self._check_calls: Background | None = None
+        self._asked: Asked | None = None
+        self._stack = AsyncExitStack()
+        self._pipeline: SendPipeline | None = None
+        self._composer: Composer | None = None
+        self._oneway_turn = RoundRobin()
+
+    async def __aenter__(self) -> "Producer":
+        """Open the producer; the first send asks for its route.
+
+        Raises:
+            OpenedTwice: it was opened before.
+            ClientClosed: the shared client is not open.
+        """
+        self._lifetime.open()
+        async with AsyncExitStack() as stack:
+            stack.callback(self._lifetime.close)
+            await self._use.enter(stack)
+            if self._trace_topic:
+                writer = TraceWriter(self._client, self.group, self._trace_topic, self._lifetime)
+                self._trace = await stack.enter_async_context(writer)
+            nursery = await stack.enter_async_context(Background(self._lifetime))
+            self._pipeline = SendPipeline(
+                self._client,
+                self.group,
+                *self._window,
+                self._batching,
+                self._metrics,
+                None if self._trace is None else self._trace.sent,
+            )
+            self._composer = Composer(self._client.identity, now_milliseconds, *self._body_limits)
+            nursery.start_soon(self._pipeline.run)
+            self._client.routes.watch(self._pipeline.route_changed)
+            if self._check is not None:
+                self._check_calls = await stack.enter_async_context(Background(self._lifetime))
+                self._checks = TransactionChecks(
+                    self.group,
+                    self._check,
+                    self._check_calls,
+                    self._client.listener_watch,
+                    self._transaction_answered,
+                )
+                self._asked = self._checks.asked
+            self._client.add_producer(self.group, self._asked)
+            self._stack = stack.pop_all()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Wait for outcomes and checks (unless an error ends the block), leave the group, close.
+
+        A check that runs in a thread is waited for in any case, and its answer is sent.
+        """
+        try:
+            if self._pipeline is not None:
+                try:
+                    if error is None:
+                        await self._pipeline.drain()
+                        if self._checks is not None:
+                            await self._checks.finish(LAST_CHECKS_SECONDS)
+                finally:
+                    self._client.routes.unwatch(self._pipeline.route_changed)
+                    self._pipeline.close(self._lifetime.failure)
+                    if self._check_calls is not None:
+                        await self._check_calls.end()
+                    await self._client.remove_producer(self.group, self._asked)
+        finally:
+            self._pipeline = self._composer = None
+            await self._stack.aclose()
+
+    async def send(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> SendResult:
+        """Send a message and wait for its acknowledgement.
+
+        Cancelling abandons the wait only: the message may be stored all the same. If it still waits
+        for room in the window, it is not sent.
+
+        Args:
+            message: the message.
+            selector: chooses the queue; without it queues take turns.
+            timeout_seconds: how long all attempts may take; the producer's when None.
+
+        Raises:
+            Rejected: it is certainly not stored.
+            OutcomeUnknown: it may be stored.
+        """
+        outcome = OneOutcome()
+        sending = self._compose().message(
+            message, selector, self._timeout(timeout_seconds), outcome
+        )
+        return await self._send_one(sending, outcome)
+
+    async def send_many(
+        self,
+        messages: Iterable[Message],
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> list[SendResult]:
+        """Send messages, many in flight at once, and wait for all acknowledgements.
+
+        Messages to the same queue are stored in their order, unless one has to be sent again.
+
+        Args:
+            messages: the messages, of any topics; taken one by one as the window has room.
+            selector: chooses the queue of each; without it queues take turns.
+            timeout_seconds: how long all attempts of each may take; the producer's when None.
+
+        Raises:
+            SomeFailed: not all were acknowledged; it has the outcome of each.
+        """
+        pipeline = self._opened()
+        compose = self._compose().message
+        timeout = self._timeout(timeout_seconds)
+        outcomes = Outcomes()
+        called_at = pipeline.now()
+        for number, message in enumerate(messages):
+            settle = outcomes.next()
+            try:
+                sending = compose(message, selector, timeout, settle)
+            except InvalidMessage as error:
+                settle(error)
+                continue
+            if not pipeline.submit(sending, called_at):
+                await pipeline.wait_for_start(sending)
+            if number % _MESSAGES_A_TURN == _MESSAGES_A_TURN - 1:
+                await trio.lowlevel.checkpoint()
+        told = await outcomes.all()
+        results = [outcome for outcome in told if isinstance(outcome, SendResult)]
+        if len(results) < len(told):
+            raise SomeFailed(told)
+        return results
+
+    async def send_batch(
+        self,
+        messages: Sequence[Message],
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> SendResult:
+        """Send messages of one topic in one request, to one queue, stored all or none.
+
+        Args:
+            messages: at least one; together at most `max_body_bytes`, without a delay level.
+            selector: chooses the queue for all, by the first message.
+            timeout_seconds: how long all attempts may take; the producer's when None.
+
+        Raises:
+            Rejected: none of them is stored.
+            OutcomeUnknown: all or none may be stored.
+        """
+        outcome = OneOutcome()
+        sending = self._compose().batch(messages, selector, self._timeout(timeout_seconds), outcome)
+        return await self._send_one(sending, outcome)
+
+    def send_nowait(
+        self,
+        message: Message,
+        callback: SendCallback,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> None:
+        """Send a message without waiting; `callback` gets its outcome once.
+
+        It costs no task. The callback is synchronous, must not block, and may be called before this
+        returns. What it raises is logged.
+
+        Args:
+            message: the message.
+            callback: gets a `SendResult` or a `SendFailed`.
+            selector: chooses the queue; without it queues take turns.
+            timeout_seconds: how long all attempts may take; the producer's when None.
+
+        Raises:
+            InvalidMessage: no broker would take it.
+            WindowFull: as many messages as allowed wait for their answers.
+        """
+        pipeline = self._opened()
+        sending = self._compose().message(
+            message, selector, self._timeout(timeout_seconds), callback
+        )
+        if not pipeline.has_room(sending.weight):
+            raise WindowFull(message.topic, pipeline.max_in_flight)
+        pipeline.start(sending)
+
+    @during_block
+    async def send_oneway(self, message: Message, *, selector: QueueSelector | None = None) -> None:
+        """Send a message without an acknowledgement: it is lost silently if anything fails.
+
+        Args:
+            message: the message.
+            selector: chooses the queue; without it queues take turns.
+
+        Raises:
+            InvalidMessage: no broker would take it.
+            RouteNotFound, NameServersUnreachable: there is nowhere to send it.
+            Rejected: the topic has no leader now.
+        """
+        sending = self._compose().message(message, selector, self._timeout(None), _ignore)
+        route = await self._client.routes.find(message.topic, may_create=True)
+        if not route.write_queues:
+            route = await self._client.routes.refresh(message.topic, may_create=True)
+        if not route.write_queues:
+            raise Rejected(message.topic, "no leader is known for the topic", 0)
+        if selector is None:
+            queue = self._oneway_turn.choose(route.write_queues)
+        else:
+            queue = selector(route.write_queues, message)
+        await self._opened().compression.alone(sending)
+        command = requests.send(
+            self.group,
+            queue,
+            sending.body,
+            properties_text(sending.properties),
+            system_flag=sending.system_flag,
+            flag=message.flag,
+            born_milliseconds=sending.born_milliseconds,
+            oneway=True,
+        )
+        address = route.masters.get(queue.broker_name)
+        if address is None:  # an order configuration keeps the queues of a broker that is away
+            raise Rejected(message.topic, str(NoMaster(message.topic, queue.broker_name)), 0)
+        self._client.remoting.send_oneway(address, command)
+        await trio.lowlevel.checkpoint()
+
+    @during_block
+    async def recall(self, result: SendResult) -> bool:
+        """Take a delayed message back.
+
+        Args:
+            result: of its send.
+
+        Returns:
+            Whether it was taken back, and never comes. Otherwise it was delivered or recalled
+            before, perhaps by an attempt of this call whose answer was lost.
+
+        Raises:
+            InvalidMessage: it was not for a time, or its broker gives no handles.
+            RequestRefused, NoMaster, NameServersUnreachable: the broker did not say.
+        """
+        self._opened()
+        topic, handle = result.queue.topic, result.recall_handle
+        if not handle:
+            raise InvalidMessage(topic, "the result of the send has no handle to recall it by")
+        try:
+            await call_master(
+                self._client, result.queue, requests.recall(topic, handle), "recall a message"
+            )
+        except RequestRefused as refused:
+            if refused.code == ResponseCode.ILLEGAL_OPERATION:
+                return False
+            raise
+        return True
+
+    @during_block
+    async def ask(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> ReceivedMessage:
+        """Send a message to which a consumer replies, and wait for the reply.
+
+        Args:
+            message: the question.
+            selector: chooses the queue; without it queues take turns.
+            timeout_seconds: how long the send and the reply may take; the producer's when None.
+
+        Raises:
+            Rejected: the question is certainly not stored.
+            OutcomeUnknown: it may be stored; a reply is not waited for.
+            NoReply: it is stored, and no reply has come in time.
+        """
+        self._opened()
+        timeout = self._timeout(timeout_seconds)
+        deadline = trio.current_time() + timeout
+        number = self._compose().new_id()
+        properties = question(self._client.client_id, number, timeout)
+        replied = trio.Event()
+        replies: list[ReceivedMessage] = []
+
+        def then(reply: ReceivedMessage) -> None:
+            replies.append(reply)
+            replied.set()
+
+        awaited = self._client.replies
+        awaited.expect(number, then)
+        try:
+            outcome = OneOutcome()
+            sending = self._compose().special(message, selector, timeout, outcome, properties)
+            result = await self._send_one(sending, outcome)
+            with patient_limit(deadline - trio.current_time()):
+                await replied.wait()
+        finally:
+            awaited.forget(number)
+        if not replies:
+            raise NoReply(message.topic, result.message_id, timeout)
+        return replies[0]
+
+    @during_block
+    async def reply(self, asked: ReceivedMessage, body: bytes) -> None:
+        """Bring a reply to the producer that has asked, as a consumer of its question.
+
+        Args:
+            asked: the question.
+            body: of the reply.
+
+        Raises:
+            InvalidMessage: the message is no question.
+            RequestRefused: the asker is gone, or waits no longer.
+            RemotingError, NoMaster, RouteNotFound, NameServersUnreachable: no broker took it.
+        """
+        self._opened()
+        queue, command = reply_to(asked, body)
+        await call_master(self._client, queue, command, "take a reply")
+
+    @asynccontextmanager
+    async def transaction(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> AsyncIterator[Transaction]:
+        """Send a message that is delivered only if the block ends without an error.
+
+        The end of the block commits it, and an error rolls it back, unless the block has done
+        either. A block that is cancelled leaves it open: then the broker asks the producer's check,
+        as it does when a commit is lost.
+
+        Args:
+            message: the message. A delay counts from the commit on.
+            selector: chooses the queue; without it queues take turns.
+            timeout_seconds: how long all attempts of the send may take; the producer's when None.
+
+        Raises:
+            NoTransactionCheck: this producer was given no check.
+            Rejected: nothing is stored, and the block is not run.
+            OutcomeUnknown: it may be stored, and the block is not run: the broker asks the check.
+            TransactionRefused: the message cannot be delivered any more, though the block is done.
+        """
+        transaction = await self.begin_transaction(
+            message, selector=selector, timeout_seconds=timeout_seconds
+        )
+        try:
+            yield transaction
+        except Exception:
+            if transaction.is_undecided:
+                with suppress(TransactionRefused):
+                    await transaction.roll_back()
+            raise
+        if transaction.is_undecided:
+            await transaction.commit()
+
+    async def begin_transaction(
+        self,
+        message: Message,
+        *,
+        selector: QueueSelector | None = None,
+        timeout_seconds: float | None = None,
+    ) -> Transaction:
+        """Send a message that waits for `Transaction.commit`. As `transaction`, without a block."""
+        if self._asked is None:
+            self._opened()
+            raise NoTransactionCheck(self.group)
+        outcome = OneOutcome()
+        timeout = self._timeout(timeout_seconds)
+        half = {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: self.group}
+        sending = self._compose().special(message, selector, timeout, outcome, half, PREPARED_FLAG)
+        result = await self._send_one(sending, outcome)
+
+        def ended(state: TransactionState) -> None:
+            if self._trace is not None:
+                self._trace.transaction_ended(
+                    message, result.message_id, result.queue, state, from_check=False
+                )
+
+        return Transaction(self._client, self.group, result, ended)
+
+    def _transaction_answered(self, half: ReceivedMessage, state: TransactionState) -> None:
+        if self._trace is not None:
+            self._trace.transaction_ended(half, half.message_id, half.queue, state, from_check=True)
+
+    async def _send_one(self, sending: Sending, told: OneOutcome) -> SendResult:
+        """Send what was composed, and wait for its only outcome."""
+        pipeline = self._opened()
+        pipeline.submit(sending, pipeline.now())
+        try:
+            outcome = await told.wait()
+        finally:
+            pipeline.withdraw(sending)
+        if isinstance(outcome, SendFailed):
+            raise outcome
+        return outcome
+
+    def _compose(self) -> Composer:
+        self._lifetime.check()
+        if self._composer is None:
+            raise self._lifetime.closed()
+        return self._composer
+
+    def _opened(self) -> SendPipeline:
+        self._lifetime.check()
+        if self._pipeline is None:
+            raise self._lifetime.closed()
+        return self._pipeline
+
+    def _timeout(self, timeout_seconds: float | None) -> float:
+        return self._timeout_seconds if timeout_seconds is None else timeout_seconds
+
+
+def _ignore(_outcome: SendOutcome) -> None:
+    """Ignore the outcome of a oneway send."""

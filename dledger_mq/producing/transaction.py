@@ -1,0 +1,143 @@
+"""Messages that are delivered only if the work they belong to is done: RocketMQ's transactions.
+
+A half message is stored first and seen by nobody. Then the program does its own work, a database's
+transaction perhaps, and commits the message or rolls it back. When that word is lost, or the
+program dies before it, the broker asks a producer of the group how the work has ended.
+"""
+
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
+
+from dledger_mq.connection import requests
+from dledger_mq.connection.calls import call_master
+from dledger_mq.connection.client import Client
+from dledger_mq.errors import MessagingError, RequestRefused, TransactionRefused
+from dledger_mq.message import TransactionState
+from dledger_mq.received_message import ReceivedMessage
+from dledger_mq.send_result import SendResult
+from remoting.message.message_id import parse_message_id
+from remoting.wire.codes import ResponseCode
+from remoting.wire.errors import RemotingError
+
+_log = logging.getLogger(__name__)
+
+# What a broker answers that knows that the transaction cannot end so any more: it ended otherwise,
+# its topic was deleted, or the request is malformed.
+_REFUSALS: Final = frozenset(
+    {
+        ResponseCode.ILLEGAL_OPERATION,
+        ResponseCode.TOPIC_NOT_EXIST,
+        ResponseCode.INVALID_PARAMETER,
+    }
+)
+
+# SYSTEM_ERROR is a refusal only if the remark begins so: the broker has looked, and has no such
+# transaction, or it is another group's. RocketMQ's brokers answer with the same code when storing
+# the message failed somehow, and all brokers do when the request failed in them.
+_REFUSING_REMARKS: Final = (
+    "find prepared transaction message failed",
+    "the producer group wrong",
+    "the transaction state table offset wrong",
+    "the commit log offset wrong",
+)
+
+
+# Told a half message, says how its transaction has ended. What it raises is UNKNOWN.
+TransactionCheck: TypeAlias = Callable[[ReceivedMessage], Awaitable[TransactionState]]
+
+
+class Transaction:
+    """A half message that a broker has stored. Made by `Producer.transaction`.
+
+    Attributes:
+        result: of its send.
+        state: how this producer has ended it; UNKNOWN before.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        group: str,
+        result: SendResult,
+        on_end: Callable[[TransactionState], None] | None = None,
+    ) -> None:
+        self.result = result
+        self._on_end = on_end
+        self.state = TransactionState.UNKNOWN
+        self._is_left_open = False
+        self._client = client
+        self._group = group
+
+    @property
+    def id(self) -> str:
+        """The message's id, which its check is told as `message_id`: keep it with the work."""
+        return self.result.message_id
+
+    @property
+    def is_undecided(self) -> bool:
+        """Whether it was neither ended nor left open here."""
+        return self.state is TransactionState.UNKNOWN and not self._is_left_open
+
+    async def commit(self) -> bool:
+        """Have the message delivered.
+
+        Returns:
+            Whether the broker has confirmed it. If not, it asks a producer of the group later.
+
+        Raises:
+            TransactionRefused: it cannot be delivered any more.
+        """
+        return await self._end(TransactionState.COMMIT)
+
+    async def roll_back(self) -> bool:
+        """Have the message never delivered.
+
+        Returns:
+            Whether the broker has confirmed it. If not, it asks a producer of the group later.
+
+        Raises:
+            TransactionRefused: it was delivered before.
+        """
+        return await self._end(TransactionState.ROLLBACK)
+
+    def leave_open(self) -> None:
+        """Say nothing at the end of the block: the broker will ask."""
+        self._is_left_open = True
+
+    async def _end(self, state: TransactionState) -> bool:
+        self._client.check_open()
+        self.state = state
+        result = self.result
+        command = requests.end_transaction(
+            self._group,
+            half_offset=result.queue_offset,
+            physical_offset=parse_message_id(result.offset_message_id).physical_offset,
+            message_id=result.message_id,
+            how=state,
+        )
+        what = state.name.lower().replace("rollback", "roll back") + " a transaction"
+        try:
+            await call_master(self._client, result.queue, command, what)
+        except RequestRefused as refused:
+            if _is_certain(refused):
+                raise TransactionRefused(result.queue.topic, self.id, refused.remark) from refused
+            return self._unconfirmed(refused)
+        except (MessagingError, RemotingError) as error:
+            return self._unconfirmed(error)
+        if self._on_end is not None:
+            self._on_end(state)
+        return True
+
+    def _unconfirmed(self, error: Exception) -> bool:
+        _log.info(
+            "how transaction %s ends was not confirmed (%s): the broker will ask", self.id, error
+        )
+        return False
+
+
+def _is_certain(refused: RequestRefused) -> bool:
+    """Whether the broker knows that the transaction cannot end so."""
+    if refused.code == ResponseCode.SYSTEM_ERROR:
+        return refused.remark.lower().startswith(_REFUSING_REMARKS)
+    return refused.code in _REFUSALS

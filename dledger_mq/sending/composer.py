@@ -1,0 +1,199 @@
+"""Bringing messages into the form in which they go over the wire."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from dledger_mq.connection.identity import Identity
+from dledger_mq.errors import InvalidMessage
+from dledger_mq.message import (
+    MAX_BODY_BYTES,
+    RETRY_TOPIC_PREFIX,
+    Message,
+    check_topic,
+    checked_body,
+    properties_of,
+)
+from dledger_mq.sending.selectors import QueueSelector
+from dledger_mq.sending.sending import SendCallback, Sending
+from remoting.message.batch import BatchMessage, encode_batch_body
+from remoting.message.message_id import unique_message_key
+from remoting.message.properties import (
+    WAIT_STORE_MESSAGE_OK,
+    edit_properties,
+    encode_properties,
+)
+
+# RocketMQ's compressMsgBodyOverHowmuch: bodies this long or longer are compressed.
+COMPRESS_FROM_BYTES: Final = 4096
+
+# What the header and properties of a message weigh in the window, besides its body.
+OVERHEAD_BYTES: Final = 512
+
+# A producer has few topics; the bound only keeps a fault from filling memory.
+_REMEMBERED_TOPICS: Final = 64
+
+# The request's own properties, when its messages have theirs.
+BATCH_PROPERTIES: Final = encode_properties({WAIT_STORE_MESSAGE_OK: "true"})
+
+
+class Composer:
+    """Checks messages, gives them their ids, and joins them or says that they are to be compressed.
+
+    Args:
+        identity: whose messages they are.
+        wall_clock: milliseconds since 1970.
+        compress_from_bytes: bodies this long or longer are compressed.
+        max_body_bytes: longer bodies are refused.
+    """
+
+    def __init__(
+        self,
+        identity: Identity,
+        wall_clock: Callable[[], int],
+        compress_from_bytes: int = COMPRESS_FROM_BYTES,
+        max_body_bytes: int = MAX_BODY_BYTES,
+    ) -> None:
+        self._identity = identity
+        self._wall_clock = wall_clock
+        self._compress_from_bytes = compress_from_bytes
+        self._max_body_bytes = max_body_bytes
+        self._checked_topics: set[str] = set()
+        self._counter = 0
+
+    def message(
+        self,
+        message: Message,
+        selector: QueueSelector | None,
+        timeout_seconds: float,
+        callback: SendCallback,
+    ) -> Sending:
+        """One message.
+
+        Args:
+            message: the message.
+            selector: chooses its queue.
+            timeout_seconds: how long all attempts may take, once its sending begins.
+            callback: called with the outcome.
+
+        Raises:
+            InvalidMessage: no broker would take it.
+        """
+        self._check_topic(message.topic)
+        body = checked_body(message, self._max_body_bytes)
+        born = self._wall_clock()
+        message_id = self._new_message_id(born)
+        properties = properties_of(message, message_id)
+        return Sending(
+            message,
+            message_id,
+            body,
+            properties,
+            0,
+            False,
+            born,
+            selector,
+            callback,
+            timeout_seconds,
+            len(body) + len(properties) + OVERHEAD_BYTES,
+            to_compress=len(body) >= self._compress_from_bytes,
+        )
+
+    def special(
+        self,
+        message: Message,
+        selector: QueueSelector | None,
+        timeout_seconds: float,
+        callback: SendCallback,
+        properties: Mapping[str, str],
+        system_flag: int = 0,
+    ) -> Sending:
+        """One message with properties of RocketMQ's own, which goes by itself.
+
+        Args:
+            message: the message.
+            selector: chooses its queue.
+            timeout_seconds: how long all attempts may take, once its sending begins.
+            callback: called with the outcome.
+            properties: they are added to the message's.
+            system_flag: bits that are added.
+
+        Raises:
+            InvalidMessage: no broker would take it.
+        """
+        sending = self.message(message, selector, timeout_seconds, callback)
+        sending.properties = edit_properties(sending.properties, properties)
+        sending.system_flag |= system_flag
+        sending.goes_alone = True
+        return sending
+
+    def batch(
+        self,
+        messages: Sequence[Message],
+        selector: QueueSelector | None,
+        timeout_seconds: float,
+        callback: SendCallback,
+    ) -> Sending:
+        """Several messages in one request; RocketMQ's rules for batches.
+
+        Args:
+            messages: of one topic.
+            selector: chooses the queue for all.
+            timeout_seconds: how long all attempts may take, once its sending begins.
+            callback: gets the outcome.
+
+        Raises:
+            InvalidMessage: no broker would take them so.
+        """
+        if not messages:
+            raise InvalidMessage("", "a batch needs at least one message")
+        first = messages[0]
+        self._check_topic(first.topic)
+        if first.topic.startswith(RETRY_TOPIC_PREFIX):
+            raise InvalidMessage(first.topic, "a retry topic takes no batches")
+        born = self._wall_clock()
+        parts: list[BatchMessage] = []
+        ids: list[str] = []
+        for message in messages:
+            body = checked_body(message, self._max_body_bytes)
+            if message.topic != first.topic or message.is_delayed:
+                raise InvalidMessage(
+                    message.topic, "a batch has one topic and no delay level; send it apart"
+                )
+            ids.append(self._new_message_id(born))
+            parts.append(BatchMessage(body, properties_of(message, ids[-1]), message.flag))
+        body = encode_batch_body(parts)
+        if len(body) > self._max_body_bytes:
+            raise InvalidMessage(
+                first.topic, f"a batch of {len(body)} bytes, at most {self._max_body_bytes}"
+            )
+        return Sending(
+            first,
+            ",".join(ids),
+            body,
+            BATCH_PROPERTIES,
+            0,
+            True,
+            born,
+            selector,
+            callback,
+            timeout_seconds,
+            len(body) + OVERHEAD_BYTES,
+        )
+
+    def new_id(self) -> str:
+        """An id like no other, of the form of a message's."""
+        return self._new_message_id(self._wall_clock())
+
+    def _check_topic(self, topic: str) -> None:
+        if topic not in self._checked_topics:
+            check_topic(topic)
+            if len(self._checked_topics) >= _REMEMBERED_TOPICS:
+                self._checked_topics.clear()
+            self._checked_topics.add(topic)
+
+    def _new_message_id(self, born_milliseconds: int) -> str:
+        identity = self._identity
+        self._counter += 1
+        return unique_message_key(
+            identity.host, identity.process_id, identity.instance, born_milliseconds, self._counter
+        )

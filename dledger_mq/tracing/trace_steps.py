@@ -1,0 +1,214 @@
+"""What a producer and a consumer tell of their messages: steps, in RocketMQ's format. Pure."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from dledger_mq.message import Message, TransactionState
+from dledger_mq.received_message import ReceivedMessage
+from dledger_mq.send_result import SendResult
+from dledger_mq.sending.sending import Sending, SendOutcome
+from remoting.bodies.trace import encode_trace_record
+from remoting.message.properties import MESSAGE_REGION
+from remoting.message.record import TRANSACTION_PREPARED
+
+# What brokers put into messages that name no region, ours and RocketMQ's.
+DEFAULT_REGION: Final = "DefaultRegion"
+
+# RocketMQ's numbers of kinds of messages.
+_NORMAL: Final = "0"
+_HALF: Final = "1"
+_DELAYED: Final = "3"
+
+_COMMIT: Final = "2"
+
+_STATES: Final = {
+    TransactionState.COMMIT: "COMMIT_MESSAGE",
+    TransactionState.ROLLBACK: "ROLLBACK_MESSAGE",
+    TransactionState.UNKNOWN: "UNKNOW",  # as RocketMQ spells it
+}
+
+# The keys of a trace message are those of all its steps, and properties have 32 KiB at most.
+_MOST_KEY_CHARACTERS: Final = 1024
+
+# RocketMQ's ConsumeReturnType.
+_SUCCESS: Final = "0"
+_FAILED: Final = "4"
+
+
+@dataclass(frozen=True, slots=True)
+class TraceStep:
+    """One step of one message.
+
+    Attributes:
+        record: as it is written.
+        found_by: its message's id and keys, by which it can be looked for.
+    """
+
+    record: str
+    found_by: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedTransaction:
+    """How a producer ended a transaction.
+
+    Attributes:
+        state: commit or rollback; nothing is said of UNKNOWN.
+        at_ms: milliseconds since 1970.
+        address: of the broker, or "" if it is not known.
+        from_check: the broker had asked.
+    """
+
+    state: TransactionState
+    at_ms: int
+    address: str
+    from_check: bool
+
+
+def sent_steps(
+    group: str, sending: Sending, outcome: SendOutcome, address: str, seconds: float
+) -> list[TraceStep]:
+    """The end of a send: one step, or one for each message of a batch.
+
+    Args:
+        group: of the producer.
+        sending: what was sent.
+        outcome: of it; a batch has one for all.
+        address: of the broker of its queue, or "" if none is known.
+        seconds: since the first attempt.
+    """
+    message = sending.message
+    is_stored = isinstance(outcome, SendResult)
+    kind = _NORMAL
+    if sending.system_flag & TRANSACTION_PREPARED:
+        kind = _HALF
+    elif message.is_delayed:
+        kind = _DELAYED
+    fields = {
+        "at_ms": str(sending.born_milliseconds),
+        "region": DEFAULT_REGION,
+        "group": group,
+        "topic": message.topic,
+        "store_host": address,
+        "body_bytes": str(len(sending.body)),
+        "cost_ms": str(round(seconds * 1000)),
+        "message_type": kind,
+        "succeeded": "true" if is_stored else "false",
+    }
+    keys = "" if sending.batch else joined_keys(message)
+    if not sending.batch:
+        fields |= {"tags": message.tags, "keys": keys}
+    ids = sending.message_id.split(",") if sending.batch else [sending.message_id]
+    stored = outcome.offset_message_id.split(",") if isinstance(outcome, SendResult) else []
+    return [
+        TraceStep(
+            encode_trace_record(
+                "Pub",
+                {
+                    **fields,
+                    "message_id": message_id,
+                    "offset_message_id": stored[at] if len(stored) == len(ids) else "",
+                },
+            ),
+            _words(message_id, keys),
+        )
+        for at, message_id in enumerate(ids)
+    ]
+
+
+def began_steps(
+    group: str, request: str, messages: Iterable[ReceivedMessage], at_ms: int
+) -> list[TraceStep]:
+    """A listener is called, or a loop is given a message; `request` tells calls apart."""
+    return [
+        _step(
+            one,
+            "SubBefore",
+            {
+                "at_ms": str(at_ms),
+                "region": one.properties.get(MESSAGE_REGION, DEFAULT_REGION),
+                "group": group,
+                "request": request,
+                "retry_times": str(one.reconsume_times),
+            },
+        )
+        for one in messages
+    ]
+
+
+def ended_steps(
+    group: str,
+    request: str,
+    messages: Sequence[ReceivedMessage],
+    at_ms: int,
+    seconds: float,
+    *,
+    is_consumed: bool,
+) -> list[TraceStep]:
+    """The same call has ended, after so many seconds."""
+    return [
+        _step(
+            one,
+            "SubAfter",
+            {
+                "request": request,
+                "cost_ms": str(round(seconds * 1000)),
+                "succeeded": "true" if is_consumed else "false",
+                "outcome": _SUCCESS if is_consumed else _FAILED,
+                "at_ms": str(at_ms),
+                "group": group,
+            },
+        )
+        for one in messages
+    ]
+
+
+def transaction_step(
+    group: str, message: Message | ReceivedMessage, message_id: str, how: EndedTransaction
+) -> TraceStep:
+    """A transaction was ended by its producer.
+
+    Args:
+        group: of the producer.
+        message: whose transaction it is.
+        message_id: of it.
+        how: how, when and where.
+    """
+    keys = joined_keys(message)
+    return TraceStep(
+        encode_trace_record(
+            "EndTransaction",
+            {
+                "at_ms": str(how.at_ms),
+                "region": DEFAULT_REGION,
+                "group": group,
+                "topic": message.topic,
+                "message_id": message_id,
+                "tags": message.tags,
+                "keys": keys,
+                "store_host": how.address,
+                "message_type": _COMMIT,
+                "transaction_id": message_id,
+                "state": _STATES[how.state],
+                "from_check": "true" if how.from_check else "false",
+            },
+        ),
+        _words(message_id, keys),
+    )
+
+
+def joined_keys(message: Message | ReceivedMessage) -> str:
+    """A message's keys, with blanks between."""
+    return message.keys if isinstance(message.keys, str) else " ".join(message.keys)
+
+
+def _step(message: ReceivedMessage, kind: str, fields: dict[str, str]) -> TraceStep:
+    keys = message.keys
+    record = encode_trace_record(kind, {**fields, "message_id": message.message_id, "keys": keys})
+    return TraceStep(record, _words(message.message_id, keys))
+
+
+def _words(message_id: str, keys: str) -> tuple[str, ...]:
+    """By what a step is found; by the id alone if there are too many keys for one message."""
+    return (message_id, *keys.split()) if len(keys) <= _MOST_KEY_CHARACTERS else (message_id,)

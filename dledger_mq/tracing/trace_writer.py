@@ -1,0 +1,225 @@
+"""Writes what a producer or a consumer does with messages into a trace topic, in the background."""
+
+import logging
+from collections import deque
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Final
+
+import trio
+
+from dledger.wake_up import WakeUp
+from dledger_mq.connection.background import Background
+from dledger_mq.connection.client import Client
+from dledger_mq.connection.lifetime import Lifetime
+from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.errors import SendFailed
+from dledger_mq.message import Message, TransactionState, check_topic
+from dledger_mq.received_message import ReceivedMessage
+from dledger_mq.sending.composer import Composer
+from dledger_mq.sending.send_pipeline import SendPipeline
+from dledger_mq.sending.sending import Sending, SendOutcome
+from dledger_mq.tracing.trace_steps import (
+    EndedTransaction,
+    TraceStep,
+    began_steps,
+    ended_steps,
+    sent_steps,
+    transaction_step,
+)
+from dledger_mq.tracing.traces import TRACE_TOPIC
+from remoting.bodies.message_queue import MessageQueue
+
+_log = logging.getLogger(__name__)
+
+# RocketMQ's: steps that wait to be written, and how many go into one message.
+MAX_WAITING_STEPS: Final = 2048
+MAX_STEPS: Final = 100
+MAX_CHARACTERS: Final = 128_000
+
+# The keys of a message hold the ids of all its steps; properties have 32,767 bytes at most.
+MAX_KEYS_CHARACTERS: Final = 8_000
+
+# Steps that happen within so long go together.
+GATHER_SECONDS: Final = 0.5
+
+# How long the end of a producer or consumer waits for its last steps to be written.
+LAST_STEPS_SECONDS: Final = 1.0
+
+SEND_SECONDS: Final = 5.0
+_MAX_IN_FLIGHT: Final = 8
+_MAX_IN_FLIGHT_BYTES: Final = 4 * 1024 * 1024
+
+
+class TraceWriter:
+    """Writes steps of messages. The end of its ``async with`` block writes the last ones.
+
+    It never holds up what it tells of: steps that come faster than they are written are dropped,
+    and so are those that no broker takes in time. Messages of the trace topic have no steps.
+
+    Args:
+        client: whose connections to use.
+        group: of the producer or the consumer.
+        topic: the trace topic.
+        lifetime: of the producer or consumer.
+
+    Attributes:
+        dropped: how many steps were not written.
+    """
+
+    def __init__(
+        self, client: Client, group: str, topic: str, lifetime: Lifetime | None = None
+    ) -> None:
+        self._client = client
+        self._group = group
+        self._topic = topic
+        self._lifetime = lifetime
+        self.dropped = 0
+        self._steps: deque[TraceStep] = deque()
+        self._has_steps = WakeUp()
+        self._stack = AsyncExitStack()
+        self._pipeline = SendPipeline(
+            client, f"_INNER_TRACE_PRODUCER-{group}", _MAX_IN_FLIGHT, _MAX_IN_FLIGHT_BYTES
+        )
+        self._composer = Composer(client.identity, now_milliseconds)
+
+    async def __aenter__(self) -> "TraceWriter":
+        """Begin to write."""
+        nursery = await self._stack.enter_async_context(
+            Background(self._lifetime, until_the_end=True)
+        )
+        nursery.start_soon(self._pipeline.run)
+        nursery.start_soon(self._write_forever)
+        self._client.routes.watch(self._pipeline.route_changed)
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Write the last steps, for a second at most."""
+        with trio.move_on_after(LAST_STEPS_SECONDS, shield=True):
+            await self._write_waiting()
+            await self._pipeline.drain()
+        self._client.routes.unwatch(self._pipeline.route_changed)
+        self._pipeline.close()
+        self._drop(len(self._steps), "the block has ended")
+        await self._stack.aclose()
+
+    def sent(self, sending: Sending, outcome: SendOutcome, seconds: float) -> None:
+        """A send has ended, `seconds` after its first attempt; nothing if there was none."""
+        if sending.message.topic != self._topic and sending.attempts:
+            address = self._address(sending.queue)
+            self._add(sent_steps(self._group, sending, outcome, address, seconds))
+
+    def call_began(self, messages: Sequence[ReceivedMessage]) -> str:
+        """Messages of one queue are handed out; the request for `call_ended`."""
+        if not messages or messages[0].topic == self._topic:
+            return ""
+        request = self._composer.new_id()
+        self._add(began_steps(self._group, request, messages, now_milliseconds()))
+        return request
+
+    def call_ended(
+        self,
+        request: str,
+        messages: Sequence[ReceivedMessage],
+        seconds: float,
+        *,
+        is_consumed: bool,
+    ) -> None:
+        """What became of them."""
+        if request:
+            at_ms = now_milliseconds()
+            group = self._group
+            self._add(
+                ended_steps(group, request, messages, at_ms, seconds, is_consumed=is_consumed)
+            )
+
+    def transaction_ended(
+        self,
+        message: Message | ReceivedMessage,
+        message_id: str,
+        queue: MessageQueue,
+        state: TransactionState,
+        *,
+        from_check: bool,
+    ) -> None:
+        """A transaction was ended."""
+        how = EndedTransaction(state, now_milliseconds(), self._address(queue), from_check)
+        self._add([transaction_step(self._group, message, message_id, how)])
+
+    def _address(self, queue: MessageQueue | None) -> str:
+        route = None if queue is None else self._client.routes.known(queue.topic)
+        if route is None or queue is None:
+            return ""
+        return route.masters.get(queue.broker_name, "")
+
+    def _add(self, steps: Sequence[TraceStep]) -> None:
+        room = MAX_WAITING_STEPS - len(self._steps)
+        self._steps.extend(steps[:room])
+        self._has_steps.set()
+        self._drop(len(steps) - room, "they come faster than they are written")
+
+    async def _write_forever(self) -> None:
+        while True:
+            await self._has_steps.wait()
+            await trio.sleep(GATHER_SECONDS)
+            await self._write_waiting()
+
+    async def _write_waiting(self) -> None:
+        """Send all steps that wait, as fast as brokers take them."""
+        while self._steps:
+            steps = self._next_message()
+
+            def told(outcome: SendOutcome, count: int = len(steps)) -> None:
+                if isinstance(outcome, SendFailed):
+                    self._drop(count, str(outcome))
+
+            words = dict.fromkeys(word for step in steps for word in step.found_by)
+            body = "".join(step.record for step in steps).encode("utf-8", "backslashreplace")
+            message = Message(self._topic, body, keys=list(words))
+            sending = self._composer.message(message, None, SEND_SECONDS, told)
+            if not self._pipeline.submit(sending, self._pipeline.now()):
+                await self._pipeline.wait_for_start(sending)
+        await trio.lowlevel.checkpoint()
+
+    def _next_message(self) -> list[TraceStep]:
+        """Take the steps that go into one message: at least one."""
+        steps = [self._steps.popleft()]
+        characters = len(steps[0].record)
+        in_keys = sum(map(len, steps[0].found_by))
+        while self._steps and len(steps) < MAX_STEPS:
+            following = self._steps[0]
+            characters += len(following.record)
+            in_keys += sum(len(word) + 1 for word in following.found_by)
+            if characters > MAX_CHARACTERS or in_keys > MAX_KEYS_CHARACTERS:
+                break
+            steps.append(self._steps.popleft())
+        return steps
+
+    def _drop(self, count: int, why: str) -> None:
+        if count > 0:
+            if not self.dropped:  # an outage drops thousands
+                _log.warning(
+                    "%d steps of group %s are not in the trace: %s; further ones are not logged",
+                    count,
+                    self._group,
+                    why,
+                )
+            self.dropped += count
+
+
+def trace_topic(trace: bool | str) -> str:
+    """The topic that an option names: RocketMQ's for True, one of this name, "" for none.
+
+    Raises:
+        InvalidMessage: the name is not legal.
+    """
+    topic = TRACE_TOPIC if trace is True else trace or ""
+    if topic:
+        check_topic(topic)
+    return topic
