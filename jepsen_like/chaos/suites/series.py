@@ -79,7 +79,7 @@ class Series:
             )
             await self._process.wait()
             self._process = None
-        return self._folder.made(planned)
+        return await trio.to_thread.run_sync(self._folder.ended, planned)
 
     def command(self, planned: Planned, out: str) -> list[str]:
         """What makes a run."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from itertools import count
@@ -12,6 +13,7 @@ from pathlib import Path
 from dledger.declared_error import DeclaredError
 from jepsen_like.chaos.suites.catalogue import Planned
 from jepsen_like.chaos.suites.made_run import MadeRun, finished_run, made_run
+from jepsen_like.chaos.verdict import RunExit
 from jepsen_like.chaos.whole_file import write_whole
 
 SUITE_FORMAT = 1
@@ -90,6 +92,17 @@ class SuiteFolder:
     def made(self, planned: Planned) -> MadeRun:
         """What is there of a run."""
         return made_run(self.path / planned.name, planned)
+
+    def ended(self, planned: Planned) -> MadeRun:
+        """What is there of a run that has just ended.
+
+        The data of its members goes if nothing was found: 50 to 400 MB of each run, which would
+        fill the disk in some hours. Blocks.
+        """
+        made = self.made(planned)
+        if made.exit_code == RunExit.NOTHING_FOUND:
+            shutil.rmtree(self.path / planned.name / "data", ignore_errors=True)
+        return made
 
     def room_for(self, planned: Planned) -> Path:
         """A path for a run; what was begun there before is set aside, because it may tell why."""

@@ -20,6 +20,7 @@ from jepsen_like.chaos.stages.brokers import EXPLANATIONS
 from jepsen_like.chaos.suites.catalogue import SUITES, Planned, Row, planned
 from jepsen_like.chaos.suites.made_run import finished_run, worst_gap
 from jepsen_like.chaos.suites.suite_folder import SuiteFolder
+from jepsen_like.chaos.verdict import RunExit
 from jepsen_like.chaos.workloads.catalogue import WORKLOADS
 
 PROJECT = Path(__file__).parents[3]
@@ -178,6 +179,19 @@ def test_runs_of_another_plan_are_neither_taken_nor_touched(tmp_path: Path) -> N
     (tmp_path / "other" / "thesis.txt").touch()
     ended = suite("membership", "--out", str(tmp_path / "other"))
     assert "holds something else than a suite" in ended.output
+
+
+@pytest.mark.parametrize("exit_code", list(RunExit))
+def test_the_data_of_members_stays_only_where_something_was_found(
+    tmp_path: Path, exit_code: RunExit
+) -> None:
+    one = Planned(0, Row("set", "kill"), SEED)
+    write_run(tmp_path, one, exit_code=int(exit_code))
+    data = tmp_path / one.name / "data" / "n0"
+    data.mkdir(parents=True)
+    assert SuiteFolder(tmp_path).ended(one).exit_code == exit_code
+    assert data.exists() is (exit_code != RunExit.NOTHING_FOUND)
+    assert (tmp_path / one.name / "run.json").exists()
 
 
 def test_what_was_begun_is_set_aside_before_a_run_is_made_again(tmp_path: Path) -> None:
