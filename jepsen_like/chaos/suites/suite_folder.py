@@ -13,7 +13,6 @@ from pathlib import Path
 from dledger.declared_error import DeclaredError
 from jepsen_like.chaos.suites.catalogue import Planned
 from jepsen_like.chaos.suites.made_run import MadeRun, finished_run, made_run
-from jepsen_like.chaos.verdict import RunExit
 from jepsen_like.chaos.whole_file import write_whole
 
 SUITE_FORMAT = 1
@@ -100,7 +99,7 @@ class SuiteFolder:
         fill the disk in some hours. Blocks.
         """
         made = self.made(planned)
-        if made.exit_code == RunExit.NOTHING_FOUND:
+        if made.exit_code == 0:
             shutil.rmtree(self.path / planned.name / "data", ignore_errors=True)
         return made
 
