@@ -292,6 +292,8 @@ def members_swarm_of(
         sync_mean_s=min(swarm.sync_mean_s, 0.003),
         slow_sync=0.0,
         wipe_every_s=NEVER,
+        mislay_every_s=NEVER,
+        restore_every_s=NEVER,
         signs=SignStyle(ends_seen=False, wrong_every_s=NEVER),
         only_stalls=True,
     )
