@@ -67,7 +67,9 @@ async def test_a_broker_that_ends_without_a_word_is_warned_of(
             while "is dropped" not in caplog.text:  # noqa: ASYNC110
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
-    assert len(warnings_of(caplog)) == 1
+    # (The broker itself may say that its end cut off a registration.)
+    told = [one for one in caplog.records if "is dropped" in one.getMessage()]
+    assert [one.levelno for one in told] == [logging.WARNING]
 
 
 async def test_a_name_server_that_ends_does_not_warn_of_its_brokers(
