@@ -30,7 +30,7 @@ import pyarrow as pa
 from broker.errors import CommandMalformed, EntryTooNew
 from broker.features import REGISTRY
 from broker.formats.commands import RaiseFormat
-from broker.log.entry import RUNS_VERSION
+from broker.log.entry import COMMAND_MARK, PREFIX_BYTES, RUNS_VERSION
 from broker.messages.ended_topics import MAX_ENDED_TOPICS
 from broker.topics.commands import DeleteTopic, PutTopic
 from broker.topics.names import FIRST_TOPICS
@@ -42,9 +42,6 @@ from remoting.message.record import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST
 COLUMNS: Final = ("index", "topic", "queue", "offset", "physical_offset", "system_flag")
 _V6: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG
 
-# The broker's commands (`broker.log.entry`): length, mark and version, then a msgpack array.
-_PREFIX_BYTES: Final = 8
-_COMMAND_MARK: Final = b"DLB"
 _KINDS: Final = (PutTopic.kind, DeleteTopic.kind, RaiseFormat.kind)
 
 Numbers = npt.NDArray[np.int64]
@@ -376,15 +373,15 @@ def _topic_changes(entries: pa.RecordBatch) -> list[_TopicChange | _FormatRaised
     """The commands that create or delete a topic or raise the format, in order."""
     bodies = entries.column("body")
     begins, ends = bounds(bodies)
-    rows = np.flatnonzero(ends - begins >= _PREFIX_BYTES)
+    rows = np.flatnonzero(ends - begins >= PREFIX_BYTES)
     if not len(rows):
         return []
     data = bodies.buffers()[2]
-    rows = rows[number_at(data, begins[rows] + 3) & 0xFFFFFF == int.from_bytes(_COMMAND_MARK)]
+    rows = rows[number_at(data, begins[rows] + 3) & 0xFFFFFF == int.from_bytes(COMMAND_MARK)]
     # Most commands are commits of offsets. A short array, and a number below 128, are a byte each.
-    long = ends[rows] - begins[rows] >= _PREFIX_BYTES + 2
+    long = ends[rows] - begins[rows] >= PREFIX_BYTES + 2
     octets = np.frombuffer(data, np.uint8)
-    at = np.where(long, begins[rows] + _PREFIX_BYTES, 0)
+    at = np.where(long, begins[rows] + PREFIX_BYTES, 0)
     kinds = octets[at + 1]
     is_other = long & (octets[at] >> 4 == 9) & (kinds < 128) & ~np.isin(kinds, _KINDS)
     rows = rows[~is_other]

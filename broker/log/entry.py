@@ -57,7 +57,8 @@ LARGE_ENTRIES_VERSION: Final = 6
 INCARNATIONS_VERSION: Final = 6
 
 _PREFIX: Final = struct.Struct(">I3sB")
-_MARK: Final = b"DLB"
+PREFIX_BYTES: Final = _PREFIX.size
+COMMAND_MARK: Final = b"DLB"
 _RECORD_MARK: Final = MESSAGE_MAGIC.to_bytes(4, "big")
 
 
@@ -87,7 +88,7 @@ def kind_of(body: bytes) -> EntryKind:
     mark = body[4:8]
     if mark == _RECORD_MARK:
         return EntryKind.RECORD
-    if mark[:3] == _MARK:
+    if mark[:3] == COMMAND_MARK:
         return EntryKind.COMMAND
     return EntryKind.FOREIGN
 
@@ -98,7 +99,7 @@ def encode_log_command(command: LogCommand) -> bytes:
     version = layout.version(command)
     members = layout.members(command, version)
     content: bytes = msgpack.packb([command.kind, *members], use_bin_type=True)
-    return _PREFIX.pack(_PREFIX.size + len(content), _MARK, version) + content
+    return _PREFIX.pack(PREFIX_BYTES + len(content), COMMAND_MARK, version) + content
 
 
 def read_log_command(body: bytes) -> RawCommand:
@@ -108,15 +109,15 @@ def read_log_command(body: bytes) -> RawCommand:
         CommandMalformed: it is none.
         EntryTooNew: it is of a format version that this program does not know.
     """
-    if len(body) < _PREFIX.size:
+    if len(body) < PREFIX_BYTES:
         raise CommandMalformed(f"{len(body)} bytes")
     size, mark, version = _PREFIX.unpack_from(body)
-    if mark != _MARK or size != len(body):
+    if mark != COMMAND_MARK or size != len(body):
         raise CommandMalformed("its mark or its length is wrong")
     if version > FORMAT_VERSION:
         raise EntryTooNew(version)
     try:
-        members: Any = msgpack.unpackb(body[_PREFIX.size :], raw=False)
+        members: Any = msgpack.unpackb(body[PREFIX_BYTES:], raw=False)
     except (ValueError, msgpack.exceptions.UnpackException) as error:
         raise CommandMalformed(f"its content cannot be read: {error}") from None
     if not isinstance(members, list) or not members or not isinstance(members[0], int):

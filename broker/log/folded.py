@@ -54,15 +54,15 @@ class Arrivals:
 class Folded:
     """The effects of a run of entries.
 
-    Who looks on, such as the tables of a log, sets `changes` to a list. Each feature says in its
-    module `state` what it tells there; what a command says itself is not told again.
+    An observer, such as the fold of Spark's tables, sets `changes` to a list. The modules `state`
+    of the features have the classes of changes; what a command says itself is not repeated.
 
     Attributes:
         results: one an entry; None, or `EntryRefused`.
         deleted_topics: their queues are gone; they went before the arrivals came.
         arrivals: by topic and queue id.
         topics_changed: whether the name servers have to be told.
-        changes: what was changed, in order; None: nobody looks on.
+        changes: what the fold changed, in order; None without an observer.
     """
 
     results: list[EntryRefused | None] = field(default_factory=list)
@@ -72,6 +72,6 @@ class Folded:
     changes: list[object] | None = None
 
     def tell(self, change: Callable[[*V], object], *values: *V) -> None:
-        """Something was changed: a value of the class `change`, made if somebody looks on."""
+        """Record a change for the observer. Without one, the value is not even built."""
         if self.changes is not None:
             self.changes.append(change(*values))

@@ -13,13 +13,13 @@ import pyarrow as pa
 from broker.errors import CommandMalformed, EntryTooNew
 from broker.features import REGISTRY
 from broker.log.command_layout import LogCommand
+from broker.log.entry import COMMAND_MARK, PREFIX_BYTES
 from dledger import Entry, Magic
 from dledger_spark.entry_columns import Positions, bounds
 from dledger_spark.record_pieces import SMALLEST_RECORD_BYTES
 from remoting.message.record import MESSAGE_MAGIC
 
-_PREFIX_BYTES: Final = 8
-_MARK: Final = int.from_bytes(b"DLB")
+_MARK: Final = int.from_bytes(COMMAND_MARK)
 
 
 class BrokerCommand(NamedTuple):
@@ -45,7 +45,7 @@ def broker_commands(entries: pa.RecordBatch) -> list[BrokerCommand]:
     """The commands in a batch of the table of entries, in the log's order."""
     bodies = entries.column("body")
     begins, ends = bounds(bodies)
-    rows = np.flatnonzero(ends - begins >= _PREFIX_BYTES)
+    rows = np.flatnonzero(ends - begins >= PREFIX_BYTES)
     if not len(rows):
         return []
     octets = np.frombuffer(bodies.buffers()[2], np.uint8)
@@ -54,7 +54,7 @@ def broker_commands(entries: pa.RecordBatch) -> list[BrokerCommand]:
     records = rows[is_record & ((ends - begins)[rows] >= SMALLEST_RECORD_BYTES)]
     sizes = _number(octets, begins[records], 4)
     # A record of more than 2 GiB would be a negative number, and no entry is as long.
-    longer = sizes + _PREFIX_BYTES <= (ends - begins)[records]
+    longer = sizes + PREFIX_BYTES <= (ends - begins)[records]
     records, sizes = (
         records[longer & (sizes >= SMALLEST_RECORD_BYTES)],
         sizes[longer & (sizes >= SMALLEST_RECORD_BYTES)],
@@ -74,8 +74,9 @@ def broker_commands(entries: pa.RecordBatch) -> list[BrokerCommand]:
             command = REGISTRY.decode(content)
         except (CommandMalformed, EntryTooNew):
             continue  # brokers pass it over, or end
-        if REGISTRY.type_of(command).is_attached is bool(at[row] != begins[row]):
-            body = bytes(data[begins[row] : ends[row]])
+        is_attached = bool(at[row] != begins[row])
+        if REGISTRY.type_of(command).is_attached is is_attached:
+            body = bytes(data[begins[row] : ends[row]]) if is_attached else content
             entry = Entry(index, term, place, Magic.NORMAL, body)
             commands.append(BrokerCommand(entry, content[7], command))
     return commands
