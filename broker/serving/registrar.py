@@ -23,6 +23,7 @@ from remoting.bodies.registration import (
 )
 from remoting.bodies.route import MASTER_ID
 from remoting.net.client import RemotingClient
+from remoting.net.errors import ConnectionClosed
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
@@ -182,6 +183,8 @@ class Registrar:
 
     def _note(self, nameserver: str, result: Command | RemotingError) -> None:
         """Remember how a name server answered; log when that changes."""
+        if isinstance(result, ConnectionClosed) and result.is_own_end:
+            return  # this broker ends
         problem: str | None = None
         if isinstance(result, RemotingError):
             problem = str(result)

@@ -13,6 +13,7 @@ from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, read_s
 from remoting.net.address import Address
 from remoting.net.client_work import ClientWork, now, take_steps
 from remoting.net.errors import (
+    ENDED_HERE,
     ConnectFailed,
     ConnectionClosed,
     PeerSilent,
@@ -447,7 +448,7 @@ class Connection:
                     await self._read(stream)
                     nursery.cancel_scope.cancel()
         finally:
-            self.close("this side ended it")
+            self.close(ENDED_HERE)
             self._descriptor = NO_DESCRIPTOR
             if self._has_peer_ended or not (self._kept or self.unsent_bytes):
                 end_in_order(stream)

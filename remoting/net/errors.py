@@ -1,5 +1,7 @@
 """What can go wrong with a connection. Each error has one line that says what to do."""
 
+from typing import Final
+
 from remoting.wire.errors import RemotingError
 
 
@@ -24,6 +26,10 @@ class RequestTimedOut(RemotingError):
     )
 
 
+# Why a connection closed whose own program, or part of it, was ended.
+ENDED_HERE: Final = "this side ended it"
+
+
 class ConnectionClosed(RemotingError):
     """The connection is gone.
 
@@ -39,6 +45,11 @@ class ConnectionClosed(RemotingError):
     reason: str
     outcome_unknown: bool
     is_another_protocol: bool = False
+
+    @property
+    def is_own_end(self) -> bool:
+        """Whether this side was ended; the peer, and what lies between, may be well."""
+        return self.reason == ENDED_HERE
 
     def _text(self) -> str:
         advice = (

@@ -67,9 +67,29 @@ async def test_a_broker_that_ends_without_a_word_is_warned_of(
             while "is dropped" not in caplog.text:  # noqa: ASYNC110
                 await trio.sleep(0.01)
         nursery.cancel_scope.cancel()
-    # (The broker itself may say that its end cut off a registration.)
-    told = [one for one in caplog.records if "is dropped" in one.getMessage()]
-    assert [one.levelno for one in told] == [logging.WARNING]
+    assert len(warnings_of(caplog)) == 1
+
+
+async def test_a_broker_that_ends_while_it_registers_does_not_warn_of_its_name_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked = trio.Event()
+
+    async def never_answer(stream: trio.SocketStream) -> None:
+        await stream.receive_some()
+        asked.set()
+        await trio.sleep_forever()
+
+    async with trio.open_nursery() as nursery:
+        (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+        nursery.start_soon(partial(trio.serve_listeners, never_answer, [listener]))
+        names = f"127.0.0.1:{listener.socket.getsockname()[1]}"
+        async with running_broker(tmp_path, nameservers=(names,)) as (_broker, own):
+            with trio.fail_after(10):
+                await asked.wait()
+            own.cancel_scope.cancel()
+        nursery.cancel_scope.cancel()
+    assert warnings_of(caplog) == []
 
 
 async def test_a_name_server_that_ends_does_not_warn_of_its_brokers(

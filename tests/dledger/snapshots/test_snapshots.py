@@ -19,6 +19,7 @@ import dledger
 from dledger.commands.offline_commands import verify
 from dledger.errors import OutsideLog
 from dledger.free_ports import free_ports
+from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
 from dledger.store.scan import scan_folder
 from dledger.store.snapshot_folder import SnapshotFolder
 
@@ -134,10 +135,13 @@ async def test_a_killed_node_begins_with_its_snapshot_though_its_record_is_older
     member: Member, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     copy = Member(tmp_path_factory.mktemp("killed"))
+    record = Path("dledger-n0", HARD_STATE)
     async with member.running() as node:
+        older = (member.folder / record).read_bytes()
         await node.append_many(bodies(50))
         snapshot = await node.snapshot()
         shutil.copytree(member.folder, copy.folder, dirs_exist_ok=True)
+    (copy.folder / record).write_bytes(older)  # a slow snapshot had time to write it again
     scan = scan_folder(str(copy.folder))
     assert scan.committed < snapshot.header.index
     async with copy.running() as node:
