@@ -22,6 +22,9 @@ PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --max-wo
 # The slowest test of the default suite takes a quarter of a minute, and waits for its processes for some
 # minutes at most. One that takes longer than this ends its process, after the stacks of its threads.
 TEST_LIMIT_S ?= 600
+# A test that fails is run so often again. Its first failure is printed whole and counted as "rerun":
+# timers of real processes may run late on a busy machine, and whoever reads it decides whether that was all.
+TEST_RERUNS ?= 1
 BENCH_ARGUMENTS ?=
 CHAOS_ARGUMENTS ?=
 
@@ -45,7 +48,8 @@ setup-spark: setup $(VENV)/.installed-spark ## add Spark, Arrow and a Java run t
 setup-web: $(VENV)/web/.installed ## make .venv/web, with the servers that the documented web programs run in
 
 test: setup-spark ## run the default test suite, Spark included
-	$(PYTEST) -o faulthandler_timeout=$(TEST_LIMIT_S) -o faulthandler_exit_on_timeout=true $(PYTEST_ARGUMENTS)
+	$(PYTEST) --reruns $(TEST_RERUNS) -o faulthandler_timeout=$(TEST_LIMIT_S) -o faulthandler_exit_on_timeout=true \
+		$(PYTEST_ARGUMENTS)
 
 test-pythons: $(SUPPORTED_PYTHONS:%=test-by-python%) ## run the default test suite by the other Pythons that are here
 

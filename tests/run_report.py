@@ -1,5 +1,7 @@
 """What a run of the tests tells at once: each failure when it happens, and how the machine is.
 
+The first failure of a test that runs again is told whole, because pytest only counts it.
+
 What pytest tells of failures stands behind the last test. A run that is cut off never gets there.
 """
 
@@ -12,6 +14,8 @@ from pathlib import Path
 import pytest
 
 _MIB = 1 << 20
+# Of the log of a test, this much is printed: its end, where the failure is.
+_LOG_CHARACTERS = 4_000
 
 
 def machine() -> str:
@@ -40,7 +44,12 @@ class FailuresAtOnce:
         self._terminal = terminal
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        if report.failed:
+        if report.outcome == "rerun":  # type: ignore[comparison-overlap]  # of pytest-rerunfailures
+            self._terminal.write_line(
+                f"\n{report.nodeid} failed after {report.duration:.1f} s ({machine()}), "
+                f"and runs again:\n{report.longreprtext}\n{report.caplog[-_LOG_CHARACTERS:]}"
+            )
+        elif report.failed:
             crash = getattr(report.longrepr, "reprcrash", None)
             first_line = (crash.message if crash else report.longreprtext).partition("\n")[0]
             self._terminal.write_line(
