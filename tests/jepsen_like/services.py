@@ -13,6 +13,10 @@ from jepsen_like import Call, Service, World
 from jepsen_like.chaos.service import Caller, CallFailed
 from jepsen_like.history.operation import Operation
 
+# A search for a shorter schedule ends by itself after some seconds of processor time. A busy
+# machine must not end it before.
+LONGEST_SEARCH_S = 300.0
+
 
 class Register:
     """The last value that was written; the result of a write is the value before."""

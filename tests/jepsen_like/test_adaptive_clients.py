@@ -13,6 +13,7 @@ from jepsen_like.simulation.service.service import service_of
 from jepsen_like.simulation.service.service_campaign import shrunk
 from tests.jepsen_like import leases
 from tests.jepsen_like.leases import Editors, EditorsOfAnUnfencedFile, LeasedFile
+from tests.jepsen_like.services import LONGEST_SEARCH_S
 
 MODULE = leases.__name__
 
@@ -51,7 +52,7 @@ def test_the_file_that_fences_passes_and_the_one_that_does_not_is_found() -> Non
 
 
 def test_a_failure_of_adaptive_clients_is_shortened_to_their_turns() -> None:
-    short = shrunk(f"{MODULE}:EditorsOfAnUnfencedFile", 0, None, None, 20.0)
+    short = shrunk(f"{MODULE}:EditorsOfAnUnfencedFile", 0, None, None, budget_s=LONGEST_SEARCH_S)
     assert short is not None
     assert [step.do for step in short.schedule.steps] == ["turn"] * 4
     with pytest.raises(Failure, match="wrote after lease"):

@@ -88,7 +88,7 @@ def test_a_wrong_machine_has_a_short_run_that_fails_again(name: str, steps: int)
     service = f"tests.jepsen_like.services:{name}"
     broken = run_campaign(Plan(0, 5, service=service), jobs=1).broken
     assert broken is not None
-    found = shrunk(service, broken.seed, None, None, budget_s=20.0)
+    found = shrunk(service, broken.seed, None, None, budget_s=services.LONGEST_SEARCH_S)
     assert found is not None
     assert len(found.schedule.steps) <= steps
     with pytest.raises(Failure) as caught:
