@@ -1,12 +1,13 @@
-"""How many examples a property is tried with: EXAMPLES=all tries all, the default suite some."""
+"""How much of what could be tried the default suite tries; `make test-long` tries all."""
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import settings
 
 # Hypothesis's own number for a property that names none.
 ALL = 100
-# In the default suite; `make test-long` tries them all.
+# In the default suite; EXAMPLES=all tries them all.
 SOME = 40
 
 
@@ -15,3 +16,11 @@ def examples(wanted: int) -> int:
     share = settings.default
     assert share is not None
     return max(1, wanted * share.max_examples // ALL)
+
+
+def seeds(all_seeds: int, every_time: int) -> list[object]:
+    """The seeds of a parametrized test, those of every run first; the rest are long."""
+    return [
+        pytest.param(seed, marks=() if seed < every_time else pytest.mark.long)
+        for seed in range(all_seeds)
+    ]

@@ -23,6 +23,7 @@ from dledger_spark.tables.derived import DERIVED, query
 from dledger_spark.tables.duckdb_engine import engine_over
 from tests.dledger_spark.broker_script import ScriptedLog, Step, random_step, scripts
 from tests.dledger_spark.plain_tables import PlainTables
+from tests.examples import examples, seeds
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -89,7 +90,7 @@ def check_tables(log: ScriptedLog, facts: dict[str, pa.Table], engine: Any) -> N
             assert as_rows(made, columns) == rows, table
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(scripts, st.lists(st.integers(0, 70), max_size=3))
 @example([Step("pop", 1), Step("acknowledge"), Step("send")], []).via("progress without a time")
 def test_each_table_is_what_a_plain_fold_says(script: list[Step], cuts: list[int]) -> None:
@@ -100,7 +101,7 @@ def test_each_table_is_what_a_plain_fold_says(script: list[Step], cuts: list[int
         check_tables(log, facts, engine)
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", seeds(6, 2))
 def test_each_table_of_a_long_log_is_what_a_plain_fold_says(seed: int) -> None:
     chance = random.Random(seed)
     log = ScriptedLog()
