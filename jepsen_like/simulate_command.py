@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from jepsen_like.progress_bar import counting_bar
+from dledger.command_line.options import FILE, json_option
+from dledger.command_line.progress import counted
 from jepsen_like.service_report import (
     as_dict,
     report_checks,
@@ -23,7 +23,6 @@ from jepsen_like.service_report import (
 from jepsen_like.simulation.campaign import (
     CampaignResult,
     Plan,
-    SeedResult,
     run_campaign,
     trace_seed,
 )
@@ -88,15 +87,15 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
 @click.option("--jobs", type=click.IntRange(1), help="Processes; one a core unless given.")
 @click.option(
     "--trace",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Write the whole trace of the failing seed (or of the only one) to this file.",
 )
 @click.option(
     "--diagram",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="With --service: draw the shortened run (or the only one) as a page, into this file.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option("Print one JSON object and nothing else.")
 @click.option(
     "--seeded-bug",
     type=click.Choice(sorted(name for tier in TIERS.values() for name in tier.bugs)),
@@ -172,22 +171,14 @@ def _check_service(name: str, tier: str, seeded_bug: str | None) -> None:
 
 
 def _run(plan: Plan, jobs: int, *, quiet: bool) -> CampaignResult:
-    console = Console(stderr=True)
     if quiet:
         return run_campaign(plan, jobs)
-    if not console.is_terminal:
-        done = 0
 
-        def tell(result: SeedResult) -> None:
-            nonlocal done
-            done += 1
-            if done % SEEDS_A_PLAIN_LINE == 0:
-                click.echo(f"{done} of {plan.seeds} seeds", err=True)
+    def plain(done: int) -> str | None:
+        return None if done % SEEDS_A_PLAIN_LINE else f"{done} of {plan.seeds} seeds"
 
-        return run_campaign(plan, jobs, tell)
-    with counting_bar(console) as progress:
-        task = progress.add_task("seeds", total=plan.seeds)
-        return run_campaign(plan, jobs, lambda _: progress.advance(task))
+    with counted("seeds", plan.seeds, plain) as advance:
+        return run_campaign(plan, jobs, lambda _: advance())
 
 
 def _seeds_a_minute(result: CampaignResult) -> float:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from dledger.command_line.options import EXISTING_FOLDER, FOLDER, json_option
 from dledger.commands.recover_command import (
     check_no_member_runs,
     drawn_mark,
@@ -27,11 +28,11 @@ from dledger.rescue.survivor import look_at
     "--to",
     "target",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="The copy is a folder dledger-<id> in this one.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@json_option("One JSON object.")
+@click.argument("folder", type=EXISTING_FOLDER)
 def backup(folder: Path, target: Path, as_json: bool) -> None:
     """Copy the member in FOLDER, running or not: its newest snapshot and the committed log.
 
@@ -54,15 +55,15 @@ def backup(folder: Path, target: Path, as_json: bool) -> None:
     "--dir",
     "target",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Where the member's data goes: the --dir of its `dledger serve`.",
 )
 @click.option("--node", "node_id", help="Its name, if not that of the member that was copied.")
 @click.option("--address", metavar="HOST:PORT", help="Where it will listen, if elsewhere.")
 @click.option("--peers", help="All members, as n0=127.0.0.1:20911,... if the copy names none.")
 @without_check
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
-@click.argument("copy", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@json_option("One JSON object.")
+@click.argument("copy", type=EXISTING_FOLDER)
 def restore(
     copy: Path,
     target: Path,

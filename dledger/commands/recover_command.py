@@ -13,6 +13,8 @@ from pathlib import Path
 import click
 import trio
 
+from dledger.command_line.options import EXISTING_FOLDER, json_option
+from dledger.command_line.rows import new_table, table_console
 from dledger.config import parse_address, parse_peers
 from dledger.errors import ConfigInvalid
 from dledger.local_group import GROUP_FILE, load_group
@@ -72,12 +74,12 @@ without_check = click.option(
     metavar="N",
     help="Yes, entries committed after entry N may be lost. N: the last entry in FOLDER.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option("One JSON object.")
 @click.argument(
     "folders",
     nargs=-1,
     required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=EXISTING_FOLDER,
 )
 def recover(
     folders: tuple[Path, ...],
@@ -244,19 +246,11 @@ def _print_comparison(survivors: Sequence[Survivor], as_json: bool) -> None:
         rows = [survivor.as_dict() for survivor in survivors]
         click.echo(json.dumps({"folders": rows, "best": best.folder}))
         return
-    # Imported late: a starting member loads all commands, and this import takes a while.
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    from dledger.commands.tables import table_console
-
-    table = Table(box=SIMPLE)
     words = ("folder", "node")
-    for column in (*words, "generation", "last term", "last entry", "committed", "problems"):
-        table.add_column(column, justify="left" if column in words else "right", no_wrap=True)
-    for survivor in survivors:
-        numbers = (*survivor.reach, survivor.committed, len(survivor.problems))
-        table.add_row(survivor.folder, survivor.node_id, *map(str, numbers))
+    columns = (*words, "generation", "last term", "last entry", "committed", "problems")
+    told = [(*one.reach, one.committed, len(one.problems)) for one in survivors]
+    named = [(one.folder, one.node_id, *row) for one, row in zip(survivors, told, strict=True)]
+    table = new_table(columns, named, words, box="SIMPLE")
     # The operator copies a folder's name: print it in full even if it exceeds the terminal.
     table_console().print(table, soft_wrap=True, crop=False)
     for survivor in survivors:

@@ -1,13 +1,11 @@
 """`dledger-mq group mode`: show and set how groups read topics."""
 
-from collections.abc import Sequence
 from typing import Final
 
 import click
 
 from dledger_mq.admin.admin import Admin
-from dledger_mq.commands.command_line import nameserver_option, run
-from dledger_mq.commands.rows import json_option, print_rows
+from dledger_mq.commands.command_line import ask, lines_option, nameserver_option, print_rows
 from remoting.bodies.assignment import POP, PULL, RequestMode
 
 # Brokers take no more; more than there are members means all of them.
@@ -25,7 +23,7 @@ _MAX_SHARES: Final = 1_000_000
     metavar="MEMBERS",
     help="With --pop: with how many others a member shares its queues; 0, the default, is all.",
 )
-@json_option
+@lines_option
 @nameserver_option
 def mode(
     group: str,
@@ -34,7 +32,6 @@ def mode(
     pull: bool,
     shares: int | None,
     as_json: bool,
-    nameservers: Sequence[str],
 ) -> None:
     """Show how groups read topics as it was set, or set it for GROUP in TOPIC.
 
@@ -53,16 +50,15 @@ def mode(
     if shares is not None and not pop:
         raise click.UsageError("--shares goes with --pop")
 
-    async def task() -> list[RequestMode]:
-        async with Admin(nameservers=nameservers) as admin:
-            if pop or pull:
-                wanted = RequestMode(topic, group, POP if pop else PULL, shares or 0)
-                await admin.set_request_mode(wanted)
-            return await admin.request_modes()
+    async def modes(admin: Admin) -> list[RequestMode]:
+        if pop or pull:
+            wanted = RequestMode(topic, group, POP if pop else PULL, shares or 0)
+            await admin.set_request_mode(wanted)
+        return await admin.request_modes()
 
-    rows: list[dict[str, object]] = [
+    rows = [
         {"group": one.group, "topic": one.topic, "mode": one.mode, "shares": one.shares}
-        for one in run(task)
+        for one in ask(modes)
         if group in ("", one.group) and topic in ("", one.topic)
     ]
     print_rows(("group", "topic", "mode", "shares"), rows, as_json)

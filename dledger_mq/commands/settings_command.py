@@ -1,22 +1,17 @@
 """`dledger-mq settings`: show and change the settings of brokers."""
 
-from collections.abc import Sequence
-
 import click
 
 from dledger_mq.admin.admin import Admin
-from dledger_mq.commands.command_line import nameserver_option, run
-from dledger_mq.commands.rows import json_option, print_rows
+from dledger_mq.commands.command_line import ask, lines_option, nameserver_option, print_rows
 
 
 @click.command("settings")
 @click.argument("changes", nargs=-1, metavar="[NAME=VALUE]...")
 @click.option("--broker", "broker_name", default="", help="Only this group of brokers.")
-@json_option
+@lines_option
 @nameserver_option
-def settings(
-    changes: tuple[str, ...], broker_name: str, as_json: bool, nameservers: Sequence[str]
-) -> None:
+def settings(changes: tuple[str, ...], broker_name: str, as_json: bool) -> None:
     """Show the settings of brokers, or change them while they run.
 
     \b
@@ -33,15 +28,14 @@ def settings(
             raise click.UsageError(f"{change!r:.80}: give NAME=VALUE")
         values[name] = value
 
-    async def task() -> dict[str, dict[str, str]]:
-        async with Admin(nameservers=nameservers) as admin:
-            if values:
-                await admin.change_settings(values, broker_name=broker_name)
-            return await admin.settings()
+    async def changed(admin: Admin) -> dict[str, dict[str, str]]:
+        if values:
+            await admin.change_settings(values, broker_name=broker_name)
+        return await admin.settings()
 
-    rows: list[dict[str, object]] = [
+    rows = [
         {"broker": name, "setting": setting, "value": value}
-        for name, shown in run(task).items()
+        for name, shown in ask(changed).items()
         for setting, value in shown.items()
         if broker_name in ("", name) and (not values or setting in values)
     ]

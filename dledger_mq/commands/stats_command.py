@@ -1,23 +1,19 @@
 """`dledger-mq stats`: what brokers have counted."""
 
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 
-from dledger_mq.admin.admin import Admin
-from dledger_mq.admin.statistics import Statistic
-from dledger_mq.commands.command_line import FAILED, nameserver_option, run
-from dledger_mq.commands.rows import json_option, print_rows
+from dledger.command_line.ending import CommandFailed
+from dledger_mq.commands.command_line import ask, lines_option, nameserver_option, print_rows
 
 
 @click.command("stats")
 @click.argument("name")
 @click.argument("key")
-@json_option
+@lines_option
 @nameserver_option
-def stats(name: str, key: str, as_json: bool, nameservers: Sequence[str]) -> None:
+def stats(name: str, key: str, as_json: bool) -> None:
     """Show what brokers have counted under NAME for KEY in the last minute, hour and day.
 
     \b
@@ -29,13 +25,8 @@ def stats(name: str, key: str, as_json: bool, nameservers: Sequence[str]) -> Non
 
     docs/statistics.md lists all names. The exit code is 1 if nothing was counted.
     """  # noqa: D301 - click's mark, a backspace
-
-    async def task() -> dict[str, Statistic]:
-        async with Admin(nameservers=nameservers) as admin:
-            return await admin.statistics(name, key)
-
-    found = run(task)
-    rows: list[dict[str, object]] = [
+    found = ask(lambda admin: admin.statistics(name, key))
+    rows = [
         {
             "broker": broker_name,
             "last": window,
@@ -48,7 +39,4 @@ def stats(name: str, key: str, as_json: bool, nameservers: Sequence[str]) -> Non
     ]
     print_rows(("broker", "last", "sum", "a second", "average"), rows, as_json)
     if not found:
-        click.echo(
-            f"dledger-mq: no broker has counted {name} for {key}: see docs/statistics.md", err=True
-        )
-        sys.exit(FAILED)
+        raise CommandFailed(f"no broker has counted {name} for {key}: see docs/statistics.md")

@@ -1,18 +1,19 @@
 """`dledger-mq status`: the brokers, their roles and offsets."""
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.table import Column, Table
+import trio
 
+from dledger.command_line.ending import CommandFailed
+from dledger.command_line.options import EXISTING_FOLDER, json_option
+from dledger.command_line.rows import new_table, table_console
 from dledger_mq.admin.admin import FIGURES_TIMEOUT_SECONDS, Admin
 from dledger_mq.clusters.group_directory import GroupDirectory
-from dledger_mq.commands.command_line import FAILED, nameserver_option, output, run
+from dledger_mq.commands.command_line import ask, given_nameservers, nameserver_option
 from dledger_mq.connection import requests
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import GroupDirectoryError, no_broker_leads
@@ -38,37 +39,32 @@ _COLUMNS: Final = {
 @click.option(
     "--dir",
     "path",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=EXISTING_FOLDER,
     help="The directory of `up`: shows its followers and dead nodes, too.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option("Print JSON.")
 @nameserver_option
-def status(path: Path | None, as_json: bool, nameservers: Sequence[str]) -> None:
+def status(path: Path | None, as_json: bool) -> None:
     """Show the brokers that the name servers know, or the nodes of a directory.
 
     Exit code 1 if no broker leads.
     """
-
-    async def task() -> list[dict[str, object]]:
-        return await (_of_cluster(nameservers) if path is None else _of_directory(path))
-
-    rows = run(task)
+    rows = ask(_of_cluster) if path is None else trio.run(_of_directory, path)
     if as_json:
         click.echo(json.dumps(rows))
         return
     # The problems need a line each, or there would be no room for them on a narrow screen.
-    columns = [Column(title, no_wrap=True) for title in ("node", "address", *_COLUMNS)]
-    table = Table(*columns, box=SIMPLE_HEAD, padding=0)
+    columns = ("node", "address", *_COLUMNS)
+    told = []
     for row in rows:
         figures = row["figures"]
         shown = figures if isinstance(figures, dict) else {}
-        table.add_row(
-            str(row["node"]),
-            str(row["address"]),
-            *(str(shown.get(name, "-")) for name in _COLUMNS.values()),
+        told.append(
+            (row["node"], row["address"], *(shown.get(name, "-") for name in _COLUMNS.values()))
         )
     if rows:
-        output.print(table)
+        table = new_table(columns, told, words=columns, box="SIMPLE_HEAD", padding=0)
+        table_console().print(table)
     for row in rows:
         if row["problem"]:
             click.echo(f"{row['node']}: {row['problem']}")
@@ -78,10 +74,9 @@ def status(path: Path | None, as_json: bool, nameservers: Sequence[str]) -> None
         click.echo(f"CRITICAL  {alarm}")
     if not any(row["leads"] for row in rows):
         plan = None if path is None else GroupDirectory(path).read_plan()
-        asked = nameservers if plan is None else [plan.nameserver]
+        asked = given_nameservers() if plan is None else [plan.nameserver]
         groups = {str(row["node"]).rpartition(":")[0] for row in rows} - {""}
-        click.echo(f"dledger-mq: {no_broker_leads(asked, sorted(groups))}", err=True)
-        sys.exit(FAILED)
+        raise CommandFailed(no_broker_leads(asked, sorted(groups)))
 
 
 def _undelivered(figures: object) -> str:
@@ -102,19 +97,18 @@ def _alarms(rows: Sequence[Mapping[str, object]]) -> list[str]:
     return list(dict.fromkeys(text for texts in told for text in texts.splitlines()))
 
 
-async def _of_cluster(nameservers: Sequence[str]) -> list[dict[str, object]]:
+async def _of_cluster(admin: Admin) -> list[dict[str, object]]:
     """What the name servers know."""
-    async with Admin(nameservers=nameservers) as admin:
-        return [
-            {
-                "node": f"{one.broker_name}:{one.broker_id}",
-                "address": one.address,
-                "leads": one.broker_id == 0,
-                "figures": one.figures,
-                "problem": one.problem,
-            }
-            for one in await admin.cluster()
-        ]
+    return [
+        {
+            "node": f"{one.broker_name}:{one.broker_id}",
+            "address": one.address,
+            "leads": one.broker_id == 0,
+            "figures": one.figures,
+            "problem": one.problem,
+        }
+        for one in await admin.cluster()
+    ]
 
 
 async def _of_directory(path: Path) -> list[dict[str, object]]:

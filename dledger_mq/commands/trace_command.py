@@ -1,14 +1,11 @@
 """`dledger-mq trace`: what happened to a message."""
 
-import sys
-from collections.abc import Sequence
 from datetime import UTC, datetime
 
 import click
 
-from dledger_mq.admin.admin import Admin
-from dledger_mq.commands.command_line import FAILED, nameserver_option, run
-from dledger_mq.commands.rows import json_option, print_rows
+from dledger.command_line.ending import CommandFailed
+from dledger_mq.commands.command_line import ask, lines_option, nameserver_option, print_rows
 from dledger_mq.tracing.traces import TRACE_TOPIC
 from remoting.bodies.trace import TraceRecord
 
@@ -18,29 +15,22 @@ from remoting.bodies.trace import TraceRecord
 @click.option(
     "--topic", default=TRACE_TOPIC, show_default=True, help="Where clients write their traces."
 )
-@json_option
+@lines_option
 @nameserver_option
-def trace(message_id: str, topic: str, as_json: bool, nameservers: Sequence[str]) -> None:
+def trace(message_id: str, topic: str, as_json: bool) -> None:
     """Show who sent the message MESSAGE_ID and who consumed it, as clients told.
 
     MESSAGE_ID is the id that its send has printed. Clients tell only if they are set up to do so.
     The exit code is 1 if nobody has told of the message.
     """
-
-    async def task() -> list[TraceRecord]:
-        async with Admin(nameservers=nameservers) as admin:
-            return await admin.trace(message_id, trace_topic=topic)
-
-    steps = run(task)
+    steps = ask(lambda admin: admin.trace(message_id, trace_topic=topic))
     columns = ("at", "step", "group", "topic", "ms", "succeeded", "details")
     print_rows(columns, [_row(step, as_json) for step in steps], as_json)
     if not steps:
-        click.echo(
-            f"dledger-mq: no client has told of message {message_id} in {topic}: traces are "
-            "switched on in clients, see docs/trace.md",
-            err=True,
+        raise CommandFailed(
+            f"no client has told of message {message_id} in {topic}: traces are switched on in "
+            "clients, see docs/trace.md"
         )
-        sys.exit(FAILED)
 
 
 def _row(step: TraceRecord, as_json: bool) -> dict[str, object]:

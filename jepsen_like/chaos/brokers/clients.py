@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import os
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -19,7 +18,8 @@ from typing import Any
 
 import trio
 
-from dledger.commands.exit_codes import single_errors
+from dledger.command_line.server_signals import standard_input
+from dledger.system_refusals import single
 from dledger_mq import Admin
 from dledger_mq.errors import MessagingError
 from jepsen_like.chaos.brokers.begun import Begun, begun_of
@@ -165,7 +165,7 @@ async def run_traffic(settings: dict[str, Any]) -> None:
         workload = _workload(settings, notes)
         notes.go_on(begun)
         workload.go_on(operations)
-        async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
+        async with standard_input() as orders:
             await Traffic(settings, workload, notes, begun).run(lines_of(orders))
 
 
@@ -183,7 +183,7 @@ def main() -> None:
     try:
         trio.run(run_traffic, settings)
     except* CppEnded as group:
-        for error in single_errors(group):
+        for error in single(group):
             logging.critical("%s", error)
         sys.exit(1)
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
@@ -18,6 +17,7 @@ from pathlib import Path
 import trio
 
 import dledger
+from dledger.command_line.server_signals import standard_input
 from jepsen_like.chaos.clients.client import Client
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.clients.settings import ClientSettings
@@ -162,7 +162,7 @@ async def run_clients(settings: ClientSettings) -> None:
             if not settings.ports_only:
                 connecting = dledger.connect(dict(settings.peers), group=settings.group)
                 log = await stack.enter_async_context(connecting)
-            orders = trio.lowlevel.FdStream(os.dup(sys.stdin.fileno()))
+            orders = standard_input()
             await stack.enter_async_context(orders)
             await Clients(settings, service, recorder, log).run(lines_of(orders))
 
