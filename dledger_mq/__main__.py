@@ -8,15 +8,12 @@ import click
 
 from dledger.command_line.ending import Commands
 from dledger_mq.commands.command_line import may_be_stored
-from dledger_mq.commands.consume_command import consume, find
+from dledger_mq.commands.consume_command import consume, find, trace
 from dledger_mq.commands.group_commands import group_commands
 from dledger_mq.commands.redrive_command import redrive
 from dledger_mq.commands.send_command import send
-from dledger_mq.commands.settings_command import settings
-from dledger_mq.commands.stats_command import stats
-from dledger_mq.commands.status_command import status
+from dledger_mq.commands.status_command import settings, stats, status
 from dledger_mq.commands.topic_commands import topic_commands
-from dledger_mq.commands.trace_command import trace
 from dledger_mq.commands.up_command import up
 from dledger_mq.errors import MessagingError
 from remoting.wire.errors import RemotingError

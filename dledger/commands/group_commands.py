@@ -19,12 +19,11 @@ from dledger.command_line.options import json_option
 from dledger.command_line.server_signals import cancel_on_signal
 from dledger.command_line.tls_options import given_tls, tls_arguments, tls_options
 from dledger.commands.append_command import append
-from dledger.commands.backup_commands import backup, restore
 from dledger.commands.group_options import NamedGroup, given_group, group_options
 from dledger.commands.members_command import members
 from dledger.commands.offline_commands import dump, verify
 from dledger.commands.option_sources import config_option
-from dledger.commands.recover_command import recover
+from dledger.commands.recover_command import backup, recover, restore
 from dledger.commands.repair_command import rejoin, repair
 from dledger.commands.serve_command import serve
 from dledger.commands.status_command import status

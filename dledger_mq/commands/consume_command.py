@@ -1,7 +1,8 @@
-"""`dledger-mq consume` and `dledger-mq find`: print messages."""
+"""`dledger-mq consume`, `find` and `trace`: messages, and what happened to them."""
 
 import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import click
@@ -15,11 +16,14 @@ from dledger_mq.commands.command_line import (
     given_nameservers,
     lines_option,
     nameserver_option,
+    print_rows,
 )
 from dledger_mq.consuming.push_consumer import PushConsumer, PushOptions
 from dledger_mq.message import ConsumeFrom, ConsumeResult
 from dledger_mq.received_message import ReceivedMessage
+from dledger_mq.tracing.traces import TRACE_TOPIC
 from remoting.bodies.heartbeat import MessageModel
+from remoting.bodies.trace import TraceRecord
 
 # The group of consumers that only look: they share nothing and leave no offsets.
 _LOOKING_GROUP: Final = "dledger-mq-consume"
@@ -142,3 +146,51 @@ def message_line(message: ReceivedMessage, as_json: bool) -> str:
             "properties": message.properties,
         }
     )
+
+
+@click.command("trace")
+@click.argument("message_id")
+@click.option(
+    "--topic", default=TRACE_TOPIC, show_default=True, help="Where clients write their traces."
+)
+@lines_option
+@nameserver_option
+def trace(message_id: str, topic: str, as_json: bool) -> None:
+    """Show who sent the message MESSAGE_ID and who consumed it, as clients told.
+
+    MESSAGE_ID is the id that its send has printed. Clients tell only if they are set up to do so.
+    The exit code is 1 if nobody has told of the message.
+    """
+    steps = ask(lambda admin: admin.trace(message_id, trace_topic=topic))
+    columns = ("at", "step", "group", "topic", "ms", "succeeded", "details")
+    print_rows(columns, [_row(step, as_json) for step in steps], as_json)
+    if not steps:
+        raise CommandFailed(
+            f"no client has told of message {message_id} in {topic}: traces are switched on in "
+            "clients, see docs/trace.md"
+        )
+
+
+def _row(step: TraceRecord, as_json: bool) -> dict[str, object]:
+    row: dict[str, object] = {
+        "at": step.at_ms if as_json else _time(step.at_ms),
+        "step": step.kind,
+        "group": step.group or None,
+        "topic": step.topic or None,
+        "ms": step.cost_ms,
+        "succeeded": None if step.succeeded is None else step.succeeded,
+    }
+    details: object = dict(step.details)
+    if not as_json:
+        details = " ".join(f"{name}={value}" for name, value in step.details.items())
+    return {**row, "details": details}
+
+
+def _time(at_ms: int) -> str:
+    """A time for people, or "-" when the client did not say one that a calendar has."""
+    if not at_ms:
+        return "-"
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return "-"

@@ -1,4 +1,4 @@
-"""`dledger-mq group ...`: look at consumer groups, and move them."""
+"""`dledger-mq group ...`: look at consumer groups, move them, and say how they read."""
 
 import json
 import sys
@@ -10,9 +10,9 @@ from dledger.command_line.ending import CommandFailed, ExitCode
 from dledger.command_line.rows import say
 from dledger_mq.admin.admin import Admin
 from dledger_mq.commands.command_line import ask, lines_option, nameserver_option, print_rows
-from dledger_mq.commands.mode_command import mode
 from dledger_mq.commands.times import FORMS, read_time, written_time
 from dledger_mq.connection.this_process import now_milliseconds
+from remoting.bodies.assignment import POP, PULL, RequestMode
 from remoting.bodies.message_queue import MessageQueue
 
 _MAX_OFFSET: Final = (1 << 63) - 1
@@ -21,9 +21,6 @@ _MAX_OFFSET: Final = (1 << 63) - 1
 @click.group("group")
 def group_commands() -> None:
     """Look at consumer groups, and move them."""
-
-
-group_commands.add_command(mode)
 
 
 @group_commands.command("progress")
@@ -258,3 +255,59 @@ def _queue(topic: str, name: str) -> MessageQueue:
     if not separator or not broker_name or not number.isdecimal() or len(number) > 9:
         raise click.UsageError(f"--queue {name}: give the broker's name and a number, broker-a:0")
     return MessageQueue(topic, broker_name, int(number))
+
+
+# Brokers take no more; more than there are members means all of them.
+_MAX_SHARES: Final = 1_000_000
+
+
+@group_commands.command("mode")
+@click.argument("group", default="")
+@click.argument("topic", default="")
+@click.option("--pop", is_flag=True, help="Set that members of GROUP pop from TOPIC.")
+@click.option("--pull", is_flag=True, help="Set that they pull, as they do when nothing is set.")
+@click.option(
+    "--shares",
+    type=click.IntRange(0, _MAX_SHARES),
+    metavar="MEMBERS",
+    help="With --pop: with how many others a member shares its queues; 0, the default, is all.",
+)
+@lines_option
+@nameserver_option
+def mode(
+    group: str,
+    topic: str,
+    pop: bool,
+    pull: bool,
+    shares: int | None,
+    as_json: bool,
+) -> None:
+    """Show how groups read topics as it was set, or set it for GROUP in TOPIC.
+
+    \b
+    dledger-mq group mode
+    dledger-mq group mode billing
+    dledger-mq group mode billing Orders --pop --shares 2
+    dledger-mq group mode billing Orders --pull
+
+    It concerns consumers that ask brokers for their queues. docs/pop.md has more.
+    """  # noqa: D301 - click's mark, a backspace
+    if pop and pull:
+        raise click.UsageError("give one of --pop and --pull")
+    if (pop or pull) and not topic:
+        raise click.UsageError("give GROUP and TOPIC with --pop and --pull")
+    if shares is not None and not pop:
+        raise click.UsageError("--shares goes with --pop")
+
+    async def modes(admin: Admin) -> list[RequestMode]:
+        if pop or pull:
+            wanted = RequestMode(topic, group, POP if pop else PULL, shares or 0)
+            await admin.set_request_mode(wanted)
+        return await admin.request_modes()
+
+    rows = [
+        {"group": one.group, "topic": one.topic, "mode": one.mode, "shares": one.shares}
+        for one in ask(modes)
+        if group in ("", one.group) and topic in ("", one.topic)
+    ]
+    print_rows(("group", "topic", "mode", "shares"), rows, as_json)

@@ -1,7 +1,8 @@
-"""`dledger-mq status`: the brokers, their roles and offsets."""
+"""`dledger-mq status`, `stats` and `settings`: the brokers, their roles, figures and settings."""
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
@@ -13,7 +14,13 @@ from dledger.command_line.options import EXISTING_FOLDER, json_option
 from dledger.command_line.rows import new_table, table_console
 from dledger_mq.admin.admin import FIGURES_TIMEOUT_SECONDS, Admin
 from dledger_mq.clusters.group_directory import GroupDirectory
-from dledger_mq.commands.command_line import ask, given_nameservers, nameserver_option
+from dledger_mq.commands.command_line import (
+    ask,
+    given_nameservers,
+    lines_option,
+    nameserver_option,
+    print_rows,
+)
 from dledger_mq.connection import requests
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import GroupDirectoryError, no_broker_leads
@@ -146,3 +153,73 @@ async def _of_directory(path: Path) -> list[dict[str, object]]:
             }
         )
     return rows
+
+
+@click.command("stats")
+@click.argument("name")
+@click.argument("key")
+@lines_option
+@nameserver_option
+def stats(name: str, key: str, as_json: bool) -> None:
+    """Show what brokers have counted under NAME for KEY in the last minute, hour and day.
+
+    \b
+    dledger-mq stats TOPIC_PUT_NUMS Orders            messages stored in a topic
+    dledger-mq stats GROUP_GET_NUMS Orders@billing    messages given to a group
+    dledger-mq stats GROUP_GET_FALL_TIME 0@Orders@billing
+                                                      milliseconds it is behind in queue 0
+    dledger-mq stats BROKER_PUT_NUMS DefaultCluster   messages stored by each broker
+
+    docs/statistics.md lists all names. The exit code is 1 if nothing was counted.
+    """  # noqa: D301 - click's mark, a backspace
+    found = ask(lambda admin: admin.statistics(name, key))
+    rows = [
+        {
+            "broker": broker_name,
+            "last": window,
+            "sum": total["sum"],
+            "a second": total["per_second"],
+            "average": total["average"],
+        }
+        for broker_name, statistic in found.items()
+        for window, total in asdict(statistic).items()
+    ]
+    print_rows(("broker", "last", "sum", "a second", "average"), rows, as_json)
+    if not found:
+        raise CommandFailed(f"no broker has counted {name} for {key}: see docs/statistics.md")
+
+
+@click.command("settings")
+@click.argument("changes", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--broker", "broker_name", default="", help="Only this group of brokers.")
+@lines_option
+@nameserver_option
+def settings(changes: tuple[str, ...], broker_name: str, as_json: bool) -> None:
+    """Show the settings of brokers, or change them while they run.
+
+    \b
+    dledger-mq settings
+    dledger-mq settings fileReservedTime=48 'deleteWhen=04;16'
+    dledger-mq settings fileReservedTime=           back to the command line's value
+
+    All of a command are changed, or none. docs/settings.md lists what can be changed.
+    """  # noqa: D301 - click's mark, a backspace
+    values: dict[str, str] = {}
+    for change in changes:
+        name, separator, value = change.partition("=")
+        if not separator or not name:
+            raise click.UsageError(f"{change!r:.80}: give NAME=VALUE")
+        values[name] = value
+
+    async def changed(admin: Admin) -> dict[str, dict[str, str]]:
+        if values:
+            await admin.change_settings(values, broker_name=broker_name)
+        return await admin.settings()
+
+    rows = [
+        {"broker": name, "setting": setting, "value": value}
+        for name, shown in ask(changed).items()
+        for setting, value in shown.items()
+        if broker_name in ("", name) and (not values or setting in values)
+    ]
+    print_rows(("broker", "setting", "value"), rows, as_json)

@@ -12,7 +12,7 @@ import logging
 import os
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from dledger import DLedgerError, SnapshotPolicy, collect_seldom
 from dledger.command_line.server_signals import ending_signals, standard_input
 from dledger.commands.log_lines import TEXT, set_up_logging
 from dledger.system_refusals import single
-from jepsen_like.chaos.members.control import Control, lines_of
+from jepsen_like.chaos.members.control import Control, lines_of, tell
 from remoting.net.address import Address, parse_address
 from remoting.wire.errors import RemotingError
 
@@ -64,7 +64,7 @@ async def serve(settings: dict[str, Any]) -> None:
         broker: Broker = await nursery.start(start)
         nursery.start_soon(_end_on_signal, broker, nursery.cancel_scope)
         async with standard_input() as orders:
-            control = Control(broker.node, lambda: None, lambda: None, _tell)
+            control = Control(broker.node, lambda: None, lambda: None, tell)
             await control.run(lines_of(orders), nursery.cancel_scope)
 
 
@@ -83,12 +83,6 @@ async def _end_on_signal(broker: Broker, scope: trio.CancelScope) -> None:
         async for _ in signals:
             await broker.end()
             scope.cancel()
-
-
-def _tell(line: str) -> None:
-    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
 
 
 def _planted(bug: str) -> AbstractContextManager[None]:

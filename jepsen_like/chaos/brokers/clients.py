@@ -12,7 +12,6 @@ import logging
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +28,7 @@ from jepsen_like.chaos.brokers.cpp.process import CppEnded
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.brokers.workload import Messages, Turn
 from jepsen_like.chaos.clients.recorder import Recorder
-from jepsen_like.chaos.members.control import lines_of
+from jepsen_like.chaos.members.control import lines_of, tell
 from jepsen_like.history.operation import EventType
 from jepsen_like.history.writer import HistoryWriter
 from jepsen_like.simulation.chance import Chance
@@ -149,9 +148,7 @@ def _now_ns(settings: dict[str, Any]) -> int:
 
 
 def _say(**fields: object) -> None:
-    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
-        sys.stdout.write(json.dumps(fields) + "\n")
-        sys.stdout.flush()
+    tell(json.dumps(fields))
 
 
 async def run_traffic(settings: dict[str, Any]) -> None:

@@ -11,7 +11,7 @@ import json
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import trio
@@ -22,7 +22,7 @@ from jepsen_like.chaos.clients.client import Client
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.clients.settings import ClientSettings
 from jepsen_like.chaos.clients.ways import LogWay, MemberWay, SessionWay, Way
-from jepsen_like.chaos.members.control import lines_of
+from jepsen_like.chaos.members.control import lines_of, tell
 from jepsen_like.chaos.service import Call, Described
 from jepsen_like.chaos.services import find_service
 from jepsen_like.history.operation import EventType
@@ -147,9 +147,7 @@ class Clients:
 
 
 def _say(**fields: object) -> None:
-    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
-        sys.stdout.write(json.dumps(fields) + "\n")
-        sys.stdout.flush()
+    tell(json.dumps(fields))
 
 
 async def run_clients(settings: ClientSettings) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import logging
 import sys
 import traceback
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,7 @@ from dledger.node.node_events import NodeEvents
 from dledger.system_refusals import single
 from jepsen_like.chaos.members.answering import Answering, CorrectAnswering
 from jepsen_like.chaos.members.client_port import ClientPort
-from jepsen_like.chaos.members.control import Control, lines_of
+from jepsen_like.chaos.members.control import Control, lines_of, tell
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.members.settings import MemberSettings
 from jepsen_like.chaos.services import find_service
@@ -70,14 +69,8 @@ async def serve(settings: MemberSettings) -> None:
                         partial(service.invariant, machine),
                         partial(service.state, machine),
                     )
-                    control = Control(node, broken, state, _tell)
+                    control = Control(node, broken, state, tell)
                     await control.run(lines_of(orders), nursery.cancel_scope)
-
-
-def _tell(line: str) -> None:
-    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
 
 
 def main() -> None:
