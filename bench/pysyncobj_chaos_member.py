@@ -23,6 +23,7 @@ from typing import Any
 import trio
 from pysyncobj import FAIL_REASON, SyncObj, SyncObjConf, SyncObjConsumer, replicated
 
+from dledger.command_line.server_signals import standard_input
 from dledger.config import parse_address
 from dledger.entry import Entry, Magic
 from jepsen_like.chaos.members.control import lines_of
@@ -111,7 +112,7 @@ class PySyncObjMember:
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._serve_clients)
             nursery.start_soon(self._tell_status)
-            async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
+            async with standard_input() as orders:
                 async for line in lines_of(orders):
                     nursery.start_soon(self._carry_out, json.loads(line))
             nursery.cancel_scope.cancel()

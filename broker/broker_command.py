@@ -28,6 +28,7 @@ from broker.retention.policy import RetentionPolicy, read_hours
 from broker.server import Broker, run_broker
 from broker.transactions.policy import CheckPolicy
 from dledger import DLedgerError, collect_seldom, parse_peers
+from dledger.command_line.server_signals import end_of_input, ending_signals
 from dledger.start_report import StartReport
 from dledger.system_refusals import line_about
 from remoting.net.address import Address
@@ -300,7 +301,7 @@ async def _end_at_signal(running: list[Broker], nursery: trio.Nursery) -> None:
     wait for that.
     """
     is_ending = False
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with ending_signals() as signals:
         async for _signal in signals:
             if is_ending or not running:
                 nursery.cancel_scope.cancel()
@@ -315,9 +316,7 @@ async def _end(broker: Broker, scope: trio.CancelScope) -> None:
 
 
 async def _cancel_at_end_of_input(running: list[Broker], scope: trio.CancelScope) -> None:
-    async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as stream:
-        while await stream.receive_some(4096):
-            continue
+    await end_of_input()
     if running:
         await running[0].say_farewell()
     scope.cancel()

@@ -1,33 +1,37 @@
 """The `dledger-mq` command."""
 
+import logging
 import os
 import sys
 
 import click
 
-from dledger.shown_output import escape_what_cannot_be_shown
-from dledger_mq.commands.consume_command import consume
-from dledger_mq.commands.find_command import find
+from dledger.command_line.ending import Commands
+from dledger_mq.commands.command_line import may_be_stored
+from dledger_mq.commands.consume_command import consume, find, trace
 from dledger_mq.commands.group_commands import group_commands
-from dledger_mq.commands.mode_command import mode
 from dledger_mq.commands.redrive_command import redrive
 from dledger_mq.commands.send_command import send
-from dledger_mq.commands.settings_command import settings
-from dledger_mq.commands.stats_command import stats
-from dledger_mq.commands.status_command import status
+from dledger_mq.commands.status_command import settings, stats, status
 from dledger_mq.commands.topic_commands import topic_commands
-from dledger_mq.commands.trace_command import trace
 from dledger_mq.commands.up_command import up
+from dledger_mq.errors import MessagingError
+from remoting.wire.errors import RemotingError
 
 # Options of the servers themselves are theirs to read.
 _PASS_ON = {"ignore_unknown_options": True, "help_option_names": []}
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Commands,
+    program="dledger-mq",
+    expected=(MessagingError, RemotingError),
+    is_unknown=may_be_stored,
+)
 @click.version_option(package_name="dledger")
 def main() -> None:
     """Run brokers that speak RocketMQ's protocol; send and consume messages."""
-    escape_what_cannot_be_shown()
+    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
 
 
 @main.command("nameserver", context_settings=_PASS_ON)
@@ -44,18 +48,11 @@ def broker(arguments: tuple[str, ...]) -> None:
     os.execv(sys.executable, [sys.executable, "-m", "broker", *arguments])
 
 
-main.add_command(up)
-main.add_command(topic_commands)
-main.add_command(send)
-main.add_command(consume)
-main.add_command(find)
-group_commands.add_command(mode)
-main.add_command(group_commands)
-main.add_command(settings)
-main.add_command(trace)
-main.add_command(redrive)
-main.add_command(stats)
-main.add_command(status)
+for _command in (
+    *(up, topic_commands, send, consume, find, group_commands),
+    *(settings, trace, redrive, stats, status),
+):
+    main.add_command(_command)
 
 if __name__ == "__main__":
     main()

@@ -9,20 +9,20 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
+from dledger.command_line.options import json_option
 from dledger.shown_output import escape_what_cannot_be_shown
 from dledger_spark.ending import end_at_signals
 from dledger_spark.log_options import given_logs, log_options
 from dledger_spark.report_command import report
 from dledger_spark.rows import json_line, print_rows
-from dledger_spark.sql_command import sql
 from dledger_spark.stream_command import stream
-from dledger_spark.tables_command import tables
+from dledger_spark.tables_command import sql, tables
 from dledger_spark.terminal import (
     Commands,
-    one_line_errors,
     progress,
     resumable,
     session_options,
+    started_session,
 )
 
 if TYPE_CHECKING:
@@ -74,15 +74,13 @@ def dledger_spark() -> None:
     show_default=True,
     help="About how much of a log becomes one file of each table.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option("Print one JSON object.")
 @session_options
 def replay(
     out: str,
     file_format: str,  # one so far, checked by click
     file_bytes: int,
     as_json: bool,
-    cores: int | None,
-    java: str,
 ) -> None:
     """Write OUT/entries and OUT/messages, and go on where an earlier replay stopped.
 
@@ -93,7 +91,6 @@ def replay(
     """
     from dledger_spark.local_path import local_path  # noqa: PLC0415
     from dledger_spark.replay import is_published, plan_replay, run_replay  # noqa: PLC0415
-    from dledger_spark.session import local_session  # noqa: PLC0415
     from dledger_spark.table_folder import replay_run  # noqa: PLC0415
 
     named = given_logs()
@@ -120,8 +117,7 @@ def replay(
             with (
                 resumable(lambda: _kept(out, [p for p in pieces if is_published(out, p)], total)),
                 progress(total) as on_progress,
-                local_session(cores=cores, java=java) as session,
-                one_line_errors(),
+                started_session() as session,
             ):
                 read = run_replay(session, out, run, pieces, on_progress)
     told: list[dict[str, Any]] = []
@@ -162,12 +158,11 @@ def _kept(out: str, pieces: Sequence[Piece], total: int) -> str:
 
 @dledger_spark.command()
 @log_options()
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option("Print one JSON object.")
 @session_options
-def count(as_json: bool, cores: int | None, java: str) -> None:
+def count(as_json: bool) -> None:
     """Print how many messages each topic has."""
     from dledger_spark.log_range import END, left_out  # noqa: PLC0415
-    from dledger_spark.session import local_session  # noqa: PLC0415
     from dledger_spark.topic_count import TopicCount, count_topics  # noqa: PLC0415
 
     named = given_logs()
@@ -191,8 +186,7 @@ def count(as_json: bool, cores: int | None, java: str) -> None:
         uncommitted = (named.last or "").lower() == END
         with (
             progress(None, meanwhile="reading the logs: tasks done") as on_progress,
-            local_session(cores=cores, java=java) as session,
-            one_line_errors(),
+            started_session() as session,
         ):
             topics = count_topics(
                 session,
@@ -230,7 +224,7 @@ def count(as_json: bool, cores: int | None, java: str) -> None:
 @click.option(
     "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Rows at most."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print all columns, a JSON object a line.")
+@json_option("Print all columns, a JSON object a line.")
 def show(table: str, topic: str | None, decompress: bool, limit: int, as_json: bool) -> None:
     """Print the first entries or messages of a range. Does not start Spark."""
     from dledger_spark.inflated_bodies import BODY_PROBLEM  # noqa: PLC0415
@@ -261,10 +255,8 @@ def show(table: str, topic: str | None, decompress: bool, limit: int, as_json: b
         print_rows(table, names, [[row[name] for name in names] for row in rows])
 
 
-dledger_spark.add_command(tables)
-dledger_spark.add_command(stream)
-dledger_spark.add_command(sql)
-dledger_spark.add_command(report)
+for _command in (tables, stream, sql, report):
+    dledger_spark.add_command(_command)
 
 
 def main() -> NoReturn:

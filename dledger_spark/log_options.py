@@ -5,21 +5,20 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from dledger.command_line.options import Decorated, given, kept_option, options
+
 if TYPE_CHECKING:
     from dledger_spark.readable_log import ReadableLog
-
-Command = TypeVar("Command", bound=Callable[..., Any])
 
 _TLS: Final = (
     ("--tls-cert", "tlsCert", "With --bootstrap: certificate to show; see docs/security.md."),
     ("--tls-key", "tlsKey", "Its key."),
     ("--tls-ca", "tlsCa", "Certificates of the authorities that are believed."),
 )
-_META: Final = "dledger_spark.logs."
 _HOW: Final = "give --path, or --bootstrap and --group"
 
 
@@ -96,7 +95,7 @@ def hint_unrecorded(logs: Sequence[ReadableLog]) -> None:
 
 def log_options(
     *, ranges: bool = True, many: bool = False, data_loss: bool = True
-) -> Callable[[Command], Command]:
+) -> Callable[[Decorated], Decorated]:
     """--path, or --bootstrap with --group and TLS; `given_logs` returns what they name.
 
     Args:
@@ -104,22 +103,22 @@ def log_options(
         many: whether --path may be given several times.
         data_loss: whether the command takes --fail-on-data-loss.
     """
-    options = [
-        _kept(
+    wanted = [
+        kept_option(
             "--path",
             multiple=many,
             metavar="DIR",
             help="Folder of a node's log, or a folder above those of several nodes or groups. "
             "Nodes may be running in it." + (" May be given again." if many else ""),
         ),
-        _kept(
+        kept_option(
             "--bootstrap",
             multiple=True,
             metavar="HOST:PORT,...",
             help="Instead of --path: members of a running group, which is read over the network. "
             "With TLS name them: n0=HOST:PORT,...",
         ),
-        _kept(
+        kept_option(
             "--group",
             multiple=True,
             metavar="NAME",
@@ -127,7 +126,7 @@ def log_options(
             "again, or only --group if the same members have them all.",
         ),
         *(
-            _kept(
+            kept_option(
                 name,
                 type=click.Path(dir_okay=False),
                 envvar="DLEDGER_" + name.removeprefix("--").replace("-", "_").upper(),
@@ -136,16 +135,16 @@ def log_options(
             )
             for name, _, text in _TLS
         ),
-        _kept(
+        kept_option(
             "--max-bytes-per-second",
             type=click.IntRange(min=1),
             help="With --bootstrap: what each task reads of the members at most.",
         ),
     ]
     if ranges:
-        options += [
-            _kept("--from", metavar="INDEX", help="First entry [default: first kept]"),
-            _kept(
+        wanted += [
+            kept_option("--from", metavar="INDEX", help="First entry [default: first kept]"),
+            kept_option(
                 "--to",
                 metavar="INDEX",
                 help="Last entry. By default the last one that is recorded as committed; "
@@ -153,8 +152,8 @@ def log_options(
             ),
         ]
     if data_loss:
-        options.append(
-            _kept(
+        wanted.append(
+            kept_option(
                 "--fail-on-data-loss/--no-fail-on-data-loss",
                 default=True,
                 show_default=True,
@@ -163,43 +162,27 @@ def log_options(
             )
         )
 
-    def add(command: Command) -> Command:
-        for option in reversed(options):
-            command = option(command)
-        return command
-
-    return add
-
-
-def _kept(name: str, **attributes: Any) -> Callable[[Command], Command]:
-    """An option that is kept in the context, so that no command has to pass on ten arguments."""
-
-    def keep(context: click.Context, _option: click.Parameter, value: Any) -> None:
-        context.meta[_META + name.partition("/")[0]] = value
-
-    return click.option(name, expose_value=False, callback=keep, **attributes)
+    return options(*wanted)
 
 
 def given_logs() -> NamedLogs:
     """What the options of this command name. Raises click.UsageError if they do not fit."""
-    meta = click.get_current_context().meta
-    given = {name.removeprefix(_META): meta[name] for name in meta if name.startswith(_META)}
-    paths = given["--path"] or ()
+    paths = given("--path") or ()
     paths = (paths,) if isinstance(paths, str) else paths
-    bootstrap, groups = given["--bootstrap"], given["--group"]
+    bootstrap, groups = given("--bootstrap"), given("--group")
     if bool(paths) == bool(bootstrap) or bool(bootstrap) != bool(groups):
         raise click.UsageError(_HOW)
-    network = {source: str(given[name]) for name, source, _ in _TLS if given[name] is not None}
-    if (limit := given["--max-bytes-per-second"]) is not None:
+    network = {source: str(given(name)) for name, source, _ in _TLS if given(name) is not None}
+    if (limit := given("--max-bytes-per-second")) is not None:
         network["maxBytesPerSecond"] = str(limit)
-    loses = given.get("--fail-on-data-loss", True)
+    loses = given("--fail-on-data-loss") is not False
     common = {} if loses else {"failOnDataLoss": "false"}
     if paths:
         # An option of the environment that belongs to a network does not spoil a folder.
         sources = [{"path": path, **common} for path in paths]
     else:
         sources = [{**_of_network(bootstrap, groups), **network, **common}]
-    return NamedLogs(tuple(sources), given.get("--from"), given.get("--to"), loses)
+    return NamedLogs(tuple(sources), given("--from"), given("--to"), loses)
 
 
 def _of_network(bootstrap: Sequence[str], groups: Sequence[str]) -> dict[str, str]:

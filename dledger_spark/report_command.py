@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
 
 from dledger_spark.terminal import progress
+
+if TYPE_CHECKING:
+    from dledger_spark.tables.catalog import CatalogTable
 
 
 @click.command()
@@ -28,7 +33,6 @@ def report(tables_in: str, out: str, title: str | None) -> None:
     """  # noqa: D301 - click's mark, a backspace
     from dledger_spark.errors import TablesInvalid  # noqa: PLC0415
     from dledger_spark.facts.fact_schemas import FACTS  # noqa: PLC0415
-    from dledger_spark.report.ends import ends  # noqa: PLC0415
     from dledger_spark.report.page import SECTIONS, page  # noqa: PLC0415
     from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
     from dledger_spark.tables.derived import DERIVED  # noqa: PLC0415
@@ -44,13 +48,35 @@ def report(tables_in: str, out: str, title: str | None) -> None:
     asking = "asking the tables"
     with progress(SECTIONS, asking, asking) as on_progress, duckdb_engine(found) as engine:
         groups = engine.query("select distinct e.raft_group from entries e").column(0).to_pylist()
-        made = page(title or home.path, engine, ends(found, groups), on_progress).encode()
+        made = page(title or home.path, engine, _ends(found, groups), on_progress).encode()
     if out == "-":
         sys.stdout.buffer.write(made)
         return
     out = os.path.abspath(out)
     _replace(out, made)
     click.echo(f"{out}: {len(made) // 1024 + 1} KiB")
+
+
+def _ends(
+    tables: Iterable[CatalogTable], groups: Iterable[str | None]
+) -> dict[str, dict[str, int | None]]:
+    """The entry behind those that each table of facts has.
+
+    Args:
+        tables: of a folder.
+        groups: of the logs; None is a log without a name.
+
+    Returns:
+        By log ("" for one without a name) and by table; None: the table has no entry of it.
+    """
+    from dledger_spark.facts.fact_schemas import FACTS  # noqa: PLC0415
+    from dledger_spark.tables.fact_table import app_of  # noqa: PLC0415
+
+    facts = [table for table in tables if table.name in FACTS]
+    return {
+        group or "": {one.name: one.table.transaction_version(app_of(group)) for one in facts}
+        for group in groups
+    }
 
 
 def _replace(path: str, content: bytes) -> None:

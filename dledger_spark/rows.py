@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import math
-import sys
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from decimal import Decimal
 from typing import Any, Final
 
-from rich.console import Console
-from rich.table import Table
+from dledger.command_line.rows import print_table
 
 # At most this much of a body is shown; a terminal's line has room for little more.
 PREVIEW_BYTES: Final = 48
@@ -22,18 +20,19 @@ _FLOAT_DIGITS: Final = 12
 
 def print_rows(title: str, names: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
     """A table in a terminal; in a pipe, a line for each row, with tabs."""
-    if sys.stdout.isatty():
-        table = Table(title=title, title_justify="left")
-        for at, name in enumerate(names):
-            numeric = all(isinstance(row[at], int) for row in rows) and bool(rows)
-            table.add_column(name, justify="right" if numeric else "left", overflow="fold")
-        for row in rows:
-            table.add_row(*(_text(value) for value in row))
-        Console().print(table, markup=False)
-        return
-    print("\t".join(names))
-    for row in rows:
-        print("\t".join(_text(value) for value in row))
+    numeric = [
+        bool(rows) and all(isinstance(row[at], int) for row in rows) for at in range(len(names))
+    ]
+    print_table(
+        names,
+        [[_text(value) for value in row] for row in rows],
+        words=[name for name, is_number in zip(names, numeric, strict=True) if not is_number],
+        pipe_title="\t".join(names),
+        title=title,
+        title_justify="left",
+        no_wrap=False,
+        overflow="fold",
+    )
 
 
 def json_line(row: Mapping[str, Any]) -> str:

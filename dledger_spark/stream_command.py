@@ -7,10 +7,11 @@ from typing import Any, Final
 
 import click
 
+from dledger.command_line.options import given
 from dledger_spark.ending import end_now
 from dledger_spark.log_options import given_logs, hint_unrecorded, log_options
 from dledger_spark.tables_command import keep_option, memory_option
-from dledger_spark.terminal import one_line_errors, progress, resumable, session_options
+from dledger_spark.terminal import progress, resumable, session_options, started_session
 
 MAX_SECONDS: Final = 86_400.0
 # The command says it itself, in a line.
@@ -57,11 +58,8 @@ def stream(
     out: str,
     every_s: float,
     refresh_s: float,
-    memory_mib: int,
     keep_hours: int,
     once: bool,
-    cores: int | None,
-    java: str,
 ) -> None:
     """Keep the tables in OUT up to date until Ctrl-C, with a query of Spark's streaming.
 
@@ -70,7 +68,6 @@ def stream(
     named = given_logs()
     [source] = named.sources
 
-    from dledger_spark.session import local_session  # noqa: PLC0415
     from dledger_spark.spark_version import FOR_STREAMS, require_spark  # noqa: PLC0415
     from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
     from dledger_spark.tables.table_stream import TableStream  # noqa: PLC0415
@@ -88,8 +85,7 @@ def stream(
         home.held(),
         resumable(kept),
         progress(None) as on_progress,
-        local_session(cores=cores, java=java, python_warnings=_HINTED) as session,
-        one_line_errors(),
+        started_session(python_warnings=_HINTED) as session,
     ):
 
         def on_batch(added: int) -> None:
@@ -97,7 +93,7 @@ def stream(
             total += added
             on_progress(total)
 
-        tables = TableStream(home, source, refresh_s, on_batch, memory_mib)
+        tables = TableStream(home, source, refresh_s, on_batch, given("--memory"))
         query = tables.start(session, every_s=None if once else every_s)
         try:
             query.awaitTermination()

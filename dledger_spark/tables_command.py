@@ -1,4 +1,4 @@
-"""`dledger-spark tables`: analytics tables from logs."""
+"""`dledger-spark tables` and `dledger-spark sql`: analytics tables from logs, and queries."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dledger_spark.log_options import Command, given_logs, hint_unrecorded, log_options
-from dledger_spark.rows import print_rows
+from dledger.command_line.options import Decorated, given, json_option, kept_option
+from dledger_spark.log_options import given_logs, hint_unrecorded, log_options
+from dledger_spark.rows import json_line, print_rows
 from dledger_spark.tables.table_home import KEPT_HOURS, KEPT_HOURS_MAX
-from dledger_spark.terminal import one_line_errors, progress, resumable, session_options
+from dledger_spark.terminal import progress, resumable, session_options, started_session
 
 if TYPE_CHECKING:
     from dledger_spark.readable_log import ReadableLog
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from dledger_spark.tables.table_home import TableHome
 
 
-def engine_option(help_text: str) -> Callable[[Command], Command]:
-    """--engine, for the commands that answer queries."""
-    return click.option(
+def engine_option(help_text: str) -> Callable[[Decorated], Decorated]:
+    """--engine, for the commands that answer queries; see `opened`."""
+    return kept_option(
         "--engine",
         type=click.Choice(["duckdb", "spark"]),
         default="duckdb",
@@ -32,30 +33,25 @@ def engine_option(help_text: str) -> Callable[[Command], Command]:
     )
 
 
-def memory_option(command: Command) -> Command:
-    """--memory, for the commands that compute with DuckDB."""
-    return click.option(
-        "--memory",
-        "memory_mib",
-        type=click.IntRange(min=256),
-        default=2048,
-        show_default=True,
-        metavar="MIB",
-        help="DuckDB's memory; what does not fit goes to the temporary folder (TMPDIR).",
-    )(command)
-
-
-def keep_option(command: Command) -> Command:
-    """--keep-hours, for the commands that write tables."""
-    return click.option(
-        "--keep-hours",
-        type=click.IntRange(0, KEPT_HOURS_MAX),
-        default=KEPT_HOURS,
-        show_default=True,
-        metavar="HOURS",
-        help="How long files are kept that the tables no longer consist of: as long as whoever "
-        "has opened a table may read it, or may ask for an earlier version.",
-    )(command)
+# For the commands that compute with DuckDB.
+memory_option = kept_option(
+    "--memory",
+    type=click.IntRange(min=256),
+    default=2048,
+    show_default=True,
+    metavar="MIB",
+    help="DuckDB's memory; what does not fit goes to the temporary folder (TMPDIR).",
+)
+# For the commands that write tables.
+keep_option = click.option(
+    "--keep-hours",
+    type=click.IntRange(0, KEPT_HOURS_MAX),
+    default=KEPT_HOURS,
+    show_default=True,
+    metavar="HOURS",
+    help="How long files are kept that the tables no longer consist of: as long as whoever has "
+    "opened a table may read it, or may ask for an earlier version.",
+)
 
 
 @click.command()
@@ -67,17 +63,13 @@ def keep_option(command: Command) -> Command:
 @click.option(
     "--facts-only", is_flag=True, help="Leave the tables that follow from the facts as they are."
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+@json_option("Print one JSON object.")
 @session_options
 def tables(
     out: str,
-    engine: str,
-    memory_mib: int,
     keep_hours: int,
     facts_only: bool,
     as_json: bool,
-    cores: int | None,
-    java: str,
 ) -> None:
     """Add what the logs have committed since to the tables in OUT.
 
@@ -129,7 +121,7 @@ def tables(
         if not facts_only:
             with (
                 progress(None, "computing tables") as on_progress,
-                opened(home, engine, memory_mib, cores, java, derived=False) as over,
+                opened(home, derived=False) as over,
             ):
                 made = refresh(home, over, through, lambda _table: on_progress(0))
     if damaged is not None:
@@ -162,27 +154,51 @@ def _hint_behind(log: ReadableLog, there: int | None) -> None:
 
 
 @contextmanager
-def opened(
-    home: TableHome,
-    engine: str,
-    memory_mib: int,
-    cores: int | None,
-    java: str,
-    *,
-    derived: bool,
-) -> Iterator[Engine]:
-    """The engine of that name, over the tables of a folder, for as long as the block runs."""
+def opened(home: TableHome, *, derived: bool) -> Iterator[Engine]:
+    """The engine that the options name, over the tables of a folder, while the block runs."""
     from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
 
     found = catalog(home, derived=derived)
-    if engine == "duckdb":
+    if given("--engine") == "duckdb":
         from dledger_spark.tables.duckdb_engine import duckdb_engine  # noqa: PLC0415
 
-        with duckdb_engine(found, memory_mib) as made:
+        with duckdb_engine(found, given("--memory")) as made:
             yield made
         return
-    from dledger_spark.session import local_session  # noqa: PLC0415
     from dledger_spark.tables.spark_engine import SparkEngine  # noqa: PLC0415
 
-    with local_session(cores=cores, java=java) as session, one_line_errors():
+    with started_session() as session:
         yield SparkEngine(session, found, home.spill_path)
+
+
+@click.command()
+@click.argument("query")
+@click.option("--tables", "out", required=True, metavar="OUT", help="Folder of the tables.")
+@engine_option("What answers the query.")
+@memory_option
+@json_option("Print a JSON object a line.")
+@session_options
+def sql(query: str, out: str, as_json: bool) -> None:
+    """Print the rows of a query over the tables that `dledger-spark tables` has made.
+
+    \b
+      dledger-spark sql --tables OUT "select topic, sum(messages) from traffic group by 1"
+      dledger-spark sql --tables OUT "select * from trace where unique_key = 'K' order by time"
+      dledger-spark sql --tables OUT "show tables"
+      dledger-spark sql --tables OUT "describe consumer_lag"
+
+    Times are in UTC. The column "offset" needs quotes or its table's name before it (m.offset),
+    because that is a word of SQL as well.
+    """  # noqa: D301 - click's mark, a backspace
+    from dledger_spark.tables.table_home import TableHome  # noqa: PLC0415
+
+    with opened(TableHome(out), derived=True) as over:
+        found = over.query(query)
+    names = found.schema.names
+    listed = found.to_pylist(maps_as_pydicts="lossy")  # the last value of a name counts
+    if as_json:
+        for row in listed:
+            click.echo(json_line(row))
+    else:
+        rows = [[row[name] for name in names] for row in listed]
+        print_rows(f"{len(rows)} rows", names, rows)

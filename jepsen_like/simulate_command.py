@@ -10,26 +10,27 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from jepsen_like.progress_bar import counting_bar
-from jepsen_like.service_report import (
-    as_dict,
-    report_checks,
-    report_failure,
-    shrunk_failure,
-    write_diagram,
-)
+from dledger.command_line.options import FILE, json_option
+from dledger.command_line.progress import counted
+from jepsen_like.report.space_time import SpaceTime, space_time_page
 from jepsen_like.simulation.campaign import (
     CampaignResult,
     Plan,
-    SeedResult,
     run_campaign,
     trace_seed,
 )
-from jepsen_like.simulation.service.service_campaign import EXPECTED_OF_SERVICES, loaded
+from jepsen_like.simulation.service.drawn_schedule import drawn_schedule
+from jepsen_like.simulation.service.pasted_test import pasted_test
+from jepsen_like.simulation.service.service_campaign import (
+    EXPECTED_OF_SERVICES,
+    loaded,
+    recorded,
+    shrunk,
+)
 from jepsen_like.simulation.service.service_name import ServiceUnusable
 from jepsen_like.simulation.service.shrinking import Shrunk
+from jepsen_like.simulation.service.spoken_message import IDLE
 from jepsen_like.simulation.tiers import TIERS
 from jepsen_like.users_modules import find_users_modules
 
@@ -88,15 +89,15 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
 @click.option("--jobs", type=click.IntRange(1), help="Processes; one a core unless given.")
 @click.option(
     "--trace",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Write the whole trace of the failing seed (or of the only one) to this file.",
 )
 @click.option(
     "--diagram",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="With --service: draw the shortened run (or the only one) as a page, into this file.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
+@json_option("Print one JSON object and nothing else.")
 @click.option(
     "--seeded-bug",
     type=click.Choice(sorted(name for tier in TIERS.values() for name in tier.bugs)),
@@ -150,9 +151,9 @@ def simulate(
         shown = failed.seed if failed is not None else seed
         with trace.open("w", encoding="utf-8") as sink:
             trace_seed(plan, shown, sink)
-    short = shrunk_failure(plan, result, shrink_seconds)
+    short = _shrunk_failure(plan, result, shrink_seconds)
     if diagram is not None and not (failed is not None and failed.before_run):
-        write_diagram(plan, short, failed.seed if failed is not None else seed, diagram)
+        _write_diagram(plan, short, failed.seed if failed is not None else seed, diagram)
     if as_json:
         click.echo(json.dumps(_as_dict(plan, result, short)))
     else:
@@ -172,22 +173,14 @@ def _check_service(name: str, tier: str, seeded_bug: str | None) -> None:
 
 
 def _run(plan: Plan, jobs: int, *, quiet: bool) -> CampaignResult:
-    console = Console(stderr=True)
     if quiet:
         return run_campaign(plan, jobs)
-    if not console.is_terminal:
-        done = 0
 
-        def tell(result: SeedResult) -> None:
-            nonlocal done
-            done += 1
-            if done % SEEDS_A_PLAIN_LINE == 0:
-                click.echo(f"{done} of {plan.seeds} seeds", err=True)
+    def plain(done: int) -> str | None:
+        return None if done % SEEDS_A_PLAIN_LINE else f"{done} of {plan.seeds} seeds"
 
-        return run_campaign(plan, jobs, tell)
-    with counting_bar(console) as progress:
-        task = progress.add_task("seeds", total=plan.seeds)
-        return run_campaign(plan, jobs, lambda _: progress.advance(task))
+    with counted("seeds", plan.seeds, plain) as advance:
+        return run_campaign(plan, jobs, lambda _: advance())
 
 
 def _seeds_a_minute(result: CampaignResult) -> float:
@@ -214,7 +207,7 @@ def _report(plan: Plan, result: CampaignResult, short: Shrunk | None) -> None:
         click.echo(f"  {count:>10}  {name}")
     missing = result.coverage.missing(_expected(plan))
     if plan.service is not None:
-        report_checks(plan)
+        _report_checks(plan)
     if missing and result.broken is None and result.seeds >= ENOUGH_SEEDS_FOR_COVERAGE:
         click.echo(f"never reached: {', '.join(missing)}")
     broken = result.broken
@@ -222,7 +215,7 @@ def _report(plan: Plan, result: CampaignResult, short: Shrunk | None) -> None:
         click.echo("no promise was broken")
         return
     if plan.service is not None:
-        report_failure(plan, result, short)
+        _report_failure(plan, result, short)
         click.echo(f"again: {rerun_command(plan, broken.seed)}")
         return
     click.echo("")
@@ -273,6 +266,110 @@ def _as_dict(plan: Plan, result: CampaignResult, short: Shrunk | None) -> dict[s
         else {
             **broken._asdict(),
             "again": rerun_command(plan, broken.seed),
-            "shrunk": as_dict(plan, short),
+            "shrunk": _shrunk_as_dict(plan, short),
         },
     }
+
+
+# Steps that are listed above a picture.
+STEPS_SHOWN_MAX = 12
+
+
+def _shrunk_failure(plan: Plan, result: CampaignResult, budget_s: float) -> Shrunk | None:
+    """The short schedule of the seed that failed; None if none did, or it does not fail again.
+
+    None as well if the seed has no schedule, since the code that says what clients do raised.
+    """
+    if plan.service is None or result.broken is None or result.broken.before_run:
+        return None
+    return shrunk(plan.service, result.broken.seed, plan.nodes, plan.fault_seconds, budget_s)
+
+
+def _report_checks(plan: Plan) -> None:
+    """Say which check was left out, and why."""
+    assert plan.service is not None
+    there = loaded(plan.service)
+    if there.elsewhere is None:
+        click.echo(f"not checked in another process: {there.why_not}")
+
+
+def _report_failure(plan: Plan, result: CampaignResult, short: Shrunk | None) -> None:
+    """Print what broke, the short schedule, and the test."""
+    broken = result.broken
+    assert broken is not None
+    assert plan.service is not None
+    click.echo("")
+    click.echo(f"seed {broken.seed}, after {broken.at_s:.3f} s: {broken.promise}: {broken.how}")
+    if broken.before_run:
+        click.echo("clients' calls are drawn before a run: there is no run to shorten")
+        return
+    if short is None:
+        click.echo("the seed did not fail again: the state machine depends on more than its log")
+        return
+    schedule = short.schedule
+    operations = len(schedule.steps) - schedule.faults
+    click.echo("")
+    click.echo(
+        f"shrunk in {short.runs} runs{', out of time' if short.gave_up else ''}: "
+        f"{_counted(operations, 'operation')}, {_counted(schedule.faults, 'fault')}, "
+        f"{_counted(schedule.nodes, 'member')}, {schedule.seconds:.3f} virtual seconds"
+    )
+    for step in schedule.steps:
+        click.echo(f"  {step}")
+    click.echo(f"  {short.failure.at_s:.3f} s: {short.failure.promise}: {short.failure.how}")
+    click.echo("")
+    click.echo("as a test:")
+    click.echo("")
+    click.echo(pasted_test(plan.service, schedule, short.failure))
+
+
+def _write_diagram(plan: Plan, short: Shrunk | None, seed: int, path: Path) -> None:
+    """Draw the shortened run, or that of a seed, as a page."""
+    assert plan.service is not None
+    if short is not None:
+        schedule = short.schedule
+    else:
+        service = loaded(plan.service).service
+        schedule = drawn_schedule(service, seed, plan.nodes, plan.fault_seconds)
+    world = recorded(plan.service, schedule)
+    journal, failure = world.journal, world.failure
+    assert journal is not None
+    page = space_time_page(
+        SpaceTime(
+            title=f"{plan.service}, seed {schedule.seed}",
+            broken=f"{failure.promise}: {failure.how}" if failure is not None else "",
+            members=[member.name for member in world.members],
+            events=list(journal.events),
+            idle=IDLE,
+            facts=[
+                f"{schedule.nodes} members, {schedule.seconds:.3f} virtual seconds with faults",
+                *(str(step) for step in schedule.steps[:STEPS_SHOWN_MAX]),
+                *_more(len(schedule.steps) - STEPS_SHOWN_MAX),
+            ],
+            test=pasted_test(plan.service, schedule, failure) if failure is not None else "",
+        )
+    )
+    path.write_text(page, encoding="utf-8")
+
+
+def _more(number: int) -> list[str]:
+    return [f"and {number} more steps"] if number > 0 else []
+
+
+def _shrunk_as_dict(plan: Plan, short: Shrunk | None) -> dict[str, object] | None:
+    """The shrunk failure for a program."""
+    if short is None or plan.service is None:
+        return None
+    return {
+        "steps": [str(step) for step in short.schedule.steps],
+        "nodes": short.schedule.nodes,
+        "seconds": short.schedule.seconds,
+        "promise": short.failure.promise,
+        "how": short.failure.how,
+        "runs": short.runs,
+        "test": pasted_test(plan.service, short.schedule, short.failure),
+    }
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 import trio
-from rich.console import Console
-from rich.table import Table
 
+from dledger.command_line.options import FOLDER
+from dledger.command_line.rows import print_table
 from jepsen_like.chaos.suites.catalogue import SUITES, Planned, planned
 from jepsen_like.chaos.suites.made_run import MadeRun
 from jepsen_like.chaos.suites.series import Series
@@ -65,7 +65,7 @@ Examples:
 )
 @click.option(
     "--out",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="The folder of all runs. Runs that are finished in it are not made again.  "
     "[default: suite-NAMES-SEED]",
 )
@@ -211,17 +211,7 @@ def _tell_table(runs: Sequence[MadeRun]) -> None:
         )
         for run in runs
     ]
-    console = Console()
-    if console.is_terminal:
-        table = Table()
-        for name in NAMES:
-            table.add_column(name, justify="left" if name in TEXTS else "right")
-        for cell in cells:
-            table.add_row(*cell)
-        console.print(table)
-        return
-    for line in (NAMES, *cells):
-        click.echo("\t".join(line))
+    print_table(NAMES, cells, words=TEXTS, pipe_title="\t".join(NAMES), no_wrap=False)
 
 
 def _tell_findings(runs: Sequence[MadeRun]) -> None:

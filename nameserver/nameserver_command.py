@@ -2,7 +2,6 @@
 
 import ipaddress
 import logging
-import os
 import signal
 import sys
 import time
@@ -14,6 +13,8 @@ from typing import TypeAlias
 import click
 import trio
 
+from dledger.command_line.options import FILE
+from dledger.command_line.server_signals import end_of_input, ending_signals
 from dledger.loop_watch import watched_loop
 from dledger.system_refusals import line_about
 from nameserver.errors import SettingFileUnreadable
@@ -26,8 +27,6 @@ from remoting.net.log_lines import LogLines
 from remoting.net.server import ServerLimits
 
 _log = logging.getLogger(__name__)
-
-_STDIN = 0
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
@@ -52,7 +51,7 @@ _PROBLEMS = (PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable)
 @click.option(
     "--settings",
     "settings_file",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=FILE,
     help="Keep settings such as order configurations in this file; only in memory without it.",
 )
 @click.option(
@@ -118,7 +117,7 @@ async def _serve(
     """Serve until a signal, or the end of standard input."""
     with (
         watched_loop(),
-        trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals,
+        ending_signals() as signals,
         trio.open_signal_receiver(signal.SIGHUP) as hangups,
     ):
         problem: Exception | None = None
@@ -148,7 +147,5 @@ async def _tell_of_hangups(hangups: AsyncIterable[int]) -> None:
 
 async def _wait_for_stdin(scope: trio.CancelScope) -> None:
     """Cancel `scope` when the other end of standard input is closed."""
-    async with trio.lowlevel.FdStream(os.dup(_STDIN)) as stream:
-        while await stream.receive_some():
-            pass
+    await end_of_input()
     scope.cancel()

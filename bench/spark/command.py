@@ -21,6 +21,7 @@ from bench.options import json_option
 from bench.process_figures import tree_processor_seconds
 from bench.spark.message_log import RARE_TOPIC, write_message_log
 from bench.spark.stream_lag import StreamRow, stream_rows
+from dledger.command_line.options import given
 from dledger_spark.tables_command import memory_option
 
 DEFAULT_MESSAGES: Final = 600_000
@@ -92,7 +93,6 @@ def spark(
     folder: Path | None,
     rate: int,
     peak_memory: bool,
-    memory_mib: int,
     kept: Path | None,
 ) -> None:
     """Read a log of a broker in Spark, and the same rows from Parquet, in the same session.
@@ -109,7 +109,7 @@ def spark(
                     log, messages, lambda done: status.update(f"writing the log: {done} entries")
                 )
         if peak_memory:
-            _print_peaks(log, home, memory_mib, kept)
+            _print_peaks(log, home, kept)
             return
         rows = list(_measured(home, log, rounds, console))
         _print_rows(rows)
@@ -165,10 +165,10 @@ def _streams(home: Path, rate: int, console: Console) -> Iterator[StreamRow]:
         yield from stream_rows(session, home, rate, STREAM_S)
 
 
-def _print_peaks(log: Path, home: Path, memory_mib: int, kept: Path | None) -> None:
+def _print_peaks(log: Path, home: Path, kept: Path | None) -> None:
     from bench.spark.peak_memory import peaks  # noqa: PLC0415  # needs the extra
 
-    found = peaks(log, home, memory_mib)
+    found = peaks(log, home, given("--memory"))
     if kept is not None:
         figures = [one._asdict() for one in found]
         kept.write_text(json.dumps(figures, indent=2) + "\n", encoding="utf-8")

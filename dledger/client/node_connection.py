@@ -187,7 +187,7 @@ class NodeConnection:
         ):
             # There is no other frame to join: a direct write spares the wake-up of a task.
             self._last_sent = self._last_id
-            frame = write_now(self._fileno, frame)
+            frame = frame[write_now(self._fileno, frame) :]
             if not frame:
                 return
         self._outbox.append(frame)

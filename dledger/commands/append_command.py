@@ -5,20 +5,18 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing
 from functools import partial
-from pathlib import Path
 
 import click
 import trio
 
 from dledger.client.remote_log import RemoteLog, connect
-from dledger.commands.group_options import group_options, members_of
-from dledger.commands.tls_options import given_tls
+from dledger.command_line.options import json_option
+from dledger.commands.group_options import NamedGroup, given_group, group_options
 from dledger.entry import MAX_BODY_BYTES
 from dledger.errors import DLedgerError, EntryTooLarge
-from dledger.network.tls_config import TlsConfig
 from dledger.wire.client_protocol import MAX_BODIES
 
 # One read from a pipe: enough lines for a batch that keeps the disks busy, and little memory.
@@ -30,12 +28,9 @@ _READ_BYTES = 256 * 1024
 @click.option(
     "--timeout", default=10.0, show_default=True, help="Seconds to wait for each batch of bodies."
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
+@json_option("One JSON object an entry.")
 @click.argument("bodies", nargs=-1)
 def append(
-    folder: Path | None,
-    peers: str | None,
-    group: str,
     timeout: float,
     as_json: bool,
     bodies: tuple[str, ...],
@@ -48,21 +43,15 @@ def append(
     Exit code 1: an entry was not appended, nor any after it. Exit code 3: it is not known whether
     the last batch was appended; read the log before you append it again.
     """
-    name, known = members_of(folder, peers, group)
     # The bytes that the shell passed, even if they are not UTF-8.
-    given = [os.fsencode(body) for body in bodies]
-    trio.run(_append, name, known, given_tls(), given, timeout, as_json)
+    bodies_given = [os.fsencode(body) for body in bodies]
+    trio.run(_append, given_group(), bodies_given, timeout, as_json)
 
 
 async def _append(
-    group: str,
-    known: Mapping[str, str],
-    tls: TlsConfig | None,
-    given: Sequence[bytes],
-    timeout_s: float,
-    as_json: bool,
+    group: NamedGroup, given: Sequence[bytes], timeout_s: float, as_json: bool
 ) -> None:
-    async with connect(known, group=group, tls=tls, timeout_s=timeout_s) as log:
+    async with connect(group.members, group=group.name, tls=group.tls, timeout_s=timeout_s) as log:
         found = _given(given) if given else lines(_read_input)
         await append_batches(log, found, partial(_print, as_json))
 

@@ -14,21 +14,21 @@ import trio
 from dledger import __version__
 from dledger.client.group_client import GroupClient
 from dledger.client.remote_log import connect
+from dledger.command_line.ending import Commands
+from dledger.command_line.options import json_option
+from dledger.command_line.server_signals import cancel_on_signal
+from dledger.command_line.tls_options import given_tls, tls_arguments, tls_options
 from dledger.commands.append_command import append
-from dledger.commands.backup_commands import backup, restore
-from dledger.commands.exit_codes import InterruptibleCommands
-from dledger.commands.group_options import group_options, members_of
+from dledger.commands.group_options import NamedGroup, given_group, group_options
 from dledger.commands.members_command import members
 from dledger.commands.offline_commands import dump, verify
 from dledger.commands.option_sources import config_option
-from dledger.commands.recover_command import recover
-from dledger.commands.rejoin_command import rejoin
-from dledger.commands.repair_command import repair
-from dledger.commands.serve_command import cancel_on_signal, serve
+from dledger.commands.recover_command import backup, recover, restore
+from dledger.commands.repair_command import rejoin, repair
+from dledger.commands.serve_command import serve
 from dledger.commands.status_command import status
-from dledger.commands.tls_options import given_tls, tls_arguments, tls_options
 from dledger.entry import Entry, Magic
-from dledger.errors import ConfigInvalid, OutsideLog
+from dledger.errors import ConfigInvalid, DLedgerError, OutcomeUnknown, OutsideLog
 from dledger.local_group import load_or_make_group, run_group
 from dledger.network.tls_config import TlsConfig
 from dledger.shown_output import shown_on
@@ -69,7 +69,7 @@ _SECTIONS = {
 }
 
 
-class CommandsBySection(InterruptibleCommands):
+class CommandsBySection(Commands):
     """Lists the commands in sections, by purpose."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -89,8 +89,10 @@ class CommandsBySection(InterruptibleCommands):
 
 @click.group(
     cls=CommandsBySection,
+    program="dledger",
+    expected=(DLedgerError,),
+    is_unknown=lambda error: isinstance(error, OutcomeUnknown),
     help=_HELP,
-    context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.version_option(__version__)
 def commands() -> None:
@@ -135,12 +137,11 @@ async def _run_group(
 
 @commands.command()
 @group_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option("One JSON object.")
 @click.argument("index", type=click.IntRange(0))
-def get(folder: Path | None, peers: str | None, group: str, as_json: bool, index: int) -> None:
+def get(as_json: bool, index: int) -> None:
     """Print the committed entry at INDEX."""
-    name, known = members_of(folder, peers, group)
-    entries = trio.run(GroupClient(name, known, given_tls()).entries, index)
+    entries = trio.run(given_group().client().entries, index)
     if not entries or entries[0].index != index:
         raise ConfigInvalid("INDEX", f"no committed entry {index}")
     _print_entry(entries[0], as_json)
@@ -152,21 +153,19 @@ def get(folder: Path | None, peers: str | None, group: str, as_json: bool, index
     "--from", "first", default=0, show_default=True, type=click.IntRange(0), help="First index."
 )
 @click.option("--follow", "-f", is_flag=True, help="Go on with each new entry, until Ctrl-C.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object an entry.")
-def tail(
-    folder: Path | None, peers: str | None, group: str, first: int, follow: bool, as_json: bool
-) -> None:
+@json_option("One JSON object an entry.")
+def tail(first: int, follow: bool, as_json: bool) -> None:
     """Print the committed entries, one line each: index, term, kind, body.
 
     With --follow the command waits for members that fail, once one has answered; Ctrl-C ends it
     with exit code 0.
     """
-    name, known = members_of(folder, peers, group)
+    group = given_group()
     if not follow:
-        trio.run(_tail, GroupClient(name, known, given_tls()), first, as_json)
+        trio.run(_tail, group.client(), first, as_json)
         return
     with suppress(KeyboardInterrupt):
-        trio.run(_follow, name, known, given_tls(), first, as_json)
+        trio.run(_follow, group, first, as_json)
 
 
 async def _tail(client: GroupClient, first: int, as_json: bool) -> None:
@@ -177,10 +176,8 @@ async def _tail(client: GroupClient, first: int, as_json: bool) -> None:
             first = entry.index + 1
 
 
-async def _follow(
-    group: str, known: Mapping[str, str], tls: TlsConfig | None, first: int, as_json: bool
-) -> None:
-    async with connect(known, group=group, tls=tls) as log:
+async def _follow(group: NamedGroup, first: int, as_json: bool) -> None:
+    async with connect(group.members, group=group.name, tls=group.tls) as log:
         while True:
             try:
                 async for entry in log.tail(first):
@@ -216,17 +213,15 @@ def _print_entry(entry: Entry, as_json: bool) -> None:
 @group_options
 @click.option("--to", "target", help="The member to lead; else the one with the longest log.")
 @click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a leader.")
-def transfer(
-    folder: Path | None, peers: str | None, group: str, target: str | None, timeout: float
-) -> None:
+def transfer(target: str | None, timeout: float) -> None:
     """Hand leadership to another member, without waiting for an election timeout.
 
     Appends are refused for a moment. If the member does not take over within an election timeout,
     the old leader goes on, and the exit status says so.
     """
-    name, known = members_of(folder, peers, group)
-    leader = trio.run(_transfer, GroupClient(name, known, given_tls()), target, timeout)
-    click.echo(f"{leader} leads {name}")
+    group = given_group()
+    leader = trio.run(_transfer, group.client(), target, timeout)
+    click.echo(f"{leader} leads {group.name}")
 
 
 async def _transfer(client: GroupClient, target: str | None, timeout: float) -> str:
@@ -245,16 +240,13 @@ async def _check_member(client: GroupClient, option: str, node_id: str) -> None:
 @commands.command()
 @group_options
 @click.option("--node", "node_id", help="The member to write one; else every member.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a member.")
-def snapshot(
-    folder: Path | None, peers: str | None, group: str, node_id: str | None, as_json: bool
-) -> None:
+@json_option("One JSON object a member.")
+def snapshot(node_id: str | None, as_json: bool) -> None:
     """Have running members write a snapshot of their state now.
 
     Prints the last entry in it, its size in bytes and its path, once it is on the member's disk.
     """
-    name, known = members_of(folder, peers, group)
-    trio.run(_snapshot, GroupClient(name, known, given_tls()), node_id, as_json)
+    trio.run(_snapshot, given_group().client(), node_id, as_json)
 
 
 async def _snapshot(client: GroupClient, node_id: str | None, as_json: bool) -> None:
@@ -268,15 +260,9 @@ async def _snapshot(client: GroupClient, node_id: str | None, as_json: bool) -> 
             click.echo(f"{member}\t{written.index}\t{written.size}\t{written.path}")
 
 
-commands.add_command(append)
-commands.add_command(serve)
-commands.add_command(status)
-commands.add_command(members)
-commands.add_command(dump)
-commands.add_command(verify)
-commands.add_command(repair)
-commands.add_command(rejoin)
-commands.add_command(recover)
-commands.add_command(backup)
-commands.add_command(restore)
+for _command in (
+    *(append, serve, status, members, dump, verify),
+    *(repair, rejoin, recover, backup, restore),
+):
+    commands.add_command(_command)
 config_option(commands)

@@ -2,42 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import NamedTuple
 
 import click
 
-from dledger.commands.tls_options import tls_options
+from dledger.client.group_client import GroupClient
+from dledger.command_line.options import given, kept_option, options
+from dledger.command_line.tls_options import given_tls, tls_options
 from dledger.config import parse_peers
 from dledger.errors import ConfigInvalid
 from dledger.local_group import load_group
+from dledger.network.tls_config import TlsConfig
 
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def group_options(function: F) -> F:
-    """The options that say which group to talk to, and with which certificate (`given_tls`)."""
-    for option in (
-        click.option(
-            "--dir",
-            "folder",
-            type=click.Path(path_type=Path),
-            help="A folder made by `dledger group`.",
-        ),
-        click.option("--peers", help="Members, as n0=127.0.0.1:20911,n1=..."),
-        click.option("--group", default="group", show_default=True, help="Name of the group."),
-    ):
-        function = option(function)
-    return tls_options(function)
+# Say which group to talk to, and with which certificate; see `given_group`.
+group_options = options(
+    tls_options,
+    kept_option("--group", default="group", show_default=True, help="Name of the group."),
+    kept_option("--peers", help="Members, as n0=127.0.0.1:20911,n1=..."),
+    kept_option("--dir", type=click.Path(path_type=Path), help="A folder made by `dledger group`."),
+)
 
 
-def members_of(folder: Path | None, peers: str | None, group: str) -> tuple[str, Mapping[str, str]]:
-    """The group's name, and the members that the options name. Raises ConfigInvalid."""
+class NamedGroup(NamedTuple):
+    """The group that the options name."""
+
+    name: str
+    members: Mapping[str, str]
+    tls: TlsConfig | None
+
+    def client(self) -> GroupClient:
+        """A client of the group."""
+        return GroupClient(self.name, self.members, self.tls)
+
+
+def given_group() -> NamedGroup:
+    """The group that this command is about. Raises ConfigInvalid."""
+    folder, peers = given("--dir"), given("--peers")
     if folder is not None:
-        return load_group(folder)
+        return NamedGroup(*load_group(folder), given_tls())
     if peers:
-        return group, parse_peers("--peers", peers)
+        return NamedGroup(given("--group"), parse_peers("--peers", peers), given_tls())
     raise ConfigInvalid(
         "--dir or --peers", "say which group: a folder of `dledger group`, or its members"
     )

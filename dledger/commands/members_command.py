@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import click
 import trio
 
-from dledger.client.group_client import GroupClient
-from dledger.commands.group_options import group_options, members_of
-from dledger.commands.tls_options import given_tls
+from dledger.command_line.options import json_option
+from dledger.command_line.rows import new_table, table_console
+from dledger.commands.group_options import given_group, group_options
 from dledger.config import parse_address, parse_peers
 from dledger.core.membership.configuration_change import (
     AddLearner,
@@ -47,11 +46,8 @@ def _with_address(kind: Callable[[str, str], Change], option: str, texts: Parsed
 @click.option("--joint", is_flag=True, help="Use a joint phase even for one voter.")
 @click.option("--expected", type=click.IntRange(-1), help="Only if this configuration is in force.")
 @click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a leader.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option("One JSON object.")
 def members(
-    folder: Path | None,
-    peers: str | None,
-    group: str,
     add: Parsed,
     learner: Parsed,
     promote: Parsed,
@@ -68,7 +64,6 @@ def members(
     A node to be added must run, with `dledger serve --join`; it gets the log first, which may take
     a while. A node that was removed may be stopped when the command returns.
     """
-    name, known = members_of(folder, peers, group)
     changes: list[Change] = [
         *_with_address(AddVoter, "--add", add),
         *_with_address(AddLearner, "--learner", learner),
@@ -79,7 +74,8 @@ def members(
     ]
     if expected is not None and not changes:
         raise ConfigInvalid("--expected", "there is nothing to change")
-    client = GroupClient(name, known, given_tls())
+    group = given_group()
+    client = group.client()
     if changes:
         transition = Transition.JOINT if joint else Transition.AUTO
         trio.run(client.change, changes, transition, expected, timeout)
@@ -90,7 +86,7 @@ def members(
     if as_json:
         click.echo(json.dumps(found))
         return
-    print_members(name, str(status["node_id"]), found)
+    print_members(group.name, str(status["node_id"]), found)
 
 
 def print_members(group: str, leader: str, found: dict[str, object]) -> None:
@@ -101,20 +97,16 @@ def print_members(group: str, leader: str, found: dict[str, object]) -> None:
         raise ConfigInvalid("--peers", "the leader's answer has another shape: is it older?")
     if not isinstance(voters, list) or not isinstance(outgoing, list):
         raise ConfigInvalid("--peers", "the leader's answer has another shape: is it older?")
-    # Not above: a member that starts draws no table, and loading this takes a while.
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    from dledger.commands.tables import table_console
-
-    table = Table(title=f"group {group}, configuration {found['index']}", box=SIMPLE)
-    for column in ("node", "address", "votes", "lacks", ""):
-        table.add_column(column, justify="right" if column == "lacks" else "left")
+    columns = ("node", "address", "votes", "lacks", "")
+    rows = []
     for node_id, address in addresses.items():
         learner = learners.get(node_id) or {}
         halves = [half for half, ids in (("yes", voters), ("before", outgoing)) if node_id in ids]
         lag = learner.get("lag_entries")
         what = "leads" if node_id == leader else learner.get("verdict") or ""
-        lacks = "" if lag is None else str(lag)
-        table.add_row(node_id, address, " and ".join(halves) or "learner", lacks, what)
+        lacks = "" if lag is None else lag
+        rows.append((node_id, address, " and ".join(halves) or "learner", lacks, what))
+    title = f"group {group}, configuration {found['index']}"
+    words = {*columns} - {"lacks"}
+    table = new_table(columns, rows, words, title=title, box="SIMPLE", no_wrap=False)
     table_console().print(table)

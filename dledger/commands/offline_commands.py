@@ -15,6 +15,8 @@ from typing import BinaryIO
 
 import click
 
+from dledger.command_line.options import EXISTING_FOLDER, json_option
+from dledger.command_line.rows import new_table, table_console
 from dledger.entry import HEADER_BYTES, Magic
 from dledger.errors import BeginningDropped, BirthUnreadable
 from dledger.sessions.session_entry import is_envelope
@@ -69,13 +71,13 @@ class _Bodies:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line instead of columns.")
+@json_option("One JSON object a line instead of columns.")
 @click.option("--from", "first", default=0, type=click.IntRange(0), help="First index to print.")
 @click.option("--to", "last", default=None, type=click.IntRange(0), help="Last index to print.")
 @click.option(
     "--bodies", is_flag=True, help="Only the bodies, a line each, as `dledger append` reads them."
 )
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("folder", type=EXISTING_FOLDER)
 def dump(folder: Path, first: int, last: int | None, bodies: bool, as_json: bool) -> None:
     """Print every entry in FOLDER, one line each; also of a folder that Java DLedger wrote.
 
@@ -155,12 +157,12 @@ def _report_problems(scan: StoreScan) -> None:
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="One JSON object with every folder.")
+@json_option("One JSON object with every folder.")
 @click.argument(
     "folders",
     nargs=-1,
     required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=EXISTING_FOLDER,
 )
 def verify(folders: tuple[Path, ...], as_json: bool) -> None:
     """Check the files in FOLDERS: every header, both sums, the index, the snapshots; and compare.
@@ -304,18 +306,12 @@ def _sums(folder: Path, first: int, last: int) -> Iterator[int]:
 
 
 def _print_reports(reports: list[_Report], differing: int | None, are_compared: bool) -> None:
-    # Imported late: a starting member draws no table, and the import takes a while.
-    from rich.table import Table
-
-    from dledger.commands.tables import table_console
-
-    table = Table()
-    for column in ("folder", "first", "last", "known committed", "problems"):
-        table.add_column(column, justify="left" if column == "folder" else "right", no_wrap=True)
-    for report in reports:
-        numbers = (report.first_index, report.last_index, report.committed, len(report.problems))
-        table.add_row(report.folder, *map(str, numbers))
-    table_console().print(table)
+    columns = ("folder", "first", "last", "known committed", "problems")
+    rows = [
+        (one.folder, one.first_index, one.last_index, one.committed, len(one.problems))
+        for one in reports
+    ]
+    table_console().print(new_table(columns, rows, words=("folder",)))
     for report in reports:
         for problem in report.problems:
             click.echo(problem, err=True)

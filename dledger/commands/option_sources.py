@@ -16,7 +16,7 @@ from typing import Any
 import click
 from click.core import ParameterSource
 
-from dledger.commands.tls_options import is_tls, tls_value
+from dledger.command_line.tls_options import TLS_KEYS, tls_value
 from dledger.errors import ConfigInvalid
 
 PREFIX = "DLEDGER"
@@ -200,7 +200,7 @@ def located(ctx: click.Context, error: ConfigInvalid, key: str) -> ConfigInvalid
 def in_force(ctx: click.Context) -> Iterator[tuple[str, object, str]]:
     """Yield every option of a running command: its long name, its value, its origin."""
     for key, option in _options(ctx.command).items():
-        value = tls_value(ctx, key) if is_tls(key) else ctx.params.get(option.name or "")
+        value = tls_value(ctx, key) if key in TLS_KEYS else ctx.params.get(option.name or "")
         yield key, value, origin(ctx, key)
 
 

@@ -1,4 +1,4 @@
-"""`dledger recover`: begins a group again from one remaining member."""
+"""`dledger recover`, `backup` and `restore`: a group that begins again from one member."""
 
 from __future__ import annotations
 
@@ -13,9 +13,12 @@ from pathlib import Path
 import click
 import trio
 
+from dledger.command_line.options import EXISTING_FOLDER, FOLDER, json_option
+from dledger.command_line.rows import new_table, table_console
 from dledger.config import parse_address, parse_peers
 from dledger.errors import ConfigInvalid
 from dledger.local_group import GROUP_FILE, load_group
+from dledger.rescue.backup import back_up
 from dledger.rescue.group_recovery import Recovery, RecoveryRefused, recover_group
 from dledger.rescue.survivor import Survivor, longest, look_at
 from dledger.sockets import dialled
@@ -43,7 +46,7 @@ and `dledger members --add`.
 """
 
 
-without_check = click.option(
+_without_check = click.option(
     "--without-check",
     "unchecked",
     is_flag=True,
@@ -57,7 +60,7 @@ without_check = click.option(
 @click.option(
     "--peers", help="All members, as n0=127.0.0.1:20911,n1=... where the folder does not name them."
 )
-@without_check
+@_without_check
 @click.option("--address", metavar="HOST:PORT", help="Where this member will listen, if elsewhere.")
 @click.option(
     "--learner",
@@ -72,12 +75,12 @@ without_check = click.option(
     metavar="N",
     help="Yes, entries committed after entry N may be lost. N: the last entry in FOLDER.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object.")
+@json_option("One JSON object.")
 @click.argument(
     "folders",
     nargs=-1,
     required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=EXISTING_FOLDER,
 )
 def recover(
     folders: tuple[Path, ...],
@@ -97,28 +100,28 @@ def recover(
     if len(survivors) > 1:
         raise ConfigInvalid("FOLDERS", "name one, or compare them with --compare")
     (survivor,) = survivors
-    members = known_members(survivor, peers)
-    own = own_address(survivor, survivor.node_id, members, address, unchecked=unchecked)
+    members = _known_members(survivor, peers)
+    own = _own_address(survivor, survivor.node_id, members, address, unchecked=unchecked)
     if not as_json:
         _print_survivor(survivor, members)
     if not unchecked:
-        check_no_member_runs(survivor, members)
+        _check_no_member_runs(survivor, members)
     if accepted is None:
         accepted = _ask(survivor)
     learners = parse_peers("--learner", ",".join(learner))
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     done = recover_group(
-        survivor.folder, accepted, own, mark=drawn_mark(), learners=learners, when=now
+        survivor.folder, accepted, own, mark=_drawn_mark(), learners=learners, when=now
     )
-    print_done(done, as_json)
+    _print_done(done, as_json)
 
 
-def drawn_mark() -> str:
+def _drawn_mark() -> str:
     """Draw the mark that distinguishes this recovery from any other."""
     return secrets.token_hex(8)
 
 
-def known_members(survivor: Survivor, peers: str | None) -> Mapping[str, str]:
+def _known_members(survivor: Survivor, peers: str | None) -> Mapping[str, str]:
     """Return the group's members by its log, the options, or the file of `dledger group`."""
     if survivor.configuration is not None:
         return survivor.configuration.configuration.addresses
@@ -128,7 +131,7 @@ def known_members(survivor: Survivor, peers: str | None) -> Mapping[str, str]:
     return load_group(base)[1] if (base / GROUP_FILE).exists() else {}
 
 
-def own_address(
+def _own_address(
     survivor: Survivor,
     node_id: str,
     members: Mapping[str, str],
@@ -158,7 +161,7 @@ def own_address(
     return own
 
 
-def check_no_member_runs(survivor: Survivor, members: Mapping[str, str]) -> None:
+def _check_no_member_runs(survivor: Survivor, members: Mapping[str, str]) -> None:
     """Refuse to recover a group whose members run: two groups of its name would exist."""
     listening = trio.run(_who_listens, members)
     if listening:
@@ -222,7 +225,7 @@ def _print_survivor(survivor: Survivor, members: Mapping[str, str]) -> None:
     click.echo("\n".join(lines))
 
 
-def print_done(done: Recovery, as_json: bool) -> None:
+def _print_done(done: Recovery, as_json: bool) -> None:
     """Print what was done, and the next steps."""
     if as_json:
         click.echo(json.dumps(asdict(done)))
@@ -244,22 +247,82 @@ def _print_comparison(survivors: Sequence[Survivor], as_json: bool) -> None:
         rows = [survivor.as_dict() for survivor in survivors]
         click.echo(json.dumps({"folders": rows, "best": best.folder}))
         return
-    # Imported late: a starting member loads all commands, and this import takes a while.
-    from rich.box import SIMPLE
-    from rich.table import Table
-
-    from dledger.commands.tables import table_console
-
-    table = Table(box=SIMPLE)
     words = ("folder", "node")
-    for column in (*words, "generation", "last term", "last entry", "committed", "problems"):
-        table.add_column(column, justify="left" if column in words else "right", no_wrap=True)
-    for survivor in survivors:
-        numbers = (*survivor.reach, survivor.committed, len(survivor.problems))
-        table.add_row(survivor.folder, survivor.node_id, *map(str, numbers))
+    columns = (*words, "generation", "last term", "last entry", "committed", "problems")
+    told = [(*one.reach, one.committed, len(one.problems)) for one in survivors]
+    named = [(one.folder, one.node_id, *row) for one, row in zip(survivors, told, strict=True)]
+    table = new_table(columns, named, words, box="SIMPLE")
     # The operator copies a folder's name: print it in full even if it exceeds the terminal.
     table_console().print(table, soft_wrap=True, crop=False)
     for survivor in survivors:
         for problem in survivor.problems:
             click.echo(problem, err=True)
     click.echo(f"the most is in {best.folder}")
+
+
+@click.command()
+@click.option(
+    "--to",
+    "target",
+    required=True,
+    type=FOLDER,
+    help="The copy is a folder dledger-<id> in this one.",
+)
+@json_option("One JSON object.")
+@click.argument("folder", type=EXISTING_FOLDER)
+def backup(folder: Path, target: Path, as_json: bool) -> None:
+    """Copy the member in FOLDER, running or not: its newest snapshot and the committed log.
+
+    The copy holds the entries that the member recorded as committed, at most a second behind, and
+    nothing else. All sums are checked, in FOLDER and in the copy. One member's copy is enough; take
+    one that `dledger status` shows without a lag.
+    """
+    made = back_up(str(folder), str(target))
+    if as_json:
+        click.echo(json.dumps(asdict(made)))
+    else:
+        click.echo(
+            f"{made.folder}: group {made.group}, entries {made.first_index}..{made.last_index}, "
+            f"{made.size} bytes"
+        )
+
+
+@click.command()
+@click.option(
+    "--dir",
+    "target",
+    required=True,
+    type=FOLDER,
+    help="Where the member's data goes: the --dir of its `dledger serve`.",
+)
+@click.option("--node", "node_id", help="Its name, if not that of the member that was copied.")
+@click.option("--address", metavar="HOST:PORT", help="Where it will listen, if elsewhere.")
+@click.option("--peers", help="All members, as n0=127.0.0.1:20911,... if the copy names none.")
+@_without_check
+@json_option("One JSON object.")
+@click.argument("copy", type=EXISTING_FOLDER)
+def restore(
+    copy: Path,
+    target: Path,
+    node_id: str | None,
+    address: str | None,
+    peers: str | None,
+    unchecked: bool,
+    as_json: bool,
+) -> None:
+    """Begin a group again from COPY, which `dledger backup` made.
+
+    COPY stays as it is. The group keeps its name and is in a new generation, as after `dledger
+    recover`: its member is the only voter, others join, and old members are refused. Entries that
+    the group committed after the copy was made are not in it.
+    """
+    survivor = look_at(str(copy))
+    members = _known_members(survivor, peers)
+    name = node_id or survivor.node_id
+    own = _own_address(survivor, name, members, address, unchecked=unchecked)
+    if not unchecked:
+        _check_no_member_runs(survivor, {**members, name: own})
+    made = back_up(str(copy), str(target), node_id)
+    now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
+    done = recover_group(made.folder, made.last_index, own, mark=_drawn_mark(), when=now)
+    _print_done(done, as_json)

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from dledger.command_line.tls_options import TLS_KEYS, tls_value
 from dledger.commands.log_lines import set_up_logging
 from dledger.commands.option_sources import read_again
-from dledger.commands.tls_options import TLS_KEYS, tls_value
 from dledger.config import CHANGEABLE, NodeConfig
 from dledger.errors import ConfigInvalid
 from dledger.node.node import Node

@@ -1,4 +1,4 @@
-"""`dledger repair`: repairs the folder of a stopped node."""
+"""`dledger repair` and `dledger rejoin`: what mends the folder of a stopped node."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from pathlib import Path
 
 import click
 
+from dledger.command_line.options import EXISTING_FOLDER, json_option
+from dledger.command_line.rows import new_table, table_console
 from dledger.store.repair import Repaired, repair_folder
+from dledger.store.set_aside import set_aside
 
 _UNCERTAIN = (
     "the damage reached the end of the log: entries that only this node and failed ones held may "
@@ -20,11 +23,11 @@ _UNCERTAIN = (
     "--from",
     "source",
     required=True,
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=EXISTING_FOLDER,
     help="The folder of an intact member of the group, or a copy of it.",
 )
-@click.option("--json", "as_json", is_flag=True, help="One JSON object with what was replaced.")
-@click.argument("folder", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@json_option("One JSON object with what was replaced.")
+@click.argument("folder", type=EXISTING_FOLDER)
 def repair(folder: Path, source: Path, as_json: bool) -> None:
     """Replace the broken entries of the log in FOLDER by those of another member.
 
@@ -44,15 +47,26 @@ def repair(folder: Path, source: Path, as_json: bool) -> None:
 
 
 def _print_repaired(repaired: list[Repaired]) -> None:
-    # Imported late: a starting member draws no table, and the import takes a while.
-    from rich.table import Table
+    columns = ("file", "at byte", "bytes", "first entry", "last entry")
+    rows = [
+        (Path(one.path).name, one.offset, one.size, one.first_index, one.last_index)
+        for one in repaired
+    ]
+    table_console().print(new_table(columns, rows, words=("file",)))
 
-    from dledger.commands.tables import table_console
 
-    table = Table()
-    for column in ("file", "at byte", "bytes", "first entry", "last entry"):
-        table.add_column(column, justify="left" if column == "file" else "right", no_wrap=True)
-    for stretch in repaired:
-        numbers = (stretch.offset, stretch.size, stretch.first_index, stretch.last_index)
-        table.add_row(Path(stretch.path).name, *map(str, numbers))
-    table_console().print(table)
+@click.command()
+@click.argument("folder", type=EXISTING_FOLDER)
+def rejoin(folder: Path) -> None:
+    """Let the member of FOLDER come back with an empty log, and catch up before it counts.
+
+    For a member that refuses to start because committed entries or its term and vote are lost, or
+    whose folder was restored from an older copy. Nothing is deleted: its files are moved into a
+    folder beside them. Started again, it neither votes nor counts until it holds the log of a
+    leader that the other members elected without it. The node must be stopped.
+
+    Do not use it on half of a group or more: entries that only those members held would be lost.
+    """
+    aside = set_aside(str(folder))
+    click.echo(f"moved everything to {aside}")
+    click.echo("start the node: it catches up from the leader, and counts when it has done so")

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 import logging
 import signal
-import sys
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 import trio
 
+from dledger.command_line.server_signals import cancel_on_signal, end_of_input
+from dledger.command_line.tls_options import given_tls, tls_options
 from dledger.commands.log_lines import FORMATS, LEVELS, PROGRESS, set_up_logging
 from dledger.commands.node_options import NODE_OPTIONS, node_settings, option_of
 from dledger.commands.option_sources import RememberingCommand, as_toml, located
 from dledger.commands.reloading import SettingsOnSignal
-from dledger.commands.tls_options import given_tls, tls_options
 from dledger.config import NodeConfig, parse_peers
 from dledger.errors import ConfigInvalid
 from dledger.metrics.serving_metrics import serve_metrics
@@ -140,7 +139,7 @@ async def _serve(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
         if exit_with_stdin:
-            nursery.start_soon(_cancel_on_end_of_input, nursery.cancel_scope)
+            nursery.start_soon(_end_with_input, nursery.cancel_scope)
         with trio.open_signal_receiver(signal.SIGHUP) as hangups:
             async with open_node(config, LogOnly()) as node:
                 if metrics is not None:
@@ -152,6 +151,11 @@ async def _serve(
                     inner.start_soon(settings.run, hangups)
                     inner.start_soon(_tell_started, node, start)
                     await NodeEvents(node, progress).run()
+
+
+async def _end_with_input(scope: trio.CancelScope) -> None:
+    await end_of_input()
+    scope.cancel()
 
 
 async def _tell_started(node: Node, start: StartReport) -> None:
@@ -183,21 +187,3 @@ def _tell_begin(node: Node) -> None:
             "last_index": status.last_index,
         },
     )
-
-
-async def cancel_on_signal(scope: trio.CancelScope) -> None:
-    """Cancel at Ctrl-C or SIGTERM."""
-    with _signals() as signals:
-        async for _ in signals:
-            scope.cancel()
-
-
-def _signals() -> AbstractContextManager[Any]:
-    return trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
-
-
-async def _cancel_on_end_of_input(scope: trio.CancelScope) -> None:
-    async with trio.lowlevel.FdStream(sys.stdin.fileno()) as stdin:
-        while await stdin.receive_some(1024):
-            continue
-    scope.cancel()

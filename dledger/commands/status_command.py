@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from contextlib import suppress
 from typing import Any
 
 import click
 import trio
 
 from dledger.client.group_client import GroupClient, GroupUnreachable
-from dledger.commands.group_options import group_options, members_of
-from dledger.commands.tls_options import given_tls
+from dledger.command_line.options import json_option
+from dledger.command_line.rows import table_console
+from dledger.commands.group_options import NamedGroup, given_group, group_options
 from dledger.errors import DLedgerError
 from dledger.unwrapping_nursery import unwrapping_nursery
 
@@ -26,7 +27,7 @@ Statuses = dict[str, dict[str, Any]]
 
 @click.command()
 @group_options
-@click.option("--json", "as_json", is_flag=True, help="One JSON object with every node.")
+@json_option("One JSON object with every node.")
 @click.option("--watch", "-w", is_flag=True, help="Go on, until Ctrl-C.")
 @click.option(
     "--interval",
@@ -37,9 +38,6 @@ Statuses = dict[str, dict[str, Any]]
 )
 @click.option("--count", type=click.IntRange(1), help="End after so many looks.")
 def status(
-    folder: Path | None,
-    peers: str | None,
-    group: str,
     as_json: bool,
     watch: bool,
     interval: float,
@@ -52,25 +50,22 @@ def status(
     leader, since the slowest quorum answered it. The group names its members; the given list only
     says where to ask. Exit code 1 if no member leads.
     """
-    name, known = members_of(folder, peers, group)
-    client = GroupClient(name, known, given_tls())
+    group = given_group()
+    client = group.client()
     if watch:
-        try:
-            trio.run(_watch, name, client, dict(known), interval, count, as_json)
-        except KeyboardInterrupt:
-            return
+        with suppress(KeyboardInterrupt):
+            trio.run(_watch, group, client, interval, count, as_json)
         return
-    found = trio.run(member_statuses, client, known)
-    notes = member_notes(client, known)
+    found = trio.run(member_statuses, client, group.members)
+    notes = member_notes(client, group.members)
     if as_json:
         _print_json(found, notes)
     else:
         # Imported late: a starting member draws nothing, and the import takes a while.
         from dledger.commands.status_picture import group_picture
-        from dledger.commands.tables import table_console
 
         console = table_console()
-        console.print(group_picture(name, client.members, found, {}, console, notes))
+        console.print(group_picture(group.name, client.members, found, {}, console, notes))
     if not as_json and not any(said.get("ready") for said in found.values()):
         raise GroupUnreachable("no member leads")
 
@@ -133,9 +128,8 @@ def member_notes(client: GroupClient, given: Mapping[str, str]) -> list[str]:
 
 
 async def _watch(
-    name: str,
+    group: NamedGroup,
     client: GroupClient,
-    given: Mapping[str, str],
     interval: float,
     count: int | None,
     as_json: bool,
@@ -144,7 +138,6 @@ async def _watch(
     from rich.live import Live
 
     from dledger.commands.status_picture import Syncs, group_picture, syncs_of
-    from dledger.commands.tables import table_console
 
     console = table_console()
     earlier: dict[str, Syncs] = {}
@@ -152,13 +145,13 @@ async def _watch(
     with Live(console=console, auto_refresh=False, transient=False) as live:
         while count is None or looks < count:
             due = trio.current_time() + interval
-            found = await member_statuses(client, given)
-            notes = member_notes(client, given)
+            found = await member_statuses(client, group.members)
+            notes = member_notes(client, group.members)
             if as_json:
                 live.stop()
                 _print_json(found, notes)
             else:
-                picture = group_picture(name, client.members, found, earlier, console, notes)
+                picture = group_picture(group.name, client.members, found, earlier, console, notes)
                 if console.is_terminal:
                     live.update(picture, refresh=True)
                 else:

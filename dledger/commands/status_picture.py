@@ -14,8 +14,8 @@ from rich.console import Console, Group
 from rich.table import Table
 from rich.text import Text
 
+from dledger.command_line.rows import fits
 from dledger.commands.group_alarms import Said, Severity, group_alarms, leader_of, sync_average_s
-from dledger.commands.tables import fits
 
 _COLUMNS = ("term", "last", "committed", "applied", "lag", "sync", "contact", "snapshot", "disk")
 _WORDS = ("node", "address", "role")

@@ -186,7 +186,7 @@ class HostConnection:
     def write(self, frame: bytes) -> None:
         """Send a frame soon. Only for an open connection."""
         if not self._outbox and not self._writing:
-            frame = write_now(self._fileno, frame)
+            frame = frame[write_now(self._fileno, frame) :]
             if not frame:
                 return
         self._outbox.append(frame)

@@ -21,16 +21,27 @@ def plain_descriptor(stream: Stream) -> int:
     return stream.socket.fileno() if isinstance(stream, trio.SocketStream) else NO_DESCRIPTOR
 
 
-def write_now(descriptor: int, frame: bytes) -> bytes:
-    """Write what the socket takes at once, and return the rest for the writing task.
+def write_now(descriptor: int, frame: bytes) -> int:
+    """Write what the socket takes at once; return how many bytes.
 
-    This saves a wake-up of that task. An error is ignored here: the writing task meets the same
-    one, and ends the connection.
+    This saves a wake-up of the writing task, which writes the rest. An error is ignored here: that
+    task meets the same one, and ends the connection.
     """
     try:
-        return frame[os.write(descriptor, frame) :]
+        return os.write(descriptor, frame)
     except OSError:
-        return frame
+        return 0
+
+
+def read_now(descriptor: int, max_bytes: int) -> bytes | None:
+    """Read what is there; empty at the end of the stream, None when nothing has come.
+
+    Raises OSError: the connection broke.
+    """
+    try:
+        return os.read(descriptor, max_bytes)
+    except BlockingIOError:
+        return None
 
 
 async def read_some(descriptor: int, max_bytes: int) -> bytes:
@@ -41,8 +52,8 @@ async def read_some(descriptor: int, max_bytes: int) -> bytes:
     while True:
         await trio.lowlevel.wait_readable(descriptor)
         try:
-            return os.read(descriptor, max_bytes)
-        except BlockingIOError:
-            continue
+            data = read_now(descriptor, max_bytes)
         except OSError as error:
             raise trio.BrokenResourceError(f"the connection broke: {error}") from error
+        if data is not None:
+            return data

@@ -56,7 +56,7 @@ class ClientAnswers:
             and self._fileno != NO_DESCRIPTOR
         ):
             # No other answer waits: writing here saves a wake-up of the writing task.
-            frame = write_now(self._fileno, frame)
+            frame = frame[write_now(self._fileno, frame) :]
             if not frame:
                 self._open = 0
                 self._room.unpark_all()

@@ -1,104 +1,57 @@
-"""What the commands of `dledger-mq` have in common."""
+"""What the commands of `dledger-mq` have in common: name servers, and the questions to brokers."""
 
-import logging
-import os
-import sys
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, Final, TypeVar
 
-import click
 import trio
-from rich.console import Console
 
-from dledger.shown_output import shown_on
-from dledger.system_refusals import line_about
-from dledger_mq.errors import MessagingError, OutcomeUnknown, SomeFailed
-from remoting.wire.errors import RemotingError
+from dledger.command_line.options import given, json_option, kept_option
+from dledger.command_line.rows import print_json_lines, print_table
+from dledger_mq.admin.admin import Admin
+from dledger_mq.errors import OutcomeUnknown, SomeFailed
 
 DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
 
-# docs/exit-codes.md has them; those of the `dledger` command are the same.
-FAILED: Final = 1
-OUTCOME_UNKNOWN: Final = 3
-INTERRUPTED: Final = 130
-
-# Progress and problems go to standard error, so that standard output can be piped on.
-errors: Final = Console(stderr=True, highlight=False)
-output: Final = Console(highlight=False)
-
-nameserver_option = click.option(
+nameserver_option = kept_option(
     "--nameserver",
-    "nameservers",
     default=DEFAULT_NAMESERVER,
     envvar="NAMESRV_ADDR",
     show_default=True,
     metavar="HOST:PORT[;...]",
-    callback=lambda _context, _parameter, text: tuple(filter(None, text.split(";"))),
     help="Name servers, separated by semicolons.",
 )
+lines_option = json_option("Print a JSON object a line.")
 
 Result = TypeVar("Result")
 
 
-def say(line: str) -> bool:
-    """Print a line; False if the reader of the output has closed it, as `head` does.
-
-    A terminal is sent no control characters of users.
-
-    What is printed after that goes nowhere, so that the interpreter does not fail at its end.
-    """
-    try:
-        click.echo(shown_on(sys.stdout, line))
-    except BrokenPipeError:
-        nowhere = os.open(os.devnull, os.O_WRONLY)
-        os.dup2(nowhere, sys.stdout.fileno())
-        os.close(nowhere)
-        return False
-    return True
+def given_nameservers() -> tuple[str, ...]:
+    """The name servers that this command asks."""
+    return tuple(filter(None, given("--nameserver").split(";")))
 
 
-def run(task: Callable[[], Awaitable[Result]]) -> Result:
-    """Run a command's task; an expected error ends the program with one line.
+def ask(question: Callable[[Admin], Awaitable[Result]]) -> Result:
+    """Ask the brokers that the name servers of this command know. Raises MessagingError."""
+    nameservers = given_nameservers()
 
-    See docs/exit-codes.md.
-    """
-    logging.basicConfig(level=logging.WARNING, format="%(levelname)s %(message)s")
-    try:
-        return trio.run(task)
-    except (MessagingError, RemotingError) as error:
-        problem: Exception = error
-    except ExceptionGroup as group:
-        expected = group.subgroup((MessagingError, RemotingError))
-        if expected is None or group.split((MessagingError, RemotingError))[1] is not None:
-            _end_if_refused(group)
-            raise
-        problem = _first(expected)
-    except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
-    except Exception as error:
-        _end_if_refused(error)
-        raise
-    click.echo(f"dledger-mq: {problem}", err=True)
-    sys.exit(OUTCOME_UNKNOWN if _may_be_stored(problem) else FAILED)
+    async def task() -> Result:
+        async with Admin(nameservers=nameservers) as admin:
+            return await question(admin)
+
+    return trio.run(task)
 
 
-def _end_if_refused(error: Exception) -> None:
-    """End the program with one line if the system refused what it needs, such as memory."""
-    if (line := line_about(error, ())) is not None:
-        click.echo(f"dledger-mq: {line}", err=True)
-        sys.exit(FAILED)
-
-
-def _may_be_stored(problem: Exception) -> bool:
+def may_be_stored(error: BaseException) -> bool:
     """Whether a message was sent and it is not known what became of it."""
-    if isinstance(problem, SomeFailed):
-        return any(isinstance(outcome, OutcomeUnknown) for outcome in problem.outcomes)
-    return isinstance(problem, OutcomeUnknown)
+    if isinstance(error, SomeFailed):
+        return any(isinstance(outcome, OutcomeUnknown) for outcome in error.outcomes)
+    return isinstance(error, OutcomeUnknown)
 
 
-def _first(group: ExceptionGroup[Exception]) -> Exception:
-    """The first error of a group of groups."""
-    error: Exception = group
-    while isinstance(error, ExceptionGroup):
-        error = error.exceptions[0]
-    return error
+def print_rows(columns: Sequence[str], rows: Sequence[dict[str, Any]], as_json: bool) -> None:
+    """Print rows for a terminal or a pipe; as JSON all that they have, one object a line."""
+    if as_json:
+        print_json_lines(rows)
+    else:
+        cells = [[row.get(column) for column in columns] for row in rows]
+        print_table(columns, cells, box="SIMPLE_HEAD", padding=0)

@@ -1,18 +1,29 @@
-"""`dledger-mq consume`: print messages as they come."""
+"""`dledger-mq consume`, `find` and `trace`: messages, and what happened to them."""
 
-import sys
+import json
 from collections.abc import Sequence
+from datetime import UTC, datetime
 from typing import Final
 
 import click
 import trio
 
-from dledger_mq.commands.command_line import nameserver_option, run, say
-from dledger_mq.commands.rows import message_line
+from dledger.command_line.ending import CommandFailed
+from dledger.command_line.rows import say, say_each
+from dledger_mq.admin.admin import DEFAULT_FOUND
+from dledger_mq.commands.command_line import (
+    ask,
+    given_nameservers,
+    lines_option,
+    nameserver_option,
+    print_rows,
+)
 from dledger_mq.consuming.push_consumer import PushConsumer, PushOptions
 from dledger_mq.message import ConsumeFrom, ConsumeResult
 from dledger_mq.received_message import ReceivedMessage
+from dledger_mq.tracing.traces import TRACE_TOPIC
 from remoting.bodies.heartbeat import MessageModel
+from remoting.bodies.trace import TraceRecord
 
 # The group of consumers that only look: they share nothing and leave no offsets.
 _LOOKING_GROUP: Final = "dledger-mq-consume"
@@ -36,7 +47,7 @@ _CLOSE_SECONDS: Final = 0.2
     default=float("inf"),
     help="End after so many seconds; with --count that is a failure, exit code 2.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON object a line.")
+@lines_option
 @click.option("--trace", is_flag=True, help="Write message traces, which `trace` shows.")
 @nameserver_option
 def consume(
@@ -48,9 +59,9 @@ def consume(
     timeout_seconds: float,
     as_json: bool,
     trace: bool,
-    nameservers: Sequence[str],
 ) -> None:
     """Print the messages of TOPIC as they come, until Ctrl-C."""
+    nameservers = given_nameservers()
 
     async def task() -> int:
         seen = 0
@@ -84,7 +95,102 @@ def consume(
                 await enough.wait()
         return seen
 
-    seen = run(task)
+    seen = trio.run(task)
     if count is not None and seen < count:
-        click.echo(f"dledger-mq: {seen} of {count} messages came", err=True)
-        sys.exit(2)
+        raise CommandFailed(f"{seen} of {count} messages came", code=2)
+
+
+@click.command("find")
+@click.argument("topic")
+@click.argument("key")
+@click.option(
+    "--most",
+    type=click.IntRange(1, 64),
+    default=DEFAULT_FOUND,
+    show_default=True,
+    help="No more messages than this of each group of brokers.",
+)
+@lines_option
+@nameserver_option
+def find(topic: str, key: str, most: int, as_json: bool) -> None:
+    """Print the messages of TOPIC with this KEY, the newest first.
+
+    KEY is one of a message's keys, or the id that a send has printed. It is no failure of the
+    brokers if there is none, but the exit code is 1.
+    """
+    found = ask(lambda admin: admin.find(topic, key, most=most))
+    say_each(message_line(message, as_json) for message in found)
+    if not found:
+        raise CommandFailed(f"no message of {topic} has the key {key}")
+
+
+def message_line(message: ReceivedMessage, as_json: bool) -> str:
+    """A line: its body, or a JSON object."""
+    body = message.body.decode("utf-8", "backslashreplace")
+    if not as_json:
+        return body
+    return json.dumps(
+        {
+            "topic": message.topic,
+            "tags": message.tags,
+            "keys": message.keys,
+            "body": body,
+            "message_id": message.message_id,
+            "offset_message_id": message.offset_message_id,
+            "broker_name": message.queue.broker_name,
+            "queue_id": message.queue.queue_id,
+            "queue_offset": message.queue_offset,
+            "reconsume_times": message.reconsume_times,
+            "born_timestamp": message.born_timestamp,
+            "store_timestamp": message.store_timestamp,
+            "properties": message.properties,
+        }
+    )
+
+
+@click.command("trace")
+@click.argument("message_id")
+@click.option(
+    "--topic", default=TRACE_TOPIC, show_default=True, help="Where clients write their traces."
+)
+@lines_option
+@nameserver_option
+def trace(message_id: str, topic: str, as_json: bool) -> None:
+    """Show who sent the message MESSAGE_ID and who consumed it, as clients told.
+
+    MESSAGE_ID is the id that its send has printed. Clients tell only if they are set up to do so.
+    The exit code is 1 if nobody has told of the message.
+    """
+    steps = ask(lambda admin: admin.trace(message_id, trace_topic=topic))
+    columns = ("at", "step", "group", "topic", "ms", "succeeded", "details")
+    print_rows(columns, [_row(step, as_json) for step in steps], as_json)
+    if not steps:
+        raise CommandFailed(
+            f"no client has told of message {message_id} in {topic}: traces are switched on in "
+            "clients, see docs/trace.md"
+        )
+
+
+def _row(step: TraceRecord, as_json: bool) -> dict[str, object]:
+    row: dict[str, object] = {
+        "at": step.at_ms if as_json else _time(step.at_ms),
+        "step": step.kind,
+        "group": step.group or None,
+        "topic": step.topic or None,
+        "ms": step.cost_ms,
+        "succeeded": None if step.succeeded is None else step.succeeded,
+    }
+    details: object = dict(step.details)
+    if not as_json:
+        details = " ".join(f"{name}={value}" for name, value in step.details.items())
+    return {**row, "details": details}
+
+
+def _time(at_ms: int) -> str:
+    """A time for people, or "-" when the client did not say one that a calendar has."""
+    if not at_ms:
+        return "-"
+    try:
+        return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="milliseconds")
+    except (ValueError, OverflowError, OSError):
+        return "-"

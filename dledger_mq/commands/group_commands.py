@@ -1,25 +1,21 @@
-"""`dledger-mq group ...`: look at consumer groups, and move them."""
+"""`dledger-mq group ...`: look at consumer groups, move them, and say how they read."""
 
 import json
 import sys
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Final, NoReturn, TypeVar
+from typing import Final
 
 import click
 
+from dledger.command_line.ending import CommandFailed, ExitCode
+from dledger.command_line.rows import say
 from dledger_mq.admin.admin import Admin
-from dledger_mq.admin.consumer_group import ConsumerGroup
-from dledger_mq.admin.group_answers import DirectResult, GroupConnections, GroupProgress, TimeSpan
-from dledger_mq.commands.command_line import FAILED, nameserver_option, run, say
-from dledger_mq.commands.rows import json_option, print_rows
+from dledger_mq.commands.command_line import ask, lines_option, nameserver_option, print_rows
 from dledger_mq.commands.times import FORMS, read_time, written_time
 from dledger_mq.connection.this_process import now_milliseconds
+from remoting.bodies.assignment import POP, PULL, RequestMode
 from remoting.bodies.message_queue import MessageQueue
-from remoting.wire.loose_json import JsonValue
 
 _MAX_OFFSET: Final = (1 << 63) - 1
-
-Result = TypeVar("Result")
 
 
 @click.group("group")
@@ -27,29 +23,15 @@ def group_commands() -> None:
     """Look at consumer groups, and move them."""
 
 
-def _asked(
-    nameservers: Sequence[str], group: str, ask: Callable[[ConsumerGroup], Awaitable[Result]]
-) -> Result:
-    async def task() -> Result:
-        async with Admin(nameservers=nameservers) as admin:
-            return await ask(admin.group(group))
-
-    return run(task)
-
-
 @group_commands.command("progress")
 @click.argument("group")
 @click.option("--topic", default="", help="Only this topic.")
-@json_option
+@lines_option
 @nameserver_option
-def progress(group: str, topic: str, as_json: bool, nameservers: Sequence[str]) -> None:
+def progress(group: str, topic: str, as_json: bool) -> None:
     """Show how far GROUP is, queue by queue: the end, what is consumed, and the lag."""
-
-    async def ask(of: ConsumerGroup) -> list[GroupProgress]:
-        return await of.progress(topic)
-
-    found = _asked(nameservers, group, ask)
-    rows: list[dict[str, object]] = [
+    found = ask(lambda admin: admin.group(group).progress(topic))
+    rows = [
         {
             "topic": row.queue.topic,
             "broker": row.queue.broker_name,
@@ -65,25 +47,21 @@ def progress(group: str, topic: str, as_json: bool, nameservers: Sequence[str]) 
     columns = ("topic", "broker", "queue", "end", "consumed", "pulled", "lag", "last")
     print_rows(columns, rows, as_json)
     if not found:
-        _fail(f"group {group} has consumed nothing: see that its name is right")
+        raise CommandFailed(f"group {group} has consumed nothing: see that its name is right")
     if sys.stdout.isatty() and not as_json:
         click.echo(f"lag of all queues: {sum(row.lag for row in found)}")
 
 
 @group_commands.command("consumers")
 @click.argument("group")
-@json_option
+@lines_option
 @nameserver_option
-def consumers(group: str, as_json: bool, nameservers: Sequence[str]) -> None:
+def consumers(group: str, as_json: bool) -> None:
     """Show the present members of GROUP, and what they subscribe to."""
-
-    async def ask(of: ConsumerGroup) -> GroupConnections | None:
-        return await of.connections()
-
-    found = _asked(nameservers, group, ask)
+    found = ask(lambda admin: admin.group(group).connections())
     if found is None:
-        _fail(f"group {group} has no member now")
-    rows: list[dict[str, object]] = [
+        raise CommandFailed(f"group {group} has no member now")
+    rows = [
         {
             "client id": one.client_id,
             "address": one.address,
@@ -112,66 +90,54 @@ def consumers(group: str, as_json: bool, nameservers: Sequence[str]) -> None:
 @click.argument("group")
 @click.argument("client_id")
 @nameserver_option
-def running(group: str, client_id: str, nameservers: Sequence[str]) -> None:
+def running(group: str, client_id: str) -> None:
     """Print what the member CLIENT_ID of GROUP says of itself, as JSON.
 
     `dledger-mq group consumers` lists the ids.
     """
-
-    async def ask(of: ConsumerGroup) -> dict[str, JsonValue]:
-        return dict(await of.running_info(client_id))
-
-    say(json.dumps(_asked(nameservers, group, ask), indent=2 if sys.stdout.isatty() else None))
+    found = ask(lambda admin: admin.group(group).running_info(client_id))
+    say(json.dumps(dict(found), indent=2 if sys.stdout.isatty() else None))
 
 
 @group_commands.command("consume")
 @click.argument("group")
 @click.argument("client_id")
 @click.argument("offset_message_id")
-@json_option
+@lines_option
 @nameserver_option
-def consume(
-    group: str, client_id: str, offset_message_id: str, as_json: bool, nameservers: Sequence[str]
-) -> None:
+def consume(group: str, client_id: str, offset_message_id: str, as_json: bool) -> None:
     """Have the member CLIENT_ID of GROUP consume a stored message, to see what it does.
 
     `dledger-mq find --json` tells the OFFSET_MESSAGE_ID. Nothing is committed, and the message
     stays where it is. The exit code is 1 if the listener did not succeed.
     """
-
-    async def ask(of: ConsumerGroup) -> DirectResult:
-        return await of.consume_directly(client_id, offset_message_id)
-
-    found = _asked(nameservers, group, ask)
-    row: dict[str, object] = {
+    found = ask(lambda admin: admin.group(group).consume_directly(client_id, offset_message_id))
+    row = {
         "result": found.result,
         "ms": found.milliseconds,
         "remark": found.remark,
     }
     print_rows(("result", "ms", "remark"), [row], as_json)
     if not found.is_consumed:
-        sys.exit(FAILED)
+        sys.exit(ExitCode.FAILED)
 
 
 @group_commands.command("status")
 @click.argument("group")
 @click.argument("topic")
-@json_option
+@lines_option
 @nameserver_option
-def status(group: str, topic: str, as_json: bool, nameservers: Sequence[str]) -> None:
+def status(group: str, topic: str, as_json: bool) -> None:
     """Show where each member of GROUP is in its queues of TOPIC, as it says itself."""
-
-    async def ask(of: ConsumerGroup) -> dict[str, dict[MessageQueue, int]]:
-        return await of.consume_status(topic)
-
-    rows: list[dict[str, object]] = [
+    found = ask(lambda admin: admin.group(group).consume_status(topic))
+    rows = [
         {
             "client id": client_id,
             "broker": queue.broker_name,
             "queue": queue.queue_id,
             "next": offset,
         }
-        for client_id, queues in sorted(_asked(nameservers, group, ask).items())
+        for client_id, queues in sorted(found.items())
         for queue, offset in sorted(queues.items())
     ]
     print_rows(("client id", "broker", "queue", "next"), rows, as_json)
@@ -180,15 +146,12 @@ def status(group: str, topic: str, as_json: bool, nameservers: Sequence[str]) ->
 @group_commands.command("waiting")
 @click.argument("group")
 @click.argument("topic")
-@json_option
+@lines_option
 @nameserver_option
-def waiting(group: str, topic: str, as_json: bool, nameservers: Sequence[str]) -> None:
+def waiting(group: str, topic: str, as_json: bool) -> None:
     """Show how long the next message of GROUP has waited, in each queue of TOPIC."""
-
-    async def ask(of: ConsumerGroup) -> list[TimeSpan]:
-        return await of.time_spans(topic)
-
-    rows: list[dict[str, object]] = [
+    found = ask(lambda admin: admin.group(group).time_spans(topic))
+    rows = [
         {
             "broker": span.queue.broker_name,
             "queue": span.queue.queue_id,
@@ -197,7 +160,7 @@ def waiting(group: str, topic: str, as_json: bool, nameservers: Sequence[str]) -
             "consumed": written_time(span.consumed_timestamp),
             "waits ms": span.waiting_milliseconds,
         }
-        for span in _asked(nameservers, group, ask)
+        for span in found
     ]
     print_rows(("broker", "queue", "first", "last", "consumed", "waits ms"), rows, as_json)
 
@@ -216,7 +179,7 @@ def waiting(group: str, topic: str, as_json: bool, nameservers: Sequence[str]) -
 )
 @click.option("--queue", "queue_name", metavar="BROKER:ID", help="Only this queue; see progress.")
 @click.option("--only-back", is_flag=True, help="With --to-time: move no queue forward.")
-@json_option
+@lines_option
 @nameserver_option
 def reset(
     group: str,
@@ -228,7 +191,6 @@ def reset(
     queue_name: str | None,
     only_back: bool,
     as_json: bool,
-    nameservers: Sequence[str],
 ) -> None:
     """Move GROUP in TOPIC, whether it has members or not.
 
@@ -257,7 +219,8 @@ def reset(
         except ValueError as error:
             raise click.UsageError(f"--to-time: {error}") from None
 
-    async def ask(of: ConsumerGroup) -> dict[MessageQueue, int]:
+    async def moved(admin: Admin) -> dict[MessageQueue, int]:
+        of = admin.group(group)
         if queue is not None and offset is not None:
             await of.reset_to_offset(queue, offset)
             return {queue: offset}
@@ -265,9 +228,9 @@ def reset(
             return await of.skip_all(topic)
         return await of.reset_to_time(topic, at_ms, only_back=only_back)
 
-    rows: list[dict[str, object]] = [
+    rows = [
         {"broker": one.broker_name, "queue": one.queue_id, "next": moved_to}
-        for one, moved_to in _asked(nameservers, group, ask).items()
+        for one, moved_to in ask(moved).items()
     ]
     print_rows(("broker", "queue", "next"), rows, as_json)
 
@@ -277,16 +240,12 @@ def reset(
 @click.argument("target")
 @click.option("--topic", default="", help="Only in this topic.")
 @nameserver_option
-def clone(group: str, target: str, topic: str, nameservers: Sequence[str]) -> None:
+def clone(group: str, target: str, topic: str) -> None:
     """Let the group TARGET go on where GROUP is.
 
     TARGET should have no members now: what they commit next would count.
     """
-
-    async def ask(of: ConsumerGroup) -> None:
-        await of.clone_to(target, topic)
-
-    _asked(nameservers, group, ask)
+    ask(lambda admin: admin.group(group).clone_to(target, topic))
     click.echo(f"group {target} goes on where {group} is{f' in {topic}' if topic else ''}")
 
 
@@ -298,6 +257,57 @@ def _queue(topic: str, name: str) -> MessageQueue:
     return MessageQueue(topic, broker_name, int(number))
 
 
-def _fail(problem: str) -> NoReturn:
-    click.echo(f"dledger-mq: {problem}", err=True)
-    sys.exit(FAILED)
+# Brokers take no more; more than there are members means all of them.
+_MAX_SHARES: Final = 1_000_000
+
+
+@group_commands.command("mode")
+@click.argument("group", default="")
+@click.argument("topic", default="")
+@click.option("--pop", is_flag=True, help="Set that members of GROUP pop from TOPIC.")
+@click.option("--pull", is_flag=True, help="Set that they pull, as they do when nothing is set.")
+@click.option(
+    "--shares",
+    type=click.IntRange(0, _MAX_SHARES),
+    metavar="MEMBERS",
+    help="With --pop: with how many others a member shares its queues; 0, the default, is all.",
+)
+@lines_option
+@nameserver_option
+def mode(
+    group: str,
+    topic: str,
+    pop: bool,
+    pull: bool,
+    shares: int | None,
+    as_json: bool,
+) -> None:
+    """Show how groups read topics as it was set, or set it for GROUP in TOPIC.
+
+    \b
+    dledger-mq group mode
+    dledger-mq group mode billing
+    dledger-mq group mode billing Orders --pop --shares 2
+    dledger-mq group mode billing Orders --pull
+
+    It concerns consumers that ask brokers for their queues. docs/pop.md has more.
+    """  # noqa: D301 - click's mark, a backspace
+    if pop and pull:
+        raise click.UsageError("give one of --pop and --pull")
+    if (pop or pull) and not topic:
+        raise click.UsageError("give GROUP and TOPIC with --pop and --pull")
+    if shares is not None and not pop:
+        raise click.UsageError("--shares goes with --pop")
+
+    async def modes(admin: Admin) -> list[RequestMode]:
+        if pop or pull:
+            wanted = RequestMode(topic, group, POP if pop else PULL, shares or 0)
+            await admin.set_request_mode(wanted)
+        return await admin.request_modes()
+
+    rows = [
+        {"group": one.group, "topic": one.topic, "mode": one.mode, "shares": one.shares}
+        for one in ask(modes)
+        if group in ("", one.group) and topic in ("", one.topic)
+    ]
+    print_rows(("group", "topic", "mode", "shares"), rows, as_json)

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 
 import click
 
-from dledger_mq.admin.admin import Admin
+from dledger.command_line.options import json_option
 from dledger_mq.admin.dead_letters import LAST_MILLISECOND, Redriven, counts_of
-from dledger_mq.commands.command_line import errors, nameserver_option, run
+from dledger_mq.commands.command_line import ask, nameserver_option
 
 _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])
 
@@ -29,7 +29,7 @@ _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])
 @click.option("--until", type=_TIME, help="Only those that died at this time (UTC) or before.")
 @click.option("--most", type=click.IntRange(1), help="No more than so many, the oldest first.")
 @click.option("--dry-run", is_flag=True, help="Only count.")
-@click.option("--json", "as_json", is_flag=True, help="Print the counts as a JSON object.")
+@json_option("Print the counts as a JSON object.")
 @nameserver_option
 def redrive(
     group: str,
@@ -40,28 +40,24 @@ def redrive(
     most: int | None,
     dry_run: bool,
     as_json: bool,
-    nameservers: Sequence[str],
 ) -> None:
     """Deliver the dead letters of GROUP once more, each once.
 
     What was delivered once more before is passed over, so that the command may be repeated. To see
     the dead letters: dledger-mq consume %DLQ%GROUP --from-first.
     """
-
-    async def task() -> Redriven:
-        async with Admin(nameservers=nameservers) as admin:
-            return await admin.redrive(
-                group,
-                to_topic=target == "topic",
-                ids=ids,
-                begin_ms=0 if since is None else _milliseconds(since),
-                end_ms=LAST_MILLISECOND if until is None else _milliseconds(until),
-                most=most,
-                dry_run=dry_run,
-                on_progress=_show if sys.stderr.isatty() else _ignore,
-            )
-
-    total = run(task)
+    total = ask(
+        lambda admin: admin.redrive(
+            group,
+            to_topic=target == "topic",
+            ids=ids,
+            begin_ms=0 if since is None else _milliseconds(since),
+            end_ms=LAST_MILLISECOND if until is None else _milliseconds(until),
+            most=most,
+            dry_run=dry_run,
+            on_progress=_show if sys.stderr.isatty() else _ignore,
+        )
+    )
     if as_json:
         click.echo(json.dumps(counts_of(total)))
         return
@@ -82,7 +78,7 @@ def _milliseconds(time: datetime) -> int:
 
 
 def _show(progress: Redriven) -> None:
-    errors.print(f"{progress.redriven} delivered, {progress.left} to look at", end="\r")
+    click.echo(f"{progress.redriven} delivered, {progress.left} to look at\r", nl=False, err=True)
 
 
 def _ignore(_progress: Redriven) -> None:

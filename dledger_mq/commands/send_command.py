@@ -9,9 +9,9 @@ from itertools import islice
 
 import click
 import trio
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-from dledger_mq.commands.command_line import errors, nameserver_option, run
+from dledger.command_line.progress import counted
+from dledger_mq.commands.command_line import given_nameservers, nameserver_option
 from dledger_mq.errors import InvalidMessage
 from dledger_mq.message import Message
 from dledger_mq.producing.producer import Producer
@@ -65,13 +65,14 @@ def send(
     size: int,
     timeout_seconds: float,
     trace: bool,
-    nameservers: Sequence[str],
 ) -> None:
     """Send each BODY to TOPIC; without one, each line of standard input, as it comes."""
     given = [os.fsencode(body) for body in bodies]
     from_input = count is None and not given
     total = count or (len(bodies) or None)
     selector = None if order_key is None else by_key(order_key)
+
+    nameservers = given_nameservers()
 
     async def task() -> int:
         sent = 0
@@ -81,27 +82,19 @@ def send(
             ) as producer,
             aclosing(_input(topic) if from_input else _made(given, count, size)) as steps,
         ):
-            with Progress(
-                TextColumn("sending"),
-                BarColumn(),
-                MofNCompleteColumn(),
-                TimeElapsedColumn(),
-                console=errors,
-                transient=True,
-            ) as progress:
-                bar = progress.add_task("", total=total)
+            with counted("sending", total) as advance:
                 async for step in steps:
                     results = await producer.send_many(
                         [Message(topic, body, tags=tags, keys=keys) for body in step],
                         selector=selector,
                     )
                     sent += len(results)
-                    progress.update(bar, advance=len(results))
+                    advance(len(results))
                     if count is None:
                         _print(results)
         return sent
 
-    click.echo(f"{run(task)} messages acknowledged")
+    click.echo(f"{trio.run(task)} messages acknowledged")
 
 
 async def _made(

@@ -1,18 +1,26 @@
-"""`dledger-mq status`: the brokers, their roles and offsets."""
+"""`dledger-mq status`, `stats` and `settings`: the brokers, their roles, figures and settings."""
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Final
 
 import click
-from rich.box import SIMPLE_HEAD
-from rich.table import Column, Table
+import trio
 
+from dledger.command_line.ending import CommandFailed
+from dledger.command_line.options import EXISTING_FOLDER, json_option
+from dledger.command_line.rows import new_table, table_console
 from dledger_mq.admin.admin import FIGURES_TIMEOUT_SECONDS, Admin
 from dledger_mq.clusters.group_directory import GroupDirectory
-from dledger_mq.commands.command_line import FAILED, nameserver_option, output, run
+from dledger_mq.commands.command_line import (
+    ask,
+    given_nameservers,
+    lines_option,
+    nameserver_option,
+    print_rows,
+)
 from dledger_mq.connection import requests
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import GroupDirectoryError, no_broker_leads
@@ -38,37 +46,32 @@ _COLUMNS: Final = {
 @click.option(
     "--dir",
     "path",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=EXISTING_FOLDER,
     help="The directory of `up`: shows its followers and dead nodes, too.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option("Print JSON.")
 @nameserver_option
-def status(path: Path | None, as_json: bool, nameservers: Sequence[str]) -> None:
+def status(path: Path | None, as_json: bool) -> None:
     """Show the brokers that the name servers know, or the nodes of a directory.
 
     Exit code 1 if no broker leads.
     """
-
-    async def task() -> list[dict[str, object]]:
-        return await (_of_cluster(nameservers) if path is None else _of_directory(path))
-
-    rows = run(task)
+    rows = ask(_of_cluster) if path is None else trio.run(_of_directory, path)
     if as_json:
         click.echo(json.dumps(rows))
         return
     # The problems need a line each, or there would be no room for them on a narrow screen.
-    columns = [Column(title, no_wrap=True) for title in ("node", "address", *_COLUMNS)]
-    table = Table(*columns, box=SIMPLE_HEAD, padding=0)
+    columns = ("node", "address", *_COLUMNS)
+    told = []
     for row in rows:
         figures = row["figures"]
         shown = figures if isinstance(figures, dict) else {}
-        table.add_row(
-            str(row["node"]),
-            str(row["address"]),
-            *(str(shown.get(name, "-")) for name in _COLUMNS.values()),
+        told.append(
+            (row["node"], row["address"], *(shown.get(name, "-") for name in _COLUMNS.values()))
         )
     if rows:
-        output.print(table)
+        table = new_table(columns, told, words=columns, box="SIMPLE_HEAD", padding=0)
+        table_console().print(table)
     for row in rows:
         if row["problem"]:
             click.echo(f"{row['node']}: {row['problem']}")
@@ -78,10 +81,9 @@ def status(path: Path | None, as_json: bool, nameservers: Sequence[str]) -> None
         click.echo(f"CRITICAL  {alarm}")
     if not any(row["leads"] for row in rows):
         plan = None if path is None else GroupDirectory(path).read_plan()
-        asked = nameservers if plan is None else [plan.nameserver]
+        asked = given_nameservers() if plan is None else [plan.nameserver]
         groups = {str(row["node"]).rpartition(":")[0] for row in rows} - {""}
-        click.echo(f"dledger-mq: {no_broker_leads(asked, sorted(groups))}", err=True)
-        sys.exit(FAILED)
+        raise CommandFailed(no_broker_leads(asked, sorted(groups)))
 
 
 def _undelivered(figures: object) -> str:
@@ -102,19 +104,18 @@ def _alarms(rows: Sequence[Mapping[str, object]]) -> list[str]:
     return list(dict.fromkeys(text for texts in told for text in texts.splitlines()))
 
 
-async def _of_cluster(nameservers: Sequence[str]) -> list[dict[str, object]]:
+async def _of_cluster(admin: Admin) -> list[dict[str, object]]:
     """What the name servers know."""
-    async with Admin(nameservers=nameservers) as admin:
-        return [
-            {
-                "node": f"{one.broker_name}:{one.broker_id}",
-                "address": one.address,
-                "leads": one.broker_id == 0,
-                "figures": one.figures,
-                "problem": one.problem,
-            }
-            for one in await admin.cluster()
-        ]
+    return [
+        {
+            "node": f"{one.broker_name}:{one.broker_id}",
+            "address": one.address,
+            "leads": one.broker_id == 0,
+            "figures": one.figures,
+            "problem": one.problem,
+        }
+        for one in await admin.cluster()
+    ]
 
 
 async def _of_directory(path: Path) -> list[dict[str, object]]:
@@ -152,3 +153,73 @@ async def _of_directory(path: Path) -> list[dict[str, object]]:
             }
         )
     return rows
+
+
+@click.command("stats")
+@click.argument("name")
+@click.argument("key")
+@lines_option
+@nameserver_option
+def stats(name: str, key: str, as_json: bool) -> None:
+    """Show what brokers have counted under NAME for KEY in the last minute, hour and day.
+
+    \b
+    dledger-mq stats TOPIC_PUT_NUMS Orders            messages stored in a topic
+    dledger-mq stats GROUP_GET_NUMS Orders@billing    messages given to a group
+    dledger-mq stats GROUP_GET_FALL_TIME 0@Orders@billing
+                                                      milliseconds it is behind in queue 0
+    dledger-mq stats BROKER_PUT_NUMS DefaultCluster   messages stored by each broker
+
+    docs/statistics.md lists all names. The exit code is 1 if nothing was counted.
+    """  # noqa: D301 - click's mark, a backspace
+    found = ask(lambda admin: admin.statistics(name, key))
+    rows = [
+        {
+            "broker": broker_name,
+            "last": window,
+            "sum": total["sum"],
+            "a second": total["per_second"],
+            "average": total["average"],
+        }
+        for broker_name, statistic in found.items()
+        for window, total in asdict(statistic).items()
+    ]
+    print_rows(("broker", "last", "sum", "a second", "average"), rows, as_json)
+    if not found:
+        raise CommandFailed(f"no broker has counted {name} for {key}: see docs/statistics.md")
+
+
+@click.command("settings")
+@click.argument("changes", nargs=-1, metavar="[NAME=VALUE]...")
+@click.option("--broker", "broker_name", default="", help="Only this group of brokers.")
+@lines_option
+@nameserver_option
+def settings(changes: tuple[str, ...], broker_name: str, as_json: bool) -> None:
+    """Show the settings of brokers, or change them while they run.
+
+    \b
+    dledger-mq settings
+    dledger-mq settings fileReservedTime=48 'deleteWhen=04;16'
+    dledger-mq settings fileReservedTime=           back to the command line's value
+
+    All of a command are changed, or none. docs/settings.md lists what can be changed.
+    """  # noqa: D301 - click's mark, a backspace
+    values: dict[str, str] = {}
+    for change in changes:
+        name, separator, value = change.partition("=")
+        if not separator or not name:
+            raise click.UsageError(f"{change!r:.80}: give NAME=VALUE")
+        values[name] = value
+
+    async def changed(admin: Admin) -> dict[str, dict[str, str]]:
+        if values:
+            await admin.change_settings(values, broker_name=broker_name)
+        return await admin.settings()
+
+    rows = [
+        {"broker": name, "setting": setting, "value": value}
+        for name, shown in ask(changed).items()
+        for setting, value in shown.items()
+        if broker_name in ("", name) and (not values or setting in values)
+    ]
+    print_rows(("broker", "setting", "value"), rows, as_json)

@@ -1,15 +1,15 @@
 """`dledger-mq topic ...`: make, list, remove and look at topics."""
 
 import json
-import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 
 import click
 
-from dledger_mq.admin.admin import DEFAULT_QUEUES, MESSAGE_TYPES, Admin, QueueProgress
-from dledger_mq.commands.command_line import FAILED, nameserver_option, run, say
-from dledger_mq.commands.rows import print_rows
+from dledger.command_line.ending import CommandFailed
+from dledger.command_line.options import json_option
+from dledger.command_line.rows import say_each
+from dledger_mq.admin.admin import DEFAULT_QUEUES, MESSAGE_TYPES, Admin
+from dledger_mq.commands.command_line import ask, nameserver_option, print_rows
 
 
 @click.group("topic")
@@ -33,67 +33,48 @@ def topic_commands() -> None:
     help="What it is for; clients of RocketMQ 5 send only that. Kept as it is without this.",
 )
 @nameserver_option
-def create(topic: str, queues: int, message_type: str | None, nameservers: Sequence[str]) -> None:
+def create(topic: str, queues: int, message_type: str | None) -> None:
     """Make TOPIC, or change its number of queues or its type of messages."""
-
-    async def task() -> None:
-        async with Admin(nameservers=nameservers) as admin:
-            await admin.create_topic(topic, queues=queues, message_type=message_type)
-
-    run(task)
+    ask(lambda admin: admin.create_topic(topic, queues=queues, message_type=message_type))
     click.echo(f"topic {topic} has {queues} queues on each group")
 
 
 @topic_commands.command("list")
 @nameserver_option
-def list_topics(nameservers: Sequence[str]) -> None:
+def list_topics() -> None:
     """Print the names of all topics."""
-
-    async def task() -> list[str]:
-        async with Admin(nameservers=nameservers) as admin:
-            return await admin.topics()
-
-    for topic in run(task):
+    for topic in ask(lambda admin: admin.topics()):
         click.echo(topic)
 
 
 @topic_commands.command("delete")
 @click.argument("topic")
 @nameserver_option
-def delete(topic: str, nameservers: Sequence[str]) -> None:
+def delete(topic: str) -> None:
     """Remove TOPIC and its messages."""
 
-    async def task() -> bool:
-        async with Admin(nameservers=nameservers) as admin:
-            was_there = topic in await admin.topics()
-            await admin.delete_topic(topic)
-            return was_there
+    async def removed(admin: Admin) -> bool:
+        was_there = topic in await admin.topics()
+        await admin.delete_topic(topic)
+        return was_there
 
-    if not run(task):
-        click.echo(
-            f"dledger-mq: no topic {topic!r} was there: see that its name is right", err=True
-        )
-        sys.exit(FAILED)
+    if not ask(removed):
+        raise CommandFailed(f"no topic {topic!r} was there: see that its name is right")
     click.echo(f"topic {topic} is removed")
 
 
 @topic_commands.command("status")
 @click.argument("topic")
 @click.option("--group", help="Also show how far this consumer group is.")
-@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+@json_option("Print JSON.")
 @nameserver_option
-def status(topic: str, group: str | None, as_json: bool, nameservers: Sequence[str]) -> None:
+def status(topic: str, group: str | None, as_json: bool) -> None:
     """Show how far the queues of TOPIC are filled, and consumed."""
-
-    async def task() -> list[QueueProgress]:
-        async with Admin(nameservers=nameservers) as admin:
-            return await admin.progress(topic, group)
-
-    rows = run(task)
+    rows = ask(lambda admin: admin.progress(topic, group))
     if as_json:
         click.echo(json.dumps([{**asdict(row), "lag": row.lag} for row in rows]))
         return
-    table: list[dict[str, object]] = [
+    table = [
         {
             "broker": row.queue.broker_name,
             "queue": row.queue.queue_id,
@@ -110,13 +91,6 @@ def status(topic: str, group: str | None, as_json: bool, nameservers: Sequence[s
 @topic_commands.command("groups")
 @click.argument("topic")
 @nameserver_option
-def groups(topic: str, nameservers: Sequence[str]) -> None:
+def groups(topic: str) -> None:
     """Print the consumer groups that subscribe to TOPIC now, or have consumed it."""
-
-    async def task() -> list[str]:
-        async with Admin(nameservers=nameservers) as admin:
-            return await admin.groups_of(topic)
-
-    for group in run(task):
-        if not say(group):
-            return
+    say_each(ask(lambda admin: admin.groups_of(topic)))

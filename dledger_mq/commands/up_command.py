@@ -9,6 +9,9 @@ from typing import Final
 import click
 import trio
 
+from dledger.command_line.options import FOLDER
+from dledger.command_line.rows import say
+from dledger.command_line.server_signals import ending_signals
 from dledger_mq.admin.admin import Admin
 from dledger_mq.clusters.group_directory import (
     MAX_GROUPS,
@@ -20,7 +23,7 @@ from dledger_mq.clusters.group_directory import (
 from dledger_mq.clusters.local_cluster import LocalCluster
 from dledger_mq.clusters.local_leaders import DOUBT_SECONDS, members_in_doubt, serving_leaders
 from dledger_mq.clusters.new_groups import CLUSTER, new_groups
-from dledger_mq.commands.command_line import DEFAULT_NAMESERVER, run, say
+from dledger_mq.commands.command_line import DEFAULT_NAMESERVER
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import GroupDirectoryError, MessagingError
 from remoting.wire.errors import RemotingError
@@ -46,7 +49,7 @@ _LOOK_SECONDS: Final = 0.2
     "--dir",
     "path",
     required=True,
-    type=click.Path(file_okay=False, path_type=Path),
+    type=FOLDER,
     help="Where everything is kept.",
 )
 @click.option(
@@ -81,7 +84,7 @@ def up(
         finally:
             directory.unlock()
 
-    run(task)
+    trio.run(task)
 
 
 def _plan(
@@ -114,7 +117,7 @@ def _plan(
 
 async def _run(cluster: LocalCluster, plan: ClusterPlan) -> None:
     """Start everything, and end it at a signal."""
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with ending_signals() as signals:
         async with trio.open_nursery() as nursery:
 
             async def start() -> None:

@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from xml.etree.ElementTree import Element
 
-from dledger_spark.report.markup import child
+from dledger.pages.markup import child
+from dledger.pages.table import Column
 from dledger_spark.report.moment import moment
 from dledger_spark.report.quantity import count
-from dledger_spark.report.section import Column, note, table
+from dledger_spark.report.section import note, table
 from dledger_spark.report.span import Span
 from dledger_spark.tables.engine import Engine
 

@@ -7,11 +7,12 @@ from itertools import groupby
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
-from dledger_spark.report.markup import child, number
+from dledger.pages.markup import child, number
+from dledger.pages.sheet import legend
 from dledger_spark.report.moment import moment
 from dledger_spark.report.plot import Plot, picture
 from dledger_spark.report.quantity import count, cut, duration
-from dledger_spark.report.section import legend, note, section
+from dledger_spark.report.section import note, section
 from dledger_spark.report.span import Span, Steps
 from dledger_spark.tables.engine import Engine
 
@@ -94,7 +95,7 @@ def _draw_queue(
     # A topic that was deleted and made again has other queues than before.
     again = f", life {first['life'] + 1}" if first["life"] else ""
     which = f" {first['queue']}{again}"
-    topic = cut(f"{log}{first['topic']}", max(3, plot.sheet.letters - len(which)))
+    topic = cut(f"{log}{first['topic']}", max(3, plot.letters - len(which)))
     plot.name(f"{topic}{which}", top + _ROW - 4)
     whole = f"{log}{first['topic'][:300]}{which}"
     back = plot.rect(steps.begin_ms, steps.begin(steps.number), top + 1, _ROW - 2, "empty")

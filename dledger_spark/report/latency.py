@@ -7,12 +7,13 @@ from itertools import groupby
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
-from dledger_spark.report.markup import child
+from dledger.pages.markup import child
+from dledger.pages.scale import LogScale
+from dledger.pages.sheet import legend
 from dledger_spark.report.moment import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from dledger_spark.report.plot import Plot, picture
 from dledger_spark.report.quantity import count, duration
-from dledger_spark.report.scale import MarkedScale
-from dledger_spark.report.section import legend, note, section
+from dledger_spark.report.section import note, section
 from dledger_spark.report.span import Span, Steps
 from dledger_spark.tables.engine import Engine
 
@@ -72,7 +73,7 @@ def _draw(part: Element, rows: Sequence[dict[str, Any]], steps: Steps, span: Spa
     values = [value for line in lines.values() for value in line if value is not None]
 
     def draw(plot: Plot) -> None:
-        scale = MarkedScale.around(_MARKS_MS, min(values), max(values), _HEIGHT, 8.0)
+        scale = LogScale.between(_MARKS_MS, min(values), max(values), _HEIGHT, 8.0)
         plot.lines(scale, duration)
         plot.axis(8.0, _HEIGHT)
         for name in ("p99", "p50"):

@@ -6,18 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
+from dledger.pages.markup import as_html, child, new_page
 from dledger_spark.report.delays import draw_delays
 from dledger_spark.report.header import checks, draw_header, logs_of, span_of
 from dledger_spark.report.hot_keys import draw_hot_keys
 from dledger_spark.report.lag import draw_lag
 from dledger_spark.report.latency import draw_latency
-from dledger_spark.report.markup import as_html, child
 from dledger_spark.report.moment import moment
 from dledger_spark.report.quantity import duration
 from dledger_spark.report.retries import draw_retries
 from dledger_spark.report.section import note
 from dledger_spark.report.span import Span
-from dledger_spark.report.style import STYLE
+from dledger_spark.report.style import REPORT_STYLE
 from dledger_spark.report.terms import draw_terms
 from dledger_spark.report.throughput import draw_throughput
 from dledger_spark.report.transactions import draw_transactions
@@ -54,17 +54,7 @@ def page(
     Raises:
         QueryFailed: a table cannot be asked, because it is missing for example.
     """
-    root = Element("html", {"lang": "en"})
-    head = child(root, "head")
-    child(head, "meta", charset="utf-8")
-    child(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
-    # A text of the log that got in as markup all the same could load and run nothing.
-    policy = {"http-equiv": "Content-Security-Policy"}
-    policy["content"] = "default-src 'none'; style-src 'unsafe-inline'"
-    child(head, "meta", **policy)
-    child(head, "title", f"{title}: report of a log")
-    child(head, "style").text = STYLE
-    body = child(root, "body")
+    root, body = new_page(f"{title}: report of a log", REPORT_STYLE)
     child(body, "h1", f"Report of the log in {title}")
     logs = logs_of(engine)
     if not logs:

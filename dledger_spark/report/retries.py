@@ -6,7 +6,7 @@ from itertools import groupby
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
-from dledger_spark.report.markup import child
+from dledger.pages.markup import child
 from dledger_spark.report.quantity import count, share
 from dledger_spark.report.section import Bar, bars, note, section
 from dledger_spark.tables.engine import Engine

@@ -1,28 +1,18 @@
-"""What the parts of a page are made of: headings, lines, tables, bars, legends."""
+"""What the parts of a page are made of: headings, notes, tables, bars."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, NamedTuple
 from xml.etree.ElementTree import Element
 
-from dledger_spark.report.markup import child, number
+from dledger.pages.markup import child, number
+from dledger.pages.table import Cell, Column, draw_table
 from dledger_spark.report.quantity import cut
 
 # Names of topics, groups and keys come from clients: some fill a page.
 NAME_LETTERS_MAX: Final = 80
-
-
-class Column(NamedTuple):
-    """A column of a table.
-
-    Attributes:
-        name: what it says.
-        kind: `text`, `number` or `when`.
-    """
-
-    name: str
-    kind: str = "number"
 
 
 class Bar(NamedTuple):
@@ -65,19 +55,16 @@ def table(
         rows: one text for each column; a long one is cut, and shown whole over it.
         keys: the classes that colour a key before each row, if it has any.
     """
-    made = child(child(parent, "div", class_="table"), "table")
-    head = child(child(made, "thead"), "tr")
-    for column in columns:
-        child(head, "th", column.name, class_=column.kind)
-    inside = child(made, "tbody")
-    for at, row in enumerate(rows):
-        line = child(inside, "tr")
-        for column, text in zip(columns, row, strict=True):
-            is_keyed = bool(keys) and column is columns[0]
-            cell = child(line, "td", class_=f"{column.kind} keyed" if is_keyed else column.kind)
-            if is_keyed:
-                child(cell, "i", class_=f"key {keys[at]}")
-            named(cell, text)
+    told: list[list[Cell]] = [[partial(named, text=text) for text in row] for row in rows]
+    for row, key, (first, *_) in zip(told, keys, rows, strict=False):
+        row[0] = partial(_keyed, key=key, text=first)
+    draw_table(parent, columns, told)
+
+
+def _keyed(cell: Element, key: str, text: str) -> None:
+    cell.set("class", f"{cell.get('class')} keyed")
+    child(cell, "i", class_=f"key {key}")
+    named(cell, text)
 
 
 def bars(parent: Element, rows: Sequence[Bar], most: float) -> None:
@@ -91,16 +78,6 @@ def bars(parent: Element, rows: Sequence[Bar], most: float) -> None:
                 width = number(max(0.2, 100 * length / most))
                 child(track, "i", class_=class_, style=f"width:{width}%")
         child(made, "span", row.figure, class_="figure")
-
-
-def legend(parent: Element, words: Sequence[tuple[str, str]]) -> None:
-    """What colours mean: pairs of a class and a text."""
-    line = child(parent, "p", class_="legend")
-    for class_, text in words:
-        word = child(line, "span", class_="word")
-        child(word, "i", class_=f"key {class_}")
-        named(word, text)
-        word.tail = " "
 
 
 def named(parent: Element, text: str) -> None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
+from dledger.pages.scale import Scale
+from dledger.pages.table import Column
 from dledger_spark.report.plot import Plot, picture
 from dledger_spark.report.quantity import count, duration, rate, share, short, size
-from dledger_spark.report.scale import StraightScale
-from dledger_spark.report.section import Column, note, section, table
+from dledger_spark.report.section import note, section, table
 from dledger_spark.report.span import Span, Steps
 from dledger_spark.tables.engine import Engine
 
@@ -36,7 +37,7 @@ def draw_throughput(body: Element, engine: Engine, span: Span) -> None:
         tops.append([low + more for low, more in zip(tops[-1], layer, strict=True)])
 
     def draw(plot: Plot) -> None:
-        scale = StraightScale(max(tops[-1]), _HEIGHT, 8.0)
+        scale = Scale(0.0, max(tops[-1]), _HEIGHT, 8.0)
         for at in range(len(layers)):
             plot.area(steps, tops[at], tops[at + 1], scale, f"c{at}")
         plot.lines(scale, lambda value: f"{short(value)}/s")

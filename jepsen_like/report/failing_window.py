@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
+from dledger.pages.markup import child
 from jepsen_like.checkers.report import Problem
 from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.history.value import Value, shown
 from jepsen_like.report.frame import Frame, Picture
 from jepsen_like.report.lettering import cut_to, text_width
-from jepsen_like.report.markup import child
 from jepsen_like.report.timeline import CLASSES
 from jepsen_like.report.told_run import Fault
 

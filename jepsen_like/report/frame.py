@@ -7,49 +7,15 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
+from dledger.pages.markup import child
+from dledger.pages.scale import Scale
+from dledger.pages.sheet import Sheet
 from jepsen_like.checkers.quantiles import seconds
 from jepsen_like.report.lettering import Lettering, cut_to, text_width
-from jepsen_like.report.markup import child
-from jepsen_like.report.scale import Scale
 from jepsen_like.report.told_run import Fault
 
-RIGHT = 12.0
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """What a picture is drawn on. Lengths are in pixels, if the window is as wide.
-
-    A picture is drawn on each sheet, and the page's style shows one of them: one that is scaled
-    down has letters that nobody can read.
-
-    Attributes:
-        name: the class that shows or hides it.
-        width: how wide it is.
-        left: room for the names of rows and ticks.
-        ticks: times below a picture, at most.
-        spans: into how many spans a picture cuts a run.
-    """
-
-    name: str
-    width: float
-    left: float
-    ticks: int
-    spans: int
-
-    @property
-    def has_titles(self) -> bool:
-        """Whether texts show over shapes: phones have no pointer for them, and pages get long."""
-        return self.name == "wide"
-
-    @property
-    def right(self) -> float:
-        """Where pictures end."""
-        return self.width - RIGHT
-
-
-WIDE = Sheet("wide", 1120.0, 130.0, 11, 240)
-NARROW = Sheet("narrow", 376.0, 104.0, 4, 80)
+WIDE = Sheet("wide", 1120.0, 130.0, 11)
+NARROW = Sheet("narrow", 376.0, 104.0, 4)
 # As many kinds of faults get colours of their own; more share them.
 FAULT_COLOURS = 8
 # Bands beyond this number are left out, and that is said: a page has to open quickly.
@@ -81,15 +47,19 @@ class Frame:
         """Where a time lies."""
         return Scale(self.begin_ns, self.end_ns, self.sheet.left, self.sheet.right)
 
+    @property
+    def has_titles(self) -> bool:
+        """Whether texts show over shapes: phones have no pointer for them, and pages get long."""
+        return self.sheet is WIDE
+
     def on_each_sheet(self, parent: Element, draw: Callable[[Element, Frame], None]) -> None:
         """Draw below `parent` for wide and for narrow windows."""
         for sheet in (WIDE, NARROW):
-            draw(child(parent, "div", class_=f"picture {sheet.name}"), replace(self, sheet=sheet))
+            draw(sheet.box(parent), replace(self, sheet=sheet))
 
     def picture(self, parent: Element, height: float, label: str) -> Picture:
         """A new picture, with a label for those who do not see it."""
-        attributes = {"viewBox": f"0 0 {self.sheet.width:.0f} {height:.0f}", "aria-label": label}
-        svg = child(parent, "svg", role="img", **attributes)
+        svg = self.sheet.picture(parent, height, label)
         return Picture(child(svg, "g"), Lettering(svg))
 
     def names(self) -> list[str]:
@@ -114,7 +84,7 @@ class Frame:
         width = max(1.0, self.time.at(end_ns) - left)
         classes = f"{class_} {self.colour(fault.name)}"
         one = child(picture.svg, "rect", x=left, y=top, width=width, height=height, class_=classes)
-        if not self.sheet.has_titles:
+        if not self.has_titles:
             return
         lasted = "to the end" if fault.end_ns is None else seconds(end_ns - fault.begin_ns)
         begin = seconds(fault.begin_ns - self.zero_ns)

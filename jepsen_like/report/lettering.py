@@ -8,7 +8,7 @@ from typing import NamedTuple
 from unicodedata import east_asian_width
 from xml.etree.ElementTree import Element
 
-from jepsen_like.report.markup import child
+from dledger.pages.markup import child
 
 
 class Letters(NamedTuple):

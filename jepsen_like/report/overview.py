@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from xml.etree.ElementTree import Element
 
+from dledger.pages.markup import child
+from dledger.pages.scale import LogScale, Scale
+from dledger.pages.sheet import draw_steps
 from jepsen_like.checkers.quantiles import seconds
 from jepsen_like.history.operation import Operation
 from jepsen_like.report.buckets import Bucket, buckets
-from jepsen_like.report.frame import BANDS_MAX, Frame, Picture
-from jepsen_like.report.markup import child
-from jepsen_like.report.scale import LogScale, Scale
+from jepsen_like.report.frame import BANDS_MAX, NARROW, WIDE, Frame, Picture
 
 LANE = 16.0
 LATENCY = 190.0
 THROUGHPUT = 150.0
 SPACE = 14.0
 AXIS = 24.0
+# Into how many spans a run is cut.
+SPANS = {WIDE: 240, NARROW: 80}
 # Latencies are drawn from here on: below, it is the clients' own speed.
 LATENCY_FLOOR_NS = 10_000.0
 
@@ -25,13 +28,6 @@ LEGEND = (
     *(("p50", "median latency"), ("p99", "99th percentile"), ("ok", "happened")),
     *(("fail", "certainly did not happen"), ("info", "not known")),
 )
-
-
-def legend(parent: Element) -> None:
-    """Say below `parent` what the colours of the picture mean."""
-    line = child(parent, "p", class_="legend")
-    for class_, text in LEGEND:
-        child(line, "span", text, class_=f"key {class_}")
 
 
 def draw_overview(
@@ -52,7 +48,7 @@ def draw_overview(
         top += LANE
     top += SPACE
     spans, span_ns = buckets(
-        operations, frame.begin_ns, frame.end_ns, frame.sheet.spans, deliveries
+        operations, frame.begin_ns, frame.end_ns, SPANS[frame.sheet], deliveries
     )
     bottom = height - AXIS
     frame.bands(picture, top, bottom)
@@ -69,8 +65,11 @@ def _latency(picture: Picture, frame: Frame, spans: Sequence[Bucket], top: float
     frame.name(picture, "latency", top + 10, "heading")
     for tick in scale.ticks():
         _line(picture, frame, scale.at(tick), seconds(tick))
-    _steps(picture, frame, spans, lambda span: scale.at(span.p99_ns) if span.timed else None, "p99")
-    _steps(picture, frame, spans, lambda span: scale.at(span.p50_ns) if span.timed else None, "p50")
+    x = [*(frame.time.at(span.begin_ns) for span in spans), frame.sheet.right]
+    for class_ in ("p99", "p50"):
+        times = [span.p99_ns if class_ == "p99" else span.p50_ns for span in spans]
+        y = [scale.at(ns) if span.timed else None for span, ns in zip(spans, times, strict=True)]
+        draw_steps(picture.svg, zip(x, x[1:], y, strict=False), class_)
 
 
 def _throughput(
@@ -94,29 +93,5 @@ def _throughput(
 
 
 def _line(picture: Picture, frame: Frame, y: float, text: str) -> None:
-    child(picture.svg, "line", x1=frame.sheet.left, y1=y, x2=frame.sheet.right, y2=y, class_="grid")
+    frame.sheet.line(picture.svg, y)
     frame.name(picture, text, y + 4, "tick")
-
-
-def _steps(
-    picture: Picture,
-    frame: Frame,
-    spans: Sequence[Bucket],
-    at: Callable[[Bucket], float | None],
-    class_: str,
-) -> None:
-    """Draw a line that ends where nothing happened and begins again behind it."""
-    path: list[str] = []
-    pen_down = False
-    end = frame.sheet.right
-    for index, span in enumerate(spans):
-        y = at(span)
-        if y is None:
-            pen_down = False
-            continue
-        x = frame.time.at(span.begin_ns)
-        right = frame.time.at(spans[index + 1].begin_ns) if index + 1 < len(spans) else end
-        path.append(f"{'L' if pen_down else 'M'}{x:.1f} {y:.1f}H{right:.1f}")
-        pen_down = True
-    if path:
-        child(picture.svg, "path", d="".join(path), class_=f"line {class_}")

@@ -6,14 +6,16 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from xml.etree.ElementTree import Element
 
+from dledger.pages.markup import as_html, child, new_page
+from dledger.pages.sheet import legend
+from dledger.pages.table import Column, draw_table
 from jepsen_like.checkers.quantiles import quantiles, seconds
 from jepsen_like.checkers.report import Verdict
 from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.report.failing_window import draw_failing_window, failing_window
 from jepsen_like.report.frame import BANDS_MAX, Frame
-from jepsen_like.report.markup import as_html, child, new_page
-from jepsen_like.report.overview import draw_overview, legend
-from jepsen_like.report.style import STYLE
+from jepsen_like.report.overview import LEGEND, draw_overview
+from jepsen_like.report.style import RUN_STYLE
 from jepsen_like.report.timeline import draw_timeline
 from jepsen_like.report.told_run import Checked, Outcome, ToldRun
 
@@ -32,13 +34,13 @@ DEATHS_MAX = 200
 
 def page(run: ToldRun) -> str:
     """The report of a run: one HTML page that needs nothing else."""
-    root, body = new_page(f"{VERDICTS[run.outcome]}: {run.title}", STYLE)
+    root, body = new_page(f"{VERDICTS[run.outcome]}: {run.title}", RUN_STYLE)
     frame = _frame(run)
     _verdict(body, run)
     _problems(body, run, frame)
     if run.operations:
         child(body, "h2", "Faults, latency, throughput")
-        legend(body)
+        legend(body, LEGEND)
         frame.on_each_sheet(
             body,
             lambda parent, on: draw_overview(parent, on, run.operations, run.deliveries),
@@ -182,11 +184,5 @@ def _facts(body: Element, run: ToldRun) -> None:
 
 def _table(body: Element, names: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> None:
     """A table whose first `texts` columns are text, and the others figures."""
-    table = child(child(body, "div", class_="table"), "table")
-    head = child(table, "tr")
-    for at, name in enumerate(names):
-        child(head, "th", name, class_="text" if at < texts else "number")
-    for row in rows:
-        line = child(table, "tr")
-        for at, cell in enumerate(row):
-            child(line, "td", cell, class_="text" if at < texts else "number")
+    kinds = ("text" if at < texts else "number" for at in range(len(names)))
+    draw_table(body, list(map(Column, names, kinds)), rows)

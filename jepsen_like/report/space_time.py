@@ -11,12 +11,12 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
+from dledger.pages.markup import as_html, child, new_page
+from dledger.pages.sheet import legend
 from jepsen_like.report.happened import Happened
 from jepsen_like.report.lettering import Lettering, cut_to
-from jepsen_like.report.markup import as_html, child, new_page
 from jepsen_like.report.space_time_rows import Rows, rows_of
-from jepsen_like.report.space_time_style import SPACE_TIME_STYLE
-from jepsen_like.report.style import STYLE
+from jepsen_like.report.style import SPACE_TIME_STYLE
 
 WIDTH_MIN = 1120.0
 TIME_RIGHT = 66.0
@@ -72,7 +72,7 @@ class SpaceTime:
 
 def space_time_page(run: SpaceTime) -> str:
     """The page of a run."""
-    root, body = new_page(run.title, STYLE + SPACE_TIME_STYLE)
+    root, body = new_page(run.title, SPACE_TIME_STYLE)
     child(body, "h1", run.title)
     box = child(body, "div", class_=f"verdict {'violation' if run.broken else 'nothing-found'}")
     child(box, "strong", "A promise was broken" if run.broken else "Nothing found")
@@ -93,21 +93,12 @@ def space_time_page(run: SpaceTime) -> str:
 
 
 def _legend(body: Element) -> None:
-    line = child(body, "p", class_="legend")
-    for class_, words in (
-        ("follower", "follower"),
-        ("candidate", "candidate"),
-        ("leader", "leader"),
-        ("frozen", "frozen"),
-        ("down", "down"),
-        ("lost", "message lost"),
-    ):
-        child(line, "span", words, class_=f"key {class_}")
+    names = ("follower", "candidate", "leader", "frozen", "down")
+    line = legend(body, [*((name, name) for name in names), ("lost", "message lost")])
     child(
         line,
         "span",
         "s: synced to disk, c: committed, a: applied, up to this entry. Times are not to scale.",
-        class_="soft",
     )
 
 

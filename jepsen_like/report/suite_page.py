@@ -3,25 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import NamedTuple
-from xml.etree.ElementTree import Element
 
-from jepsen_like.report.markup import as_html, child, new_page
+from dledger.pages.markup import as_html, child, new_page
+from dledger.pages.table import Cell, Column, draw_table
 from jepsen_like.report.page import VERDICTS
-from jepsen_like.report.style import STYLE
+from jepsen_like.report.style import RUN_STYLE
 from jepsen_like.report.told_run import Outcome
 
 COLUMNS = (
-    ("run", "word"),
-    ("workload", "word"),
-    ("nemeses", "text"),
-    ("members", "number"),
-    ("operations", "number"),
-    ("verdict", "word"),
-    ("longest gap of writes, after", "text"),
-    ("median s", "number"),
-    ("95 % s", "number"),
-    ("max s", "number"),
+    *(Column("run", "word"), Column("workload", "word"), Column("nemeses", "text")),
+    *(Column("members"), Column("operations"), Column("verdict", "word")),
+    Column("longest gap of writes, after", "text"),
+    *(Column("median s"), Column("95 % s"), Column("max s")),
 )
 
 
@@ -48,7 +43,7 @@ class SuiteRun(NamedTuple):
 
 def suite_page(title: str, command: str, outcome: Outcome, runs: Sequence[SuiteRun]) -> str:
     """The index of the runs that were made so far: one HTML page that needs nothing else."""
-    root, body = new_page(f"{VERDICTS[outcome]}: {title}", STYLE)
+    root, body = new_page(f"{VERDICTS[outcome]}: {title}", RUN_STYLE)
     child(body, "h1", title)
     box = child(body, "div", class_=f"verdict {_class(outcome)}")
     child(box, "strong", VERDICTS[outcome])
@@ -56,7 +51,7 @@ def suite_page(title: str, command: str, outcome: Outcome, runs: Sequence[SuiteR
     child(box, "span", f"{len(runs)} runs, {operations:,} operations of clients")
     child(body, "p", "Run it again:", class_="soft")
     child(body, "pre", command)
-    _table(body, runs)
+    draw_table(body, COLUMNS, map(_cells, runs))
     for run in runs:
         if run.outcome is not Outcome.NOTHING_FOUND:
             child(body, "p", f"{run.name}: {run.reason}")
@@ -67,15 +62,7 @@ def _class(outcome: Outcome) -> str:
     return outcome.name.lower().replace("_", "-")
 
 
-def _table(body: Element, runs: Sequence[SuiteRun]) -> None:
-    table = child(child(body, "div", class_="table"), "table")
-    head = child(table, "tr")
-    for name, kind in COLUMNS:
-        child(head, "th", name, class_=kind)
-    for run in runs:
-        line = child(table, "tr")
-        first, *others = COLUMNS
-        child(child(line, "td", class_=first[1]), "a", run.name, href=run.report)
-        cells = (run.workload, run.nemeses, str(run.nodes), f"{run.operations:,}")
-        for (_, kind), cell in zip(others, (*cells, VERDICTS[run.outcome], *run.gap), strict=True):
-            child(line, "td", cell, class_=kind)
+def _cells(run: SuiteRun) -> list[Cell]:
+    counts = (str(run.nodes), f"{run.operations:,}")
+    linked = partial(child, tag="a", text=run.name, href=run.report)
+    return [linked, run.workload, run.nemeses, *counts, VERDICTS[run.outcome], *run.gap]

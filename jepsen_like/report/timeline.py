@@ -7,9 +7,9 @@ from itertools import chain
 from typing import NamedTuple
 from xml.etree.ElementTree import Element
 
+from dledger.pages.markup import child
 from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.report.frame import Frame
-from jepsen_like.report.markup import child
 
 ROW = 15.0
 AXIS = 24.0
@@ -57,7 +57,7 @@ def draw_timeline(parent: Element, frame: Frame, operations: Sequence[Operation]
                 height=ROW - 5,
                 class_=class_,
             )
-            if bar.outcome is not EventType.OK and frame.sheet.has_titles:
+            if bar.outcome is not EventType.OK and frame.has_titles:
                 child(one, "title", f"{bar.operations} with outcome {class_}")
 
 

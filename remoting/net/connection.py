@@ -9,7 +9,13 @@ from typing import Any, Final, TypeAlias
 
 import trio
 
-from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, read_some
+from dledger.network.plain_socket import (
+    NO_DESCRIPTOR,
+    plain_descriptor,
+    read_now,
+    read_some,
+    write_now,
+)
 from remoting.net.address import Address
 from remoting.net.client_work import ClientWork, now, take_steps
 from remoting.net.errors import (
@@ -22,7 +28,6 @@ from remoting.net.errors import (
     TooManyRequests,
 )
 from remoting.net.held_bytes import HeldBytes
-from remoting.net.plain_socket import read_now, write_now
 from remoting.net.request_table import MAX_WAITING_REQUESTS, RequestTable, Settle, WaitingRequest
 from remoting.net.reset_on_death import end_in_order
 from remoting.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command

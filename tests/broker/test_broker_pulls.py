@@ -12,12 +12,12 @@ from broker.messages.record_facts import UNIT, units_of
 from broker.offsets.state import OFFSETS
 from broker.pulls.feature import HELD_PULLS
 from broker.server import Broker
+from dledger.network.plain_socket import write_now
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat
 from remoting.message.batch import BatchMessage, encode_batch_body
 from remoting.message.properties import encode_properties
 from remoting.message.record import decode_records
 from remoting.net.connection import ConnectionLimits
-from remoting.net.plain_socket import write_now
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.frame import FrameDecoder, encode_command

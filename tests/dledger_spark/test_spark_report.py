@@ -27,11 +27,9 @@ from dledger_spark.commands import dledger_spark
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.report import lag, latency, throughput
 from dledger_spark.report.header import checks, logs_of, span_of
-from dledger_spark.report.markup import shown
 from dledger_spark.report.moment import moment
 from dledger_spark.report.page import page
 from dledger_spark.report.quantity import cut, duration, size
-from dledger_spark.report.scale import MarkedScale, StraightScale
 from dledger_spark.report.span import STEPS_MAX, Span
 from dledger_spark.tables.derived import DERIVED, query
 from dledger_spark.tables.duckdb_engine import DuckdbEngine, engine_over
@@ -630,27 +628,6 @@ def test_steps_and_ticks_are_few_and_cover_the_span(
         assert ticks
 
 
-@given(st.floats(1e-3, 1e12), st.floats(0, 1))
-def test_ticks_of_a_straight_scale_are_few_and_on_it(high: float, share: float) -> None:
-    scale = StraightScale(high, 200.0, 10.0)
-    ticks = scale.ticks()
-    assert 2 <= len(ticks) <= 6
-    assert ticks[0] == 0
-    assert ticks[-1] <= high * (1 + 1e-6)
-    assert 10.0 <= scale.at(share * high) <= 200.0
-
-
-@given(st.floats(1, 1e9), st.floats(1, 1e9))
-def test_a_marked_scale_lies_around_its_values(one: float, other: float) -> None:
-    marks = (1.0, 10.0, 1000.0, 60_000.0)
-    least, most = sorted((one, other))
-    scale = MarkedScale.around(marks, least, most, 200.0, 10.0)
-    assert 2 <= len(scale.ticks()) <= len(marks)
-    assert scale.ticks()[0] <= least or scale.ticks()[0] == marks[-2]
-    assert scale.ticks()[-1] >= min(most, marks[-1])
-    assert 10.0 <= scale.at(most) <= scale.at(least) <= 200.0
-
-
 @pytest.mark.parametrize(
     ("ms", "written"),
     [
@@ -681,7 +658,3 @@ def test_a_name_is_cut_in_its_middle(text: str, letters: int) -> None:
     assert len(short) <= letters
     assert short[0:1] == text[0:1]
     assert short[-1:] == text[-1:]
-
-
-def test_what_no_page_can_show_is_replaced() -> None:
-    assert shown("a\x00b\u202ec\ud800d\te") == "a\ufffdb\ufffdc?d\te"

@@ -23,7 +23,7 @@ SECONDS = 3.0
 
 
 class DirectWrites:
-    """Stands for `plain_socket` over virtual streams: what a socket takes at once, and the rest."""
+    """Stands for `plain_socket` over virtual streams: what a socket takes at once."""
 
     def __init__(self, seed: int) -> None:
         self._chance = Chance(seed, "direct writes")
@@ -37,9 +37,9 @@ class DirectWrites:
         self._streams[number] = stream
         return number
 
-    def write_now(self, descriptor: int, frame: bytes) -> bytes:
+    def write_now(self, descriptor: int, frame: bytes) -> int:
         size = len(frame) if self._chance.happens(0.7) else self._chance.randint(0, len(frame))
-        return frame[self._streams[descriptor].write_some(frame[:size]) :]
+        return self._streams[descriptor].write_some(frame[:size])
 
     async def read_some(self, descriptor: int, max_bytes: int) -> bytes:
         return await self._streams[descriptor].receive_some(max_bytes)

@@ -19,7 +19,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from jepsen_like.progress_bar import counting_bar
+from dledger.command_line.progress import counting_bar
 from tests.mutants.mutant_list import Mutant, MutantUnusable, read_mutants
 from tests.mutants.trial import Trial, Verdict, Workshop, workshops
 

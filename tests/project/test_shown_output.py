@@ -9,11 +9,11 @@ import sys
 
 import pytest
 
+from dledger.command_line.rows import say
 from dledger.commands.group_commands import _print_entry
 from dledger.entry import Entry, Magic
 from dledger.shown_output import shown_on
-from dledger_mq.commands.command_line import say
-from dledger_mq.commands.rows import message_line
+from dledger_mq.commands.consume_command import message_line
 from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.message_queue import MessageQueue
 

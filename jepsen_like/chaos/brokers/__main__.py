@@ -10,10 +10,9 @@ import ipaddress
 import json
 import logging
 import os
-import signal
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,9 +23,10 @@ from broker.config import BrokerConfig
 from broker.errors import BrokerError
 from broker.server import Broker, run_broker
 from dledger import DLedgerError, SnapshotPolicy, collect_seldom
-from dledger.commands.exit_codes import single_errors
+from dledger.command_line.server_signals import ending_signals, standard_input
 from dledger.commands.log_lines import TEXT, set_up_logging
-from jepsen_like.chaos.members.control import Control, lines_of
+from dledger.system_refusals import single
+from jepsen_like.chaos.members.control import Control, lines_of, tell
 from remoting.net.address import Address, parse_address
 from remoting.wire.errors import RemotingError
 
@@ -63,8 +63,8 @@ async def serve(settings: dict[str, Any]) -> None:
         )
         broker: Broker = await nursery.start(start)
         nursery.start_soon(_end_on_signal, broker, nursery.cancel_scope)
-        async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
-            control = Control(broker.node, lambda: None, lambda: None, _tell)
+        async with standard_input() as orders:
+            control = Control(broker.node, lambda: None, lambda: None, tell)
             await control.run(lines_of(orders), nursery.cancel_scope)
 
 
@@ -79,16 +79,10 @@ def _network_of(listen_peers: str) -> ipaddress.IPv4Network:
 
 
 async def _end_on_signal(broker: Broker, scope: trio.CancelScope) -> None:
-    with trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+    with ending_signals() as signals:
         async for _ in signals:
             await broker.end()
             scope.cancel()
-
-
-def _tell(line: str) -> None:
-    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
 
 
 def _planted(bug: str) -> AbstractContextManager[None]:
@@ -109,7 +103,7 @@ def main() -> None:
         with _planted(bug) if bug is not None else nullcontext():
             trio.run(serve, settings)
     except (BrokerError, DLedgerError, RemotingError, OSError, BaseExceptionGroup) as error:
-        errors = list(single_errors(error))
+        errors = list(single(error))
         known = (BrokerError, DLedgerError, RemotingError, OSError)
         if not all(isinstance(each, known) for each in errors):
             raise

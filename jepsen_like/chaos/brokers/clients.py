@@ -9,17 +9,16 @@ from __future__ import annotations
 import itertools
 import json
 import logging
-import os
 import sys
 import time
 from collections.abc import AsyncIterator
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from dledger.commands.exit_codes import single_errors
+from dledger.command_line.server_signals import standard_input
+from dledger.system_refusals import single
 from dledger_mq import Admin
 from dledger_mq.errors import MessagingError
 from jepsen_like.chaos.brokers.begun import Begun, begun_of
@@ -29,7 +28,7 @@ from jepsen_like.chaos.brokers.cpp.process import CppEnded
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.brokers.workload import Messages, Turn
 from jepsen_like.chaos.clients.recorder import Recorder
-from jepsen_like.chaos.members.control import lines_of
+from jepsen_like.chaos.members.control import lines_of, tell
 from jepsen_like.history.operation import EventType
 from jepsen_like.history.writer import HistoryWriter
 from jepsen_like.simulation.chance import Chance
@@ -149,9 +148,7 @@ def _now_ns(settings: dict[str, Any]) -> int:
 
 
 def _say(**fields: object) -> None:
-    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
-        sys.stdout.write(json.dumps(fields) + "\n")
-        sys.stdout.flush()
+    tell(json.dumps(fields))
 
 
 async def run_traffic(settings: dict[str, Any]) -> None:
@@ -165,7 +162,7 @@ async def run_traffic(settings: dict[str, Any]) -> None:
         workload = _workload(settings, notes)
         notes.go_on(begun)
         workload.go_on(operations)
-        async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
+        async with standard_input() as orders:
             await Traffic(settings, workload, notes, begun).run(lines_of(orders))
 
 
@@ -183,7 +180,7 @@ def main() -> None:
     try:
         trio.run(run_traffic, settings)
     except* CppEnded as group:
-        for error in single_errors(group):
+        for error in single(group):
             logging.critical("%s", error)
         sys.exit(1)
 

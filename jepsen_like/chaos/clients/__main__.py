@@ -8,21 +8,21 @@ from __future__ import annotations
 
 import itertools
 import json
-import os
 import sys
 import time
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import trio
 
 import dledger
+from dledger.command_line.server_signals import standard_input
 from jepsen_like.chaos.clients.client import Client
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.clients.settings import ClientSettings
 from jepsen_like.chaos.clients.ways import LogWay, MemberWay, SessionWay, Way
-from jepsen_like.chaos.members.control import lines_of
+from jepsen_like.chaos.members.control import lines_of, tell
 from jepsen_like.chaos.service import Call, Described
 from jepsen_like.chaos.services import find_service
 from jepsen_like.history.operation import EventType
@@ -147,9 +147,7 @@ class Clients:
 
 
 def _say(**fields: object) -> None:
-    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
-        sys.stdout.write(json.dumps(fields) + "\n")
-        sys.stdout.flush()
+    tell(json.dumps(fields))
 
 
 async def run_clients(settings: ClientSettings) -> None:
@@ -162,7 +160,7 @@ async def run_clients(settings: ClientSettings) -> None:
             if not settings.ports_only:
                 connecting = dledger.connect(dict(settings.peers), group=settings.group)
                 log = await stack.enter_async_context(connecting)
-            orders = trio.lowlevel.FdStream(os.dup(sys.stdin.fileno()))
+            orders = standard_input()
             await stack.enter_async_context(orders)
             await Clients(settings, service, recorder, log).run(lines_of(orders))
 

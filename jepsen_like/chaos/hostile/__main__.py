@@ -5,13 +5,13 @@ It attacks the ports until its standard input ends, and says how many connection
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
 
 import trio
 
+from dledger.command_line.server_signals import end_of_input
 from jepsen_like.chaos.hostile.attacks import ATTACKS
 from jepsen_like.simulation.chance import Chance
 from remoting.net.address import parse_address
@@ -66,9 +66,7 @@ async def attack(name: str, seed: str, ports: Sequence[str]) -> None:
     """Attack until standard input ends."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Hostile(name, ports, Chance(int(seed), name)).run)
-        async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
-            while await orders.receive_some():
-                continue
+        await end_of_input()
         nursery.cancel_scope.cancel()
 
 

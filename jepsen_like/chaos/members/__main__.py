@@ -7,10 +7,8 @@ Its log goes to standard error.
 from __future__ import annotations
 
 import logging
-import os
 import sys
 import traceback
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,13 +16,13 @@ from typing import Any
 import trio
 
 import dledger
-from dledger.commands.exit_codes import single_errors
+from dledger.command_line.server_signals import cancel_on_signal, standard_input
 from dledger.commands.log_lines import PROGRESS, TEXT, set_up_logging
-from dledger.commands.serve_command import cancel_on_signal
 from dledger.node.node_events import NodeEvents
+from dledger.system_refusals import single
 from jepsen_like.chaos.members.answering import Answering, CorrectAnswering
 from jepsen_like.chaos.members.client_port import ClientPort
-from jepsen_like.chaos.members.control import Control, lines_of
+from jepsen_like.chaos.members.control import Control, lines_of, tell
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.members.settings import MemberSettings
 from jepsen_like.chaos.services import find_service
@@ -66,19 +64,13 @@ async def serve(settings: MemberSettings) -> None:
             async with trio.open_nursery() as inner:
                 inner.start_soon(ClientPort(node, answering, settings.clients).run)
                 inner.start_soon(NodeEvents(node, logging.getLogger(PROGRESS)).run)
-                async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
+                async with standard_input() as orders:
                     broken, state = (
                         partial(service.invariant, machine),
                         partial(service.state, machine),
                     )
-                    control = Control(node, broken, state, _tell)
+                    control = Control(node, broken, state, tell)
                     await control.run(lines_of(orders), nursery.cancel_scope)
-
-
-def _tell(line: str) -> None:
-    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
 
 
 def main() -> None:
@@ -91,7 +83,7 @@ def main() -> None:
     try:
         trio.run(serve, settings)
     except Exception as error:
-        errors = list(single_errors(error))
+        errors = list(single(error))
         if not all(isinstance(each, dledger.DLedgerError) for each in errors):
             traceback.print_exc()
         for each in errors:

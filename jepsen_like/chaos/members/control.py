@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any
 
 import trio
@@ -110,6 +112,13 @@ class Control:
 
     def _say(self, **fields: object) -> None:
         self._tell(json.dumps(fields))
+
+
+def tell(line: str) -> None:
+    """Tell the run a line, on standard output."""
+    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
+        sys.stdout.write(line + "\n")
+        sys.stdout.flush()
 
 
 async def lines_of(stream: trio.abc.ReceiveStream) -> AsyncGenerator[str, None]:

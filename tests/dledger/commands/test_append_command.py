@@ -13,8 +13,8 @@ import trio
 
 import dledger
 from dledger.client.client_errors import AnswerOverdue
+from dledger.command_line.ending import ExitCode
 from dledger.commands.append_command import append_batches, batches, lines
-from dledger.commands.exit_codes import ExitCode
 from dledger.entry import MAX_BODY_BYTES
 from dledger.wire.client_protocol import MAX_BODIES, Operation, Request
 from tests.dledger.client.fake_member import GROUP, Answer, FakeGroup, appended, fake_group, silent

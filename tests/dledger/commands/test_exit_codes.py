@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import click
 from click.testing import CliRunner
 
 from dledger.client.client_errors import AnswerOverdue, GroupUnreachable
-from dledger.commands.exit_codes import ExitCode, exit_code_of
+from dledger.command_line.ending import CommandFailed, Commands, ExitCode
 from dledger.commands.group_commands import commands
-from dledger_mq.commands import command_line
+from dledger.errors import DLedgerError, OutcomeUnknown
+from dledger_mq import errors as mq_errors
+from dledger_mq.commands.command_line import may_be_stored
 
 PAGE = Path(__file__).parents[3] / "docs" / "exit-codes.md"
 
@@ -26,12 +29,58 @@ def test_the_help_has_them_too() -> None:
     assert [int(code) for code in codes] == sorted(ExitCode)
 
 
+def ended(expected: type[Exception], error: Exception) -> tuple[int, str]:
+    """The exit code and the words of a command that raises this."""
+
+    @click.group(cls=Commands, program="words", expected=(expected,), is_unknown=is_unknown)
+    def program() -> None:
+        """Nothing."""
+
+    @program.command()
+    def fail() -> None:
+        raise error
+
+    result = CliRunner().invoke(program, ["fail"])
+    assert isinstance(result.exception, SystemExit)
+    return result.exit_code, result.output
+
+
+def is_unknown(error: BaseException) -> bool:
+    return isinstance(error, OutcomeUnknown) or may_be_stored(error)
+
+
 def test_one_error_whose_outcome_is_unknown_is_enough() -> None:
-    assert exit_code_of([GroupUnreachable("x")]) is ExitCode.FAILED
-    assert exit_code_of([GroupUnreachable("x"), AnswerOverdue(1.0)]) is ExitCode.OUTCOME_UNKNOWN
+    certain, uncertain = GroupUnreachable("x"), AnswerOverdue(1.0)
+    assert ended(DLedgerError, certain) == (ExitCode.FAILED, f"words: {certain}\n")
+    code, told = ended(DLedgerError, ExceptionGroup("both", [certain, uncertain]))
+    assert code == ExitCode.OUTCOME_UNKNOWN
+    assert told.splitlines() == [f"words: {certain}", f"words: {uncertain}"]
 
 
-def test_the_commands_of_the_broker_have_the_same() -> None:
-    theirs = (command_line.FAILED, command_line.OUTCOME_UNKNOWN, command_line.INTERRUPTED)
-    ours = (ExitCode.FAILED, ExitCode.OUTCOME_UNKNOWN, ExitCode.INTERRUPTED)
-    assert theirs == tuple(map(int, ours))
+def test_a_message_that_may_be_stored_is_such_an_error() -> None:
+    stored = mq_errors.OutcomeUnknown("T", "lost", 1)
+    assert ended(mq_errors.MessagingError, stored)[0] == ExitCode.OUTCOME_UNKNOWN
+    rejected = mq_errors.Rejected("T", "refused", 1)
+    assert ended(mq_errors.MessagingError, rejected)[0] == ExitCode.FAILED
+
+
+def test_a_command_says_how_it_ends_where_nothing_was_raised() -> None:
+    assert ended(DLedgerError, CommandFailed("too few", code=2)) == (2, "words: too few\n")
+
+
+def test_an_error_that_nobody_expects_keeps_its_traceback() -> None:
+    @click.group(cls=Commands, program="words", invoke_without_command=True)
+    def program() -> None:
+        raise ValueError("a mistake")
+
+    result = CliRunner().invoke(program, [])
+    assert isinstance(result.exception, ValueError)
+
+
+def test_ctrl_c_ends_a_command_without_a_word() -> None:
+    @click.group(cls=Commands, program="words", invoke_without_command=True)
+    def program() -> None:
+        raise KeyboardInterrupt
+
+    result = CliRunner().invoke(program, [])
+    assert (result.exit_code, result.output) == (ExitCode.INTERRUPTED, "")

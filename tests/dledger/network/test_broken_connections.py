@@ -106,7 +106,7 @@ def state(connection: HostConnection) -> dict[str, object]:
 def direct_writes(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
     """Have the connection write directly; nothing is taken at once, so all waits in the outbox."""
     monkeypatch.setattr(host_connection, "plain_descriptor", lambda _stream: 7)
-    monkeypatch.setattr(host_connection, "write_now", lambda _descriptor, frame: frame)
+    monkeypatch.setattr(host_connection, "write_now", lambda _descriptor, _frame: 0)
     return monkeypatch.undo
 
 

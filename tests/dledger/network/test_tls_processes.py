@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from dledger.commands.exit_codes import ExitCode
+from dledger.command_line.ending import ExitCode
 from dledger.free_ports import free_ports
 from dledger.network.tls_config import TlsConfig
 from tests.dledger.commands.typed_command import dledger, tailed, typed

@@ -19,7 +19,6 @@ from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.report.buckets import buckets
 from jepsen_like.report.failing_window import OPERATIONS_MAX, failing_window
 from jepsen_like.report.page import page
-from jepsen_like.report.scale import LogScale, Scale
 from jepsen_like.report.told_run import Checked, Death, Fault, GapRow, Link, Outcome, ToldRun
 from tests.picture_texts import PAIRS_IN_A_BROWSER
 
@@ -169,33 +168,6 @@ def test_every_operation_is_in_one_span(number: int, spans: int, seed: int) -> N
     assert sum(one.ok + one.failed + one.unknown for one in made) == number
     assert len(made) <= spans
     assert span_ns * len(made) >= end_ns
-
-
-finite = st.floats(-1e12, 1e12, allow_nan=False)
-
-
-@given(finite, st.floats(1e-3, 1e12), st.integers(2, 20), st.floats(0, 1))
-def test_ticks_are_few_and_on_the_scale(
-    low: float, extent: float, number: int, share: float
-) -> None:
-    scale = Scale(low, low + extent, 100.0, 900.0)
-    slack = extent * 1e-6 + abs(low) * 1e-9
-    ticks = scale.ticks(number)
-    assert 1 <= len(ticks) <= number + 1
-    assert all(low - slack <= tick <= low + extent + slack for tick in ticks)
-    assert 100.0 <= scale.at(low + share * extent) <= 900.0
-    assert scale.at(low - extent) == 100.0
-
-
-@given(st.floats(1e-3, 1e9), st.floats(10, 1e6), st.floats(0, 1), st.floats(0, 1))
-def test_a_logarithmic_scale_keeps_the_order(
-    low: float, factor: float, one: float, other: float
-) -> None:
-    scale = LogScale(low, low * factor, 0.0, 100.0)
-    smaller, larger = sorted((one, other))
-    assert scale.at(low * factor**smaller) <= scale.at(low * factor**larger)
-    assert all(low <= tick <= low * factor for tick in scale.ticks())
-    assert scale.ticks()
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed")

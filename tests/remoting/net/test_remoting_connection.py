@@ -7,11 +7,11 @@ import pytest
 import trio
 import trio.testing
 
+from dledger.network.plain_socket import write_now
 from remoting.net.address import Address, parse_address, peer_address
 from remoting.net.connection import Connection, ConnectionLimits, Receive
 from remoting.net.errors import ConnectionClosed, PeerTooSlow, RequestTimedOut, TooManyRequests
 from remoting.net.held_bytes import HeldBytes
-from remoting.net.plain_socket import write_now
 from remoting.wire.command import ONEWAY_FLAG, RESPONSE_FLAG, Command
 from remoting.wire.errors import FrameTooLarge, RemotingError
 from remoting.wire.frame import MAX_FRAME_BYTES, FrameDecoder, encode_command

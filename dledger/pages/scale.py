@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 # Steps that people count in.
-_STEPS = (1, 2, 5)
+_STEPS = (1, 2, 5, 10)
 _LOG_STEPS = (1, 3)
 
 
@@ -26,12 +27,14 @@ class Scale:
         share = (value - self.low) / extent if extent > 0 else 0.0
         return self.begin + min(1.0, max(0.0, share)) * (self.end - self.begin)
 
-    def ticks(self, number: int) -> Sequence[float]:
+    def ticks(self, number: int = 6) -> Sequence[float]:
         """At most `number` round values on the scale, and at least the lowest."""
         extent = self.high - self.low
         if extent <= 0:
             return [self.low]
-        step = _round_step(extent / max(1, number - 1))
+        least = extent / max(1, number - 1)
+        power = 10.0 ** math.floor(math.log10(least))
+        step = next(one * power for one in _STEPS if one * power >= least * (1 - 1e-9))
         first = math.ceil(self.low / step - 1e-9)
         last = math.floor(self.high / step + 1e-9)
         return [index * step for index in range(first, last + 1)] or [self.low]
@@ -39,12 +42,28 @@ class Scale:
 
 @dataclass(frozen=True)
 class LogScale:
-    """A logarithmic scale; `low` is above 0."""
+    """A logarithmic scale, for values of very different sizes; `low` is above 0.
+
+    `marks` are the values that are named, if not the usual ones.
+    """
 
     low: float
     high: float
     begin: float
     end: float
+    marks: Sequence[float] = ()
+
+    @staticmethod
+    def between(
+        marks: Sequence[float], least: float, most: float, begin: float, end: float
+    ) -> LogScale:
+        """The scale of those marks that hold all values from `least` to `most` between them.
+
+        `marks` are two or more, above 0, and increase.
+        """
+        first = min(max(0, bisect_right(marks, least) - 1), len(marks) - 2)
+        last = max(min(len(marks) - 1, bisect_left(marks, most)), first + 1)
+        return LogScale(marks[first], marks[last], begin, end, marks[first : last + 1])
 
     def at(self, value: float) -> float:
         """Where a value lies; values beyond the scale lie at its ends."""
@@ -52,14 +71,9 @@ class LogScale:
         return straight.at(math.log(max(self.low, value)))
 
     def ticks(self) -> Sequence[float]:
-        """Powers of ten, and three times these, within the scale."""
+        """The marks; without any, powers of ten, and three times these, within the scale."""
+        if self.marks:
+            return self.marks
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         values = [step * 10.0**power for power in powers for step in _LOG_STEPS]
         return [value for value in values if self.low <= value <= self.high]
-
-
-def _round_step(least: float) -> float:
-    power = 10.0 ** math.floor(math.log10(least))
-    return next(
-        step * power for step in (*_STEPS, 10 * _STEPS[0]) if step * power >= least * (1 - 1e-9)
-    )

@@ -1,15 +1,12 @@
-"""Elements of HTML and SVG. The standard library's tree escapes what gets into them.
-
-The pictures are plain SVG: a page with a drawing library in it has megabytes and runs scripts, and
-one that loads the library needs a network. What a log says is shown as text only.
-"""
+"""Elements of HTML and SVG. The standard library's tree escapes all text that gets into them."""
 
 from __future__ import annotations
 
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, tostring
 
-# Keys and topics may hold characters that no page can show, or that turn the text around them.
+# Keys, topics and values may hold characters that no page can show, or that turn the text around
+# them.
 _SHOWN_INSTEAD: Final = dict.fromkeys(
     (
         *range(9),
@@ -53,6 +50,21 @@ def child(parent: Element, tag: str, text: str | None = None, **attributes: obje
 def number(value: float) -> str:
     """A place in a picture, to a tenth of a pixel."""
     return f"{value:.1f}".removesuffix(".0")
+
+
+def new_page(title: str, style: str) -> tuple[Element, Element]:
+    """A page that needs nothing else: its root and its body."""
+    root = Element("html", {"lang": "en"})
+    head = child(root, "head")
+    child(head, "meta", charset="utf-8")
+    child(head, "meta", name="viewport", content="width=device-width, initial-scale=1")
+    # A text that got in as markup all the same could load and run nothing.
+    policy = {"http-equiv": "Content-Security-Policy"}
+    policy["content"] = "default-src 'none'; style-src 'unsafe-inline'"
+    child(head, "meta", **policy)
+    child(head, "title", title)
+    child(head, "style").text = style
+    return root, child(root, "body")
 
 
 def as_html(root: Element) -> str:

@@ -2,55 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
+from dledger.command_line.options import FILE, given, kept_option, options
 from dledger.errors import ConfigInvalid
 from dledger.network.tls_config import TlsConfig
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _OPTIONS = {
     "--tls-cert": "Certificate to show, with TLS; see docs/security.md.",
     "--tls-key": "Its key.",
     "--tls-ca": "Certificates of the authorities that are believed.",
 }
-_META = "dledger.tls."
 # The long names of the options, without their dashes.
 TLS_KEYS = tuple(name.removeprefix("--") for name in _OPTIONS)
 
-
-def tls_options(function: F) -> F:
-    """Add the options that name certificates. `given_tls` returns their values."""
-    for name, text in reversed(_OPTIONS.items()):
-        function = click.option(
+# `given_tls` returns their values.
+tls_options = options(
+    *(
+        kept_option(
             name,
-            type=click.Path(dir_okay=False, path_type=Path),
+            type=FILE,
             envvar="DLEDGER_" + name.removeprefix("--").replace("-", "_").upper(),
             show_envvar=True,
             help=text,
-            expose_value=False,
-            callback=_keep,
-        )(function)
-    return function
-
-
-def _keep(context: click.Context, option: click.Parameter, value: Path | None) -> None:
-    # Kept in the context, so that no command has to pass on three more arguments.
-    context.meta[_META + option.opts[0]] = value
-
-
-def is_tls(key: str) -> bool:
-    """Whether a long name of an option, without its dashes, is one of these."""
-    return key in TLS_KEYS
+        )
+        for name, text in _OPTIONS.items()
+    )
+)
 
 
 def tls_value(context: click.Context, key: str) -> Path | None:
-    """What was given for such an option."""
-    value: Path | None = context.meta.get(f"{_META}--{key}")
+    """What was given for one of `TLS_KEYS`."""
+    value: Path | None = given(f"--{key}", context)
     return value
 
 
@@ -59,13 +44,12 @@ def given_tls(context: click.Context | None = None) -> TlsConfig | None:
 
     Raises ConfigInvalid if only a part of them is given.
     """
-    meta = (context or click.get_current_context()).meta
-    given: dict[str, Path | None] = {name: meta.get(_META + name) for name in _OPTIONS}
-    paths = [path for path in given.values() if path is not None]
+    found: dict[str, Path | None] = {name: given(name, context) for name in _OPTIONS}
+    paths = [path for path in found.values() if path is not None]
     if not paths:
         return None
     if len(paths) < len(_OPTIONS):
-        missing = " and ".join(name for name, path in given.items() if path is None)
+        missing = " and ".join(name for name, path in found.items() if path is None)
         raise ConfigInvalid(missing, "is missing: TLS takes a certificate, its key and authorities")
     certificate, key, authorities = paths
     return TlsConfig(certificate=certificate, key=key, authorities=authorities)

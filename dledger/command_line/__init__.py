@@ -1,0 +1,1 @@
+"""What the commands of all packages are made of: options, endings, rows, progress, signals."""

@@ -1,0 +1,35 @@
+"""What ends a server: Ctrl-C, SIGTERM, the end of its standard input."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from contextlib import AbstractContextManager
+from typing import Any
+
+import trio
+
+
+def ending_signals() -> AbstractContextManager[Any]:
+    """The signals that end a server, one after the other: Ctrl-C and SIGTERM."""
+    return trio.open_signal_receiver(signal.SIGINT, signal.SIGTERM)
+
+
+async def cancel_on_signal(scope: trio.CancelScope) -> None:
+    """Cancel at Ctrl-C or SIGTERM."""
+    with ending_signals() as signals:
+        async for _ in signals:
+            scope.cancel()
+
+
+def standard_input() -> trio.lowlevel.FdStream:
+    """Standard input, as a stream of its own."""
+    return trio.lowlevel.FdStream(os.dup(sys.stdin.fileno()))
+
+
+async def end_of_input() -> None:
+    """Wait until standard input ends, as it does when the program that started this one dies."""
+    async with standard_input() as stream:
+        while await stream.receive_some(4096):
+            continue
