@@ -47,8 +47,8 @@ from dledger.network.tls import GroupTls
 from dledger.network.tls_config import TlsConfig
 from dledger.node.host import Host, HostConfig
 from dledger.node.host import open_host as open_host_in_trio
+from dledger.node.host import open_node as open_node_in_trio
 from dledger.node.node import Node
-from dledger.node.open_node import open_node as open_node_in_trio
 from dledger.sessions.session import DEFAULT_TIMEOUT_S, Session
 from dledger.state_machine import StateMachine
 from dledger.status import RoleChange

@@ -38,8 +38,8 @@ from dledger.core.replica import Replica
 from dledger.entry import HEADER_BYTES
 from dledger.sessions.session_table import FrozenSession, SessionTable, Verdict
 from dledger.store import walk
+from dledger.store.log_durability import SegmentSyncWork
 from dledger.store.segment_store import SegmentStore
-from dledger.store.sync_work import SegmentSyncWork
 from jepsen_like.simulation.early_election_bugs import EARLY_ELECTION_BUGS
 from jepsen_like.simulation.lost_disk_bugs import LOST_DISK_BUGS
 from jepsen_like.simulation.membership_bugs import MEMBERSHIP_BUGS
