@@ -107,9 +107,8 @@ from dledger.errors import (
 from dledger.metrics.serving_metrics import serve_metrics
 from dledger.network.tls_config import TlsConfig
 from dledger.node.collector import collect_seldom
-from dledger.node.host import Host, HostConfig, open_host
+from dledger.node.host import Host, HostConfig, open_host, open_node
 from dledger.node.node import Node
-from dledger.node.open_node import open_node
 from dledger.queries import query
 from dledger.query_errors import (
     OperationUnknown,

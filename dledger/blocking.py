@@ -18,39 +18,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager, nullcontext
-from functools import partial
-from typing import Any, TypeVar
+from contextlib import AbstractContextManager, contextmanager
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
+from dledger import form_parts as parts
 from dledger.client.group_client import GroupClient
-from dledger.client.known_members import Peers
 from dledger.client.remote_log import RemoteLog
-from dledger.client.remote_log import connect as connect_in_trio
-from dledger.config import NodeConfig
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import Body
-from dledger.errors import LogClosed
-from dledger.form_parts import (
-    as_it_is,
-    node_do,
-    node_within,
-    only_look,
-    read_and_look,
-    read_stale_and_look,
-    session_do,
-    session_within,
-)
-from dledger.forms import at_once, iterates, iterator_of, opens, soon, waits
+from dledger.forms import at_once, iterates, iterator_of, opens, seen, soon, waits
 from dledger.handed_over import HandedOver, TooManyCalls
 from dledger.loop_thread import CallCutOff, CallMisplaced, LoopThread
-from dledger.network.tls import GroupTls
-from dledger.network.tls_config import TlsConfig
-from dledger.node.host import Host, HostConfig
-from dledger.node.host import open_host as open_host_in_trio
+from dledger.node.host import Host
 from dledger.node.node import Node
-from dledger.node.open_node import open_node as open_node_in_trio
-from dledger.sessions.session import DEFAULT_TIMEOUT_S, Session
-from dledger.state_machine import StateMachine
+from dledger.sessions.session import Session
 from dledger.status import RoleChange
 from dledger.waits.pending_appends import Appended
 
@@ -69,6 +51,8 @@ __all__ = [
     "open_node",
 ]
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -90,13 +74,10 @@ class BlockingSession:
     settle = waits(Session.settle)
     entries_from = waits(Session.entries_from)
 
-    @property
-    def unsettled(self) -> int:
-        """As Session.unsettled."""
-        return self._inner.unsettled
+    unsettled: int = seen(Session.unsettled)
 
-    do = waits(session_do)
-    within = opens(session_within, as_it_is)
+    do = waits(parts.session_do)
+    within = opens(parts.session_within, parts.as_it_is)
 
 
 class BlockingNode:
@@ -131,8 +112,8 @@ class BlockingNode:
         """
         return self._handed_over.add(bodies)
 
-    do = waits(node_do)
-    within = opens(node_within, as_it_is)
+    do = waits(parts.node_do)
+    within = opens(parts.node_within, parts.as_it_is)
     session = opens(Node.session, BlockingSession)
 
     # --- reading --------------------------------------------------------------------------------
@@ -146,9 +127,9 @@ class BlockingNode:
         self._loop.check_waitable()
         return self.read_soon(look).result(timeout_s)
 
-    read_soon = soon(read_and_look)
-    read_stale = waits(read_stale_and_look)
-    look = waits(only_look)
+    read_soon = soon(parts.read_and_look)
+    read_stale = waits(parts.read_stale_and_look)
+    look = waits(parts.only_look)
     committed = iterates(Node.committed)
     entries = waits(at_once(Node.entries))
     entries_from = waits(Node.entries_from)
@@ -166,25 +147,10 @@ class BlockingNode:
     reconfigure = waits(at_once(Node.reconfigure))
     reload_tls = waits(at_once(Node.reload_tls))
 
-    @property
-    def term(self) -> int:
-        """As Node.term."""
-        return self._inner.term
-
-    @property
-    def role(self) -> RoleChange:
-        """As Node.role."""
-        return self._inner.role
-
-    @property
-    def is_ready_leader(self) -> bool:
-        """As Node.is_ready_leader."""
-        return self._inner.is_ready_leader
-
-    @property
-    def configuration(self) -> NumberedConfiguration:
-        """As Node.configuration."""
-        return self._inner.configuration
+    term: int = seen(Node.term)
+    role: RoleChange = seen(Node.role)
+    is_ready_leader: bool = seen(Node.is_ready_leader)
+    configuration: NumberedConfiguration = seen(Node.configuration)
 
 
 class BlockingLog:
@@ -228,15 +194,8 @@ class BlockingGroup:
     query = waits(GroupClient.query)
     watch = opens(GroupClient.watch, iterator_of)
 
-    @property
-    def members(self) -> dict[str, str]:
-        """As GroupClient.members."""
-        return self._inner.members
-
-    @property
-    def members_are_told(self) -> bool:
-        """As GroupClient.members_are_told."""
-        return self._inner.members_are_told
+    members: dict[str, str] = seen(GroupClient.members)
+    members_are_told: bool = seen(GroupClient.members_are_told)
 
     session = opens(GroupClient.session, BlockingSession)
 
@@ -254,78 +213,25 @@ class BlockingHost:
     open_node = opens(Host.open_node, BlockingNode)
 
 
-@contextmanager
-def connect(
-    peers: Peers,
-    *,
-    group: str,
-    tls: GroupTls | TlsConfig | None = None,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
-) -> Iterator[BlockingLog]:
-    """Open a group's log over the network, during a `with` block. As dledger.connect."""
-    loop = loop_of_log(peers, group, tls, timeout_s)
-    with _opened(loop) as log:
-        yield BlockingLog(loop, log)
+def _opens(
+    make: Callable[P, LoopThread[T]], form: Callable[[LoopThread[Any], T], R]
+) -> Callable[P, AbstractContextManager[R]]:
+    """A call that runs a loop's thread during a `with` block."""
+
+    @wraps(make, assigned=("__name__", "__qualname__", "__doc__"))
+    @contextmanager
+    def call(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:
+        loop = make(*args, **kwargs)
+        opened = loop.open()
+        try:
+            yield form(loop, opened)
+        finally:
+            loop.close()
+
+    return call
 
 
-@contextmanager
-def open_group(
-    group: str, peers: Peers, tls: GroupTls | TlsConfig | None = None
-) -> Iterator[BlockingGroup]:
-    """A client for tools and scripts, during a `with` block. As dledger.GroupClient."""
-    loop = loop_of_group(group, peers, tls)
-    with _opened(loop) as client:
-        yield BlockingGroup(loop, client)
-
-
-@contextmanager
-def open_node(config: NodeConfig, machine: StateMachine) -> Iterator[BlockingNode]:
-    """Open a member of a group during a `with` block. Raises as dledger.open_node."""
-    loop = loop_of_node(config, machine)
-    with _opened(loop) as node:
-        yield BlockingNode(loop, node)
-
-
-@contextmanager
-def open_host(config: HostConfig) -> Iterator[BlockingHost]:
-    """Open a host during a `with` block. Raises as dledger.open_host."""
-    loop = loop_of_host(config)
-    with _opened(loop) as host:
-        yield BlockingHost(loop, host)
-
-
-# --- what both forms share ------------------------------------------------------------------------
-
-
-def loop_of_log(
-    peers: Peers, group: str, tls: GroupTls | TlsConfig | None, timeout_s: float
-) -> LoopThread[RemoteLog]:
-    """A thread for `connect`."""
-    make = partial(connect_in_trio, peers, group=group, tls=tls, timeout_s=timeout_s)
-    return LoopThread(make, f"dledger client of {group}", closed=partial(LogClosed, group))
-
-
-def loop_of_group(
-    group: str, peers: Peers, tls: GroupTls | TlsConfig | None
-) -> LoopThread[GroupClient]:
-    """A thread for `open_group`."""
-    return LoopThread(lambda: nullcontext(GroupClient(group, peers, tls)), f"dledger {group}")
-
-
-def loop_of_node(config: NodeConfig, machine: StateMachine) -> LoopThread[Node]:
-    """A thread for `open_node`."""
-    return LoopThread(partial(open_node_in_trio, config, machine), f"dledger {config.node_id}")
-
-
-def loop_of_host(config: HostConfig) -> LoopThread[Host]:
-    """A thread for `open_host`."""
-    return LoopThread(partial(open_host_in_trio, config), f"dledger {config.address}")
-
-
-@contextmanager
-def _opened(loop: LoopThread[T]) -> Iterator[T]:
-    opened = loop.open()
-    try:
-        yield opened
-    finally:
-        loop.close()
+connect = _opens(parts.connect, BlockingLog)
+open_group = _opens(parts.open_group, BlockingGroup)
+open_node = _opens(parts.open_node, BlockingNode)
+open_host = _opens(parts.open_host, BlockingHost)

@@ -14,10 +14,12 @@ itself, the block is cancelled, and raises the reason.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
-from typing import Any, TypeVar
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
+from dledger import form_parts as parts
 from dledger.asyncio_block import opened_loop
 from dledger.asyncio_forms import (
     awaits,
@@ -26,40 +28,21 @@ from dledger.asyncio_forms import (
     iterator_in_asyncio,
     opens_in_asyncio,
 )
-from dledger.blocking import (
-    loop_of_group,
-    loop_of_host,
-    loop_of_log,
-    loop_of_node,
-)
 from dledger.client.group_client import GroupClient
-from dledger.client.known_members import Peers
 from dledger.client.remote_log import RemoteLog
-from dledger.config import NodeConfig
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import Body
-from dledger.form_parts import (
-    as_it_is,
-    node_do,
-    node_within,
-    only_look,
-    read_and_look,
-    read_stale_and_look,
-    session_do,
-    session_within,
-)
-from dledger.forms import at_once
+from dledger.forms import at_once, seen
 from dledger.handed_over import HandedOver
 from dledger.loop_thread import LoopThread
-from dledger.network.tls import GroupTls
-from dledger.network.tls_config import TlsConfig
-from dledger.node.host import Host, HostConfig
+from dledger.node.host import Host
 from dledger.node.node import Node
-from dledger.sessions.session import DEFAULT_TIMEOUT_S, Session
-from dledger.state_machine import StateMachine
+from dledger.sessions.session import Session
 from dledger.status import RoleChange
 from dledger.waits.pending_appends import Appended
 
+P = ParamSpec("P")
+R = TypeVar("R")
 T = TypeVar("T")
 
 
@@ -79,13 +62,10 @@ class AsyncioSession:
     settle = awaits(Session.settle)
     entries_from = awaits(Session.entries_from)
 
-    @property
-    def unsettled(self) -> int:
-        """As Session.unsettled."""
-        return self._inner.unsettled
+    unsettled: int = seen(Session.unsettled)
 
-    do = awaits(session_do)
-    within = opens_in_asyncio(session_within, as_it_is)
+    do = awaits(parts.session_do)
+    within = opens_in_asyncio(parts.session_within, parts.as_it_is)
 
 
 class AsyncioNode:
@@ -108,15 +88,15 @@ class AsyncioNode:
         self._loop.check_waitable()
         return await given_up(self._handed_over.add(bodies))
 
-    do = awaits(node_do)
-    within = opens_in_asyncio(node_within, as_it_is)
+    do = awaits(parts.node_do)
+    within = opens_in_asyncio(parts.node_within, parts.as_it_is)
     session = opens_in_asyncio(Node.session, AsyncioSession)
 
     # --- reading --------------------------------------------------------------------------------
 
-    read = awaits(read_and_look)
-    read_stale = awaits(read_stale_and_look)
-    look = awaits(only_look)
+    read = awaits(parts.read_and_look)
+    read_stale = awaits(parts.read_stale_and_look)
+    look = awaits(parts.only_look)
     committed = iterates_in_asyncio(Node.committed)
     entries = awaits(at_once(Node.entries))
     entries_from = awaits(Node.entries_from)
@@ -134,25 +114,10 @@ class AsyncioNode:
     reconfigure = awaits(at_once(Node.reconfigure))
     reload_tls = awaits(at_once(Node.reload_tls))
 
-    @property
-    def term(self) -> int:
-        """As Node.term."""
-        return self._inner.term
-
-    @property
-    def role(self) -> RoleChange:
-        """As Node.role."""
-        return self._inner.role
-
-    @property
-    def is_ready_leader(self) -> bool:
-        """As Node.is_ready_leader."""
-        return self._inner.is_ready_leader
-
-    @property
-    def configuration(self) -> NumberedConfiguration:
-        """As Node.configuration."""
-        return self._inner.configuration
+    term: int = seen(Node.term)
+    role: RoleChange = seen(Node.role)
+    is_ready_leader: bool = seen(Node.is_ready_leader)
+    configuration: NumberedConfiguration = seen(Node.configuration)
 
 
 class AsyncioLog:
@@ -192,15 +157,8 @@ class AsyncioGroup:
     query = awaits(GroupClient.query)
     watch = opens_in_asyncio(GroupClient.watch, iterator_in_asyncio)
 
-    @property
-    def members(self) -> dict[str, str]:
-        """As GroupClient.members."""
-        return self._inner.members
-
-    @property
-    def members_are_told(self) -> bool:
-        """As GroupClient.members_are_told."""
-        return self._inner.members_are_told
+    members: dict[str, str] = seen(GroupClient.members)
+    members_are_told: bool = seen(GroupClient.members_are_told)
 
     session = opens_in_asyncio(GroupClient.session, AsyncioSession)
 
@@ -218,41 +176,22 @@ class AsyncioHost:
     open_node = opens_in_asyncio(Host.open_node, AsyncioNode)
 
 
-@asynccontextmanager
-async def connect(
-    peers: Peers,
-    *,
-    group: str,
-    tls: GroupTls | TlsConfig | None = None,
-    timeout_s: float = DEFAULT_TIMEOUT_S,
-) -> AsyncIterator[AsyncioLog]:
-    """Open a group's log over the network, during a block. As dledger.connect."""
-    loop = loop_of_log(peers, group, tls, timeout_s)
-    async with opened_loop(loop) as log:
-        yield AsyncioLog(loop, log)
+def _opens(
+    make: Callable[P, LoopThread[T]], form: Callable[[LoopThread[Any], T], R]
+) -> Callable[P, AbstractAsyncContextManager[R]]:
+    """A call that runs a loop's thread during an `async with` block."""
+
+    @wraps(make, assigned=("__name__", "__qualname__", "__doc__"))
+    @asynccontextmanager
+    async def call(*args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:
+        loop = make(*args, **kwargs)
+        async with opened_loop(loop) as opened:
+            yield form(loop, opened)
+
+    return call
 
 
-@asynccontextmanager
-async def open_group(
-    group: str, peers: Peers, tls: GroupTls | TlsConfig | None = None
-) -> AsyncIterator[AsyncioGroup]:
-    """A client for tools and scripts, during a block. As dledger.GroupClient."""
-    loop = loop_of_group(group, peers, tls)
-    async with opened_loop(loop) as client:
-        yield AsyncioGroup(loop, client)
-
-
-@asynccontextmanager
-async def open_node(config: NodeConfig, machine: StateMachine) -> AsyncIterator[AsyncioNode]:
-    """Open a member of a group during a block. Raises as dledger.open_node."""
-    loop = loop_of_node(config, machine)
-    async with opened_loop(loop) as node:
-        yield AsyncioNode(loop, node)
-
-
-@asynccontextmanager
-async def open_host(config: HostConfig) -> AsyncIterator[AsyncioHost]:
-    """Open a host during a block. Raises as dledger.open_host."""
-    loop = loop_of_host(config)
-    async with opened_loop(loop) as host:
-        yield AsyncioHost(loop, host)
+connect = _opens(parts.connect, AsyncioLog)
+open_group = _opens(parts.open_group, AsyncioGroup)
+open_node = _opens(parts.open_node, AsyncioNode)
+open_host = _opens(parts.open_host, AsyncioHost)

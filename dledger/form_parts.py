@@ -1,16 +1,31 @@
-"""Calls that the forms have and trio's objects do not: there a program looks at its machine, and
-opens blocks, itself.
+"""What the blocking and the asyncio forms share.
+
+That is the loops that they open, and calls that trio's objects do not have: in trio a program looks
+at its machine, and opens blocks, itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, nullcontext
+from functools import partial
 from typing import Any, TypeVar
 
+from dledger.client.group_client import GroupClient
+from dledger.client.known_members import Peers
+from dledger.client.remote_log import RemoteLog
+from dledger.client.remote_log import connect as connect_in_trio
+from dledger.config import NodeConfig
+from dledger.errors import LogClosed
 from dledger.loop_thread import LoopThread
+from dledger.network.tls import GroupTls
+from dledger.network.tls_config import TlsConfig
+from dledger.node.host import Host, HostConfig
+from dledger.node.host import open_host as open_host_in_trio
+from dledger.node.host import open_node as open_node_in_trio
 from dledger.node.node import Node
-from dledger.sessions.session import Session
+from dledger.sessions.session import DEFAULT_TIMEOUT_S, Session
+from dledger.state_machine import StateMachine
 
 T = TypeVar("T")
 
@@ -69,3 +84,35 @@ async def read_stale_and_look(node: Node, look: Callable[[], T], *, max_lag_s: f
 async def only_look(_node: Node, look: Callable[[], T]) -> T:
     """`look` at the state machine as it is on this member, without a wait."""
     return look()
+
+
+# --- the loops ------------------------------------------------------------------------------------
+
+
+def connect(
+    peers: Peers,
+    *,
+    group: str,
+    tls: GroupTls | TlsConfig | None = None,
+    timeout_s: float = DEFAULT_TIMEOUT_S,
+) -> LoopThread[RemoteLog]:
+    """Open a group's log over the network, during a block. As dledger.connect."""
+    make = partial(connect_in_trio, peers, group=group, tls=tls, timeout_s=timeout_s)
+    return LoopThread(make, f"dledger client of {group}", closed=partial(LogClosed, group))
+
+
+def open_group(
+    group: str, peers: Peers, tls: GroupTls | TlsConfig | None = None
+) -> LoopThread[GroupClient]:
+    """A client for tools and scripts, during a block. As dledger.GroupClient."""
+    return LoopThread(lambda: nullcontext(GroupClient(group, peers, tls)), f"dledger {group}")
+
+
+def open_node(config: NodeConfig, machine: StateMachine) -> LoopThread[Node]:
+    """Open a member of a group during a block. Raises as dledger.open_node."""
+    return LoopThread(partial(open_node_in_trio, config, machine), f"dledger {config.node_id}")
+
+
+def open_host(config: HostConfig) -> LoopThread[Host]:
+    """Open a host during a block. Raises as dledger.open_host."""
+    return LoopThread(partial(open_host_in_trio, config), f"dledger {config.address}")

@@ -100,6 +100,16 @@ def opens(
     return call
 
 
+def seen(attribute: Any) -> Any:
+    """Derive a property that reads one of the trio object. The form names its type: `term: int`."""
+    getter = attribute.fget
+
+    def get(form: Any) -> Any:
+        return getter(form._inner)
+
+    return property(get, doc=f"As {getter.__qualname__}.")
+
+
 class Coming(Generic[R]):
     """The next value of an asynchronous iterator in the loop, which is made with the first.
 

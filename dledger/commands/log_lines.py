@@ -37,7 +37,6 @@ _EVENTS = {
     "dledger.waits.leadership_watch": "members",
     "dledger.serving.listener": "connection_refused",
     "dledger.serving.peer_conversation": "peer_refused",
-    "dledger.node.recovering": "recovery",
     "dledger.snapshots.restoring": "recovery",
     "dledger.store.folder_birth": "recovery",
     "dledger.snapshots.snapshot_transfer": "snapshot_transfer",

@@ -21,9 +21,9 @@ from dledger.config import NodeConfig, parse_peers
 from dledger.errors import ConfigInvalid
 from dledger.metrics.serving_metrics import serve_metrics
 from dledger.node.collector import collect_seldom
+from dledger.node.host import open_node
 from dledger.node.node import Node
 from dledger.node.node_events import NodeEvents
-from dledger.node.open_node import open_node
 from dledger.start_report import StartReport
 from dledger.state_machine import LogOnly
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dledger.core.admission.admission import Admission
-from dledger.core.admission.forgotten import Forgotten
 from dledger.core.admission.recollections import Recollections
-from dledger.core.elections import Elections
+from dledger.core.admission.standing import Forgotten
 from dledger.core.entry_handler import EntryHandler
 from dledger.core.leader_elector import LeaderElector
-from dledger.core.member_state import MemberState, Role, RoleEvent
+from dledger.core.member_state import Role, RoleEvent
 from dledger.core.messages import (
     FromLeader,
     Heartbeat,
@@ -17,9 +16,9 @@ from dledger.core.messages import (
     Reminder,
     TimeoutNow,
 )
-from dledger.core.outbox import Outbox, Outgoing
-from dledger.core.promise_record import PromiseRecord
+from dledger.core.outbox import Outgoing
 from dledger.core.reads.freshness import Freshness
+from dledger.core.shared_parts import SharedParts
 from dledger.core.snapshot.snapshot_receiver import SnapshotReceiver
 from dledger.errors import PeerFault
 
@@ -30,7 +29,6 @@ class Following:
     __slots__ = (
         "_admission",
         "_confirmation",
-        "_elections",
         "_elector",
         "_freshness",
         "_handler",
@@ -43,10 +41,7 @@ class Following:
 
     def __init__(
         self,
-        state: MemberState,
-        record: PromiseRecord,
-        outbox: Outbox,
-        elections: Elections,
+        shared: SharedParts,
         elector: LeaderElector,
         handler: EntryHandler,
         receiver: SnapshotReceiver,
@@ -54,10 +49,9 @@ class Following:
         admission: Admission,
         recollections: Recollections,
     ) -> None:
-        self._state = state
-        self._record = record
-        self._outbox = outbox
-        self._elections = elections
+        self._state = shared.state
+        self._record = shared.record
+        self._outbox = shared.outbox
         self._elector = elector
         self._handler = handler
         self._receiver = receiver
@@ -80,14 +74,14 @@ class Following:
             raise PeerFault(sender, f"it leads term {state.term}, as {state.self_id} does")
         new = state.leader is None
         if new:
-            self._elections.change_role(RoleEvent.LEADER_SEEN, now)
+            self._elector.change_role(RoleEvent.LEADER_SEEN, now)
             state.leader = sender
             self._recollections.followed(sender)
         elif state.leader != sender:
             raise PeerFault(sender, f"it leads term {state.term}, as {state.leader} does")
         if isinstance(message, TimeoutNow):
             if state.votes and state.proven and not state.recalls:
-                self._elections.stand(RoleEvent.HANDED_OVER, now)
+                self._elector.stand(RoleEvent.HANDED_OVER, now)
             return True
         self._elector.heard_leader(now)
         if isinstance(message, Reminder):

@@ -1,16 +1,16 @@
-"""The rules of elections: timers, pre-votes, votes, and a leader's check that a quorum answers."""
+"""A member's part in elections: timers, pre-votes, votes, and changes of role and term."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import NamedTuple
+from collections.abc import Collection
+from typing import NamedTuple, Protocol
 
-from dledger.core.ledger_view import LedgerView
-from dledger.core.member_state import MemberState, Role
+from dledger.core.entry_handler import EntryHandler
+from dledger.core.member_state import Role, RoleEvent
 from dledger.core.membership.quorum import VoteOutcome
 from dledger.core.messages import VoteRequest, VoteResponse
-from dledger.core.replica_config import ReplicaConfig
-from dledger.entry import BEFORE_FIRST_INDEX
+from dledger.core.shared_parts import SharedParts
+from dledger.entry import BEFORE_FIRST_INDEX, NO_TERM
 from dledger.errors import LeaderKept
 
 _NEVER = float("-inf")
@@ -60,6 +60,18 @@ class EarlyTurns(NamedTuple):
         return cls(FIRST_TURN * timeout_s + place * turn_s, len(order) * turn_s)
 
 
+class Office(Protocol):
+    """The work of an elected member: see Leadership."""
+
+    def begin(self, now: float) -> None:
+        """Begin to lead: this member was elected."""
+        ...
+
+    def end(self) -> None:
+        """Stop leading."""
+        ...
+
+
 class LeaderElector:
     """One member's part in elections.
 
@@ -71,6 +83,7 @@ class LeaderElector:
     to stand is exempt, because that leader has given up its lease.
 
     Attributes:
+        office: the work of an elected member.
         deadline: when this member stands, unless it hears a leader before.
         early_until: until then it repeatedly asks for pre-votes, because the process of its leader
             has ended, or its group has just begun; minus infinity at other times.
@@ -81,6 +94,8 @@ class LeaderElector:
         "_gave_way",
         "_granted",
         "_handed_over",
+        "_handler",
+        "_outbox",
         "_promises",
         "_random",
         "_reached",
@@ -93,20 +108,19 @@ class LeaderElector:
         "deadline",
         "early_until",
         "last_leader_contact",
+        "office",
         "timeout_s",
     )
 
-    def __init__(
-        self,
-        state: MemberState,
-        view: LedgerView,
-        config: ReplicaConfig,
-        random: Callable[[], float],
-        now: float,
-    ) -> None:
-        self._state = state
-        self._view = view
-        self._random = random
+    office: Office
+
+    def __init__(self, shared: SharedParts, handler: EntryHandler, now: float) -> None:
+        config = shared.config
+        self._state = shared.state
+        self._view = shared.view
+        self._outbox = shared.outbox
+        self._random = shared.random
+        self._handler = handler
         self._granted: dict[str, bool] = {}
         self._asks = False
         self._gave_way = False
@@ -198,6 +212,26 @@ class LeaderElector:
             raise LeaderKept(state.leader)
         state.leader = None
 
+    # --- role and term ------------------------------------------------------------------------
+
+    def follow_term(self, term: int, now: float) -> None:
+        """Enter a higher term that another member is in."""
+        self.change_role(RoleEvent.HIGHER_TERM, now)
+        self._enter_term(term, voted_for=None)
+
+    def change_role(self, event: RoleEvent, now: float) -> None:
+        """Make the transition that ROLE_CHANGES names. Raises InvariantBroken if it names none."""
+        was_leader = self._state.role is Role.LEADER
+        self._state.change(event)
+        if was_leader and self._state.role is not Role.LEADER:
+            self.office.end()
+            self.postpone(now)
+
+    def _enter_term(self, term: int, voted_for: str | None) -> None:
+        self._state.enter_term(term, voted_for=voted_for)
+        self._outbox.forget_promises()
+        self._handler.enter_term()
+
     # --- an early election --------------------------------------------------------------------
 
     def leader_gone(self, leader: str, term: int, now: float) -> bool:
@@ -282,6 +316,49 @@ class LeaderElector:
 
     # --- standing -----------------------------------------------------------------------------
 
+    def campaign(self, now: float) -> None:
+        """Ask for pre-votes, because the election timer fired."""
+        self.change_role(RoleEvent.ELECTION_TIMEOUT, now)
+        self._state.leader = None
+        self.asked(now)
+        self.start_round()
+        self._ask_for_votes(pre=True)
+        self.count(self._state.self_id, granted=True)
+        self._count_votes(now)
+
+    def stand(self, event: RoleEvent, now: float) -> None:
+        """Ask for votes in a new term, with this member's own vote."""
+        self.change_role(event, now)
+        self._enter_term(self._state.term + 1, voted_for=self._state.self_id)
+        self.postpone(now)
+        self.start_round(handed_over=event is RoleEvent.HANDED_OVER)
+        self._ask_for_votes(pre=False)
+
+    def count_own_vote(self, now: float) -> None:
+        """Count a candidate's vote for itself, which is durable now."""
+        if self._state.role is Role.CANDIDATE:
+            self.count(self._state.self_id, granted=True)
+            self._count_votes(now)
+
+    def _ask_for_votes(self, *, pre: bool) -> None:
+        request = self.request(pre=pre)
+        for peer in self._state.other_voters:
+            if pre:
+                self._outbox.send(peer, request)
+            else:
+                # The request waits until the candidate's own vote is durable. Otherwise a candidate
+                # that crashes could stand in the same term again with a shorter log, and count the
+                # answers that were given to the longer one.
+                self._outbox.promise(peer, request)
+
+    def _count_votes(self, now: float) -> None:
+        if self._state.role is Role.PRE_CANDIDATE and self.won:
+            self.stand(RoleEvent.PRE_VOTES_WON, now)
+        elif self._state.role is Role.CANDIDATE and self.won:
+            self._state.change(RoleEvent.VOTES_WON)
+            self._state.leader = self._state.self_id
+            self.office.begin(now)
+
     def start_round(self, *, handed_over: bool = False) -> None:
         """Begin a new round of questions, and forget the answers to the last one."""
         self._granted.clear()
@@ -310,6 +387,41 @@ class LeaderElector:
         return self._state.membership.quorum.outcome(self._granted) is VoteOutcome.WON
 
     # --- voting -------------------------------------------------------------------------------
+
+    def receive_request(self, sender: str, request: VoteRequest, now: float) -> None:
+        """Answer a candidate's request for a vote or a pre-vote."""
+        if request.pre:
+            self._outbox.send(sender, self.pre_vote(sender, request, now))
+            return
+        spared = self.follows_a_leader(now) and not request.handed_over
+        if request.term > self._state.term and not spared:
+            self.follow_term(request.term, now)
+        self._outbox.promise(sender, self.vote(sender, request, now))
+
+    def receive_response(self, sender: str, response: VoteResponse, now: float) -> None:
+        """Count a voter's answer."""
+        self._learn_committed(response)
+        if response.pre:
+            wanted = self._state.role is Role.PRE_CANDIDATE and (
+                not response.granted or response.term == self._state.term + 1
+            )
+        else:
+            wanted = self._state.role is Role.CANDIDATE and response.term == self._state.term
+        if wanted:
+            self.count(sender, response.granted)
+            self._count_votes(now)
+
+    def _learn_committed(self, response: VoteResponse) -> None:
+        """Commit what a voter knows to be committed, if this log has that entry (log matching)."""
+        known = response.committed_term
+        if known == NO_TERM or self._view.term_at(response.committed) != known:
+            return
+        if self._state.role is Role.LEADER:
+            return  # a late answer: a leader commits by counting acknowledgements
+        before = self._state.membership.index
+        self._handler.learn_committed(response.committed)
+        if self._state.membership.index != before:
+            self.end_round()  # other voters decide now: the next round asks them
 
     def log_is_current(self, request: VoteRequest) -> bool:
         """Whether the candidate's log is at least as complete as ours (Raft 5.4.1)."""
@@ -379,9 +491,9 @@ class LeaderElector:
         term = self._view.term_at(committed)
         return VoteResponse(self._state.term, False, request.pre, committed, term)
 
-    # --- leading ------------------------------------------------------------------------------
 
-    def quorum_heard_at(self, answers: dict[str, float], now: float) -> float:
-        """The latest time since which a quorum, including this member, has answered."""
-        answers[self._state.self_id] = now
-        return self._state.membership.quorum.reached(answers, float("-inf"))
+def is_granted_pre_vote(message: object) -> bool:
+    """Whether the message is a granted pre-vote. It carries the requested term, which no member
+    has entered yet.
+    """
+    return isinstance(message, VoteResponse) and message.pre and message.granted

@@ -7,9 +7,8 @@ from dledger.core.admission.recollections import Recollections
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.entry_handler import ConfigurationEntry, EntryHandler, NoopEntry
 from dledger.core.followers import Followers
-from dledger.core.leader_elector import LeaderElector
-from dledger.core.ledger_view import LedgerView
-from dledger.core.member_state import MemberState, RoleEvent
+from dledger.core.handover import Handover
+from dledger.core.member_state import RoleEvent
 from dledger.core.membership.configuration_codec import NumberedConfiguration, encode_configuration
 from dledger.core.messages import (
     Heartbeat,
@@ -22,15 +21,11 @@ from dledger.core.messages import (
     TimeoutNow,
     ToLeader,
 )
-from dledger.core.outbox import Outbox
-from dledger.core.patience import Patience
-from dledger.core.promise_record import PromiseRecord
 from dledger.core.quorum_ack_checker import QuorumAckChecker
 from dledger.core.reads.freshness import Freshness
 from dledger.core.reads.member_reads import MemberReads
 from dledger.core.reads.read_index import ReadIndex
-from dledger.core.replica_config import ReplicaConfig
-from dledger.core.transfer.handover import Handover
+from dledger.core.shared_parts import SharedParts
 
 
 class Leadership:
@@ -47,7 +42,6 @@ class Leadership:
         "_announces",
         "_config",
         "_configuration",
-        "_elector",
         "_followers",
         "_freshness",
         "_handler",
@@ -67,40 +61,34 @@ class Leadership:
 
     def __init__(
         self,
-        config: ReplicaConfig,
-        state: MemberState,
-        view: LedgerView,
-        record: PromiseRecord,
-        outbox: Outbox,
-        elector: LeaderElector,
+        shared: SharedParts,
         handler: EntryHandler,
         followers: Followers,
         handover: Handover,
         reads: MemberReads,
         freshness: Freshness,
         admission: Admission,
-        patience: Patience,
         recollections: Recollections,
         now: float,
     ) -> None:
-        self._config = config
-        self._silence_s = config.quorum_silence_s
-        self._state = state
-        self._view = view
-        self._record = record
-        self._outbox = outbox
-        self._elector = elector
+        self._config = shared.config
+        self._silence_s = shared.config.quorum_silence_s
+        self._state = shared.state
+        self._view = shared.view
+        self._record = shared.record
+        self._outbox = shared.outbox
+        self._patience = shared.patience
         self._handler = handler
         self._followers = followers
         self._handover = handover
         self._reads = reads
         self._freshness = freshness
         self._admission = admission
-        self._patience = patience
         self._recollections = recollections
         self.acks: QuorumAckChecker | None = None
         self.heartbeat_at = now
-        self._configuration = state.membership.index  # the one that this leader has switched to
+        # The configuration that this leader has switched to.
+        self._configuration = shared.state.membership.index
         self._announces = False  # whether a quorum does not know that one yet
         self._heard_at = now  # when a quorum was last heard, as of the last check
 
@@ -119,7 +107,7 @@ class Leadership:
         self._followers.follow(now)
         self.broadcast_heartbeat(now)
 
-    def end(self, now: float) -> None:
+    def end(self) -> None:
         """Stop leading: give up open reads, transfers and the state of the followers."""
         self._reads.stop_leading()
         self._admission.stop_leading()
@@ -128,7 +116,6 @@ class Leadership:
         self._recollections.stop_leading()
         self._followers.clear()
         self.acks = None
-        self._elector.postpone(now)
 
     # --- messages of followers ----------------------------------------------------------------
 
@@ -285,7 +272,8 @@ class Leadership:
     def _look_for_quorum(self, now: float) -> None:
         voters = self._followers.voters
         answers = {peer: dispatcher.last_answer_at for peer, dispatcher in voters.items()}
-        self._heard_at = self._elector.quorum_heard_at(answers, now)
+        answers[self._state.self_id] = now
+        self._heard_at = self._state.membership.quorum.reached(answers, float("-inf"))
 
     @property
     def unsettled(self) -> bool:

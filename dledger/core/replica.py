@@ -23,14 +23,14 @@ from dledger.core.admission.admission import Admission
 from dledger.core.admission.beginning import Hold, has_grown, needs_note
 from dledger.core.admission.recalling import Recalling
 from dledger.core.admission.recollections import Recollections
-from dledger.core.admission.standing import Standing
-from dledger.core.elections import Elections, is_granted_pre_vote
+from dledger.core.admission.standing import Standing, Told
 from dledger.core.entry_dispatcher import BatchSizer
 from dledger.core.entry_handler import EntryHandler
 from dledger.core.followers import Followers
 from dledger.core.following import Following
+from dledger.core.handover import Handover, LeaderTransfer
 from dledger.core.hard_state import HardState
-from dledger.core.leader_elector import LeaderElector
+from dledger.core.leader_elector import LeaderElector, is_granted_pre_vote
 from dledger.core.leadership import Leadership
 from dledger.core.ledger_view import LedgerView
 from dledger.core.member_state import MemberState, Role
@@ -66,11 +66,9 @@ from dledger.core.reads.leader_lease import LeaderLease
 from dledger.core.reads.member_reads import NO_OUTCOMES, MemberReads
 from dledger.core.reads.read_index import ReadIndex
 from dledger.core.replica_config import ReplicaConfig
+from dledger.core.shared_parts import SharedParts
 from dledger.core.snapshot.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
 from dledger.core.snapshot.snapshot_receiver import SnapshotReceiver
-from dledger.core.told import Told
-from dledger.core.transfer.handover import Handover
-from dledger.core.transfer.leader_transfer import LeaderTransfer
 from dledger.errors import InvariantBroken, LeadershipMoving, NotLeader, PeerFault
 
 __all__ = ["Messages", "Outgoing", "Replica", "ReplicaConfig", "Writes"]
@@ -117,43 +115,33 @@ class Replica:
         self.growth_is_noted = config.told is Told.GROWN
         self.record = PromiseRecord(state, hard_state)
         self.outbox = Outbox(self.record)
-        self.elector = LeaderElector(state, view, config, random, now)
+        shared = SharedParts(config, state, view, self.record, self.outbox, patience, random)
         self.handler = EntryHandler(state, view, orphans)
         self.handler.enter_term()
-        self.admission = Admission(config, state, view, standing, random, now)
+        self.elector = LeaderElector(shared, self.handler, now)
+        self.admission = Admission(shared, standing, now)
         self.receiver = SnapshotReceiver(state, view, self.handler)
         self.freshness = Freshness(view, patience)
         timeout_s = config.election_timeout_s
         self.followers = Followers(state, view, batches, timeout_s, snapshots)
         self.recollections = Recollections(state, self.followers.dispatchers)
-        self.recalling = Recalling(config, state, self.admission.draw_number, now)
-        self.handover = Handover(config, state, view)
-        self.member_reads = MemberReads(config, state, view, self.outbox, random, patience)
+        self.recalling = Recalling(shared, self.admission.draw_number, now)
+        self.handover = Handover(shared)
+        self.member_reads = MemberReads(shared)
         self.leadership = Leadership(
-            config,
-            state,
-            view,
-            self.record,
-            self.outbox,
-            self.elector,
+            shared,
             self.handler,
             self.followers,
             self.handover,
             self.member_reads,
             self.freshness,
             self.admission,
-            patience,
             self.recollections,
             now,
         )
-        self.elections = Elections(
-            state, view, self.elector, self.handler, self.outbox, self.leadership
-        )
+        self.elector.office = self.leadership
         self.following = Following(
-            state,
-            self.record,
-            self.outbox,
-            self.elections,
+            shared,
             self.elector,
             self.handler,
             self.receiver,
@@ -194,7 +182,7 @@ class Replica:
             self._receive_of_any_term(sender, message, now)
             return True
         if message.term > state.term and not is_granted_pre_vote(message):
-            self.elections.follow_term(message.term, now)
+            self.elector.follow_term(message.term, now)
         if isinstance(message, FromLeader):
             return self.following.receive(sender, message, now)
         if isinstance(message, ToLeader):
@@ -203,9 +191,9 @@ class Replica:
             if not self.leadership.receive(sender, message, now):
                 return False
             if (event := self.leadership.removed(now)) is not None:
-                self.elections.change_role(event, now)
+                self.elector.change_role(event, now)
         elif isinstance(message, VoteResponse):
-            self.elections.receive_response(sender, message, now)
+            self.elector.receive_response(sender, message, now)
             if not message.pre:
                 self.recollections.entered(sender, message.term, voted=message.granted)
         elif isinstance(message, ReadResponse):
@@ -223,7 +211,7 @@ class Replica:
         elif isinstance(message, VoteRequest):
             if not message.pre:
                 self.recollections.entered(sender, message.term)
-            self.elections.receive_request(sender, message, now)
+            self.elector.receive_request(sender, message, now)
         else:
             self._receive_inquiry(sender, message, now)
 
@@ -265,14 +253,14 @@ class Replica:
         if self.state.role is Role.LEADER:
             event = self.leadership.tick(now)
             if event is not None:
-                self.elections.change_role(event, now)
+                self.elector.change_role(event, now)
         elif now >= self.elector.deadline:
             may_lead = self.state.votes and self.state.proven and not self.state.recalls
             if not may_lead or self.handover.disk_stalled(now):
                 # This member may not lead, or its disk could keep neither a vote nor an entry.
                 self.elector.postpone(now)
             elif not self.elector.gives_way(now):
-                self.elections.campaign(now)
+                self.elector.campaign(now)
 
     def propose(self, count: int) -> tuple[int, int]:
         """Reserve the next `count` entries; return their first index and their term.
@@ -336,7 +324,7 @@ class Replica:
             self.state.durable = max(self.state.durable, min(index, self.view.last_index))
         if self.record.is_durable:
             self.outbox.release()
-            self.elections.count_own_vote(now)
+            self.elector.count_own_vote(now)
         self.following.persisted()
         if self.state.role is Role.LEADER:
             self.leadership.acknowledge(self.state.self_id, self.state.durable, now)

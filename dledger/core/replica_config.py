@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from dledger.core.admission.standing import Told
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_codec import MAX_CONFIGURATION_BYTES
-from dledger.core.told import Told
 
 # An aligned heartbeat is skipped if it would follow the last one within this share of the interval.
 LEAST_HEARTBEAT_GAP = 0.1

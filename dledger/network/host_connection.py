@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable
 from typing import Protocol
 
@@ -13,8 +14,6 @@ from dledger.core.messages import Heartbeat, HeartbeatResponse
 from dledger.errors import MessageMalformed
 from dledger.network.network import TCP, Network
 from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_now
-from dledger.network.refused import no_process_listens
-from dledger.network.retry_pause import RetryPause
 from dledger.network.tls import ENDED_EARLY, GroupTls, Stream, TlsRefused, handshake_refused
 from dledger.system_refusals import meaning
 from dledger.wire.channel_protocol import decode_channel_answer
@@ -26,6 +25,54 @@ from dledger.wire.codec import (
 )
 from dledger.wire.frame import Frame, FrameDecoder
 from dledger.wire.handshake import Caller, Hello, check_welcome, encode_hello
+
+# A pause is a random part of its length, from this share on. So callers that lost the same peer at
+# the same moment do not dial it in step, and none pauses longer than its limit, on which members
+# rely that wait for calls.
+LEAST_SHARE = 0.5
+
+# The pause after a connection that had been open, or when there is news of the peer. It is short:
+# the next attempt shows whether the peer's process runs. A process that is being killed may close
+# its listening socket last, and so accept one more connection that it breaks at once.
+LEAST_PAUSE_S = 0.01
+
+
+class RetryPause:
+    """Pauses between attempts: each is about twice as long as the last; news of the peer ends it.
+
+    A connection that was open for at least the longest pause is dialled again at once when it ends:
+    if that is refused, the peer's process has ended. One that breaks again and again is not.
+    """
+
+    def __init__(self, first_s: float, last_s: float) -> None:
+        self._first_s = first_s
+        self._last_s = last_s
+        self._pause_s = first_s
+        self._stands_since: float | None = None
+        self._scope = trio.CancelScope()
+
+    def connected(self) -> None:
+        """The attempt succeeded."""
+        self._stands_since = trio.current_time()
+        self._pause_s = self._first_s
+
+    async def wait(self) -> None:
+        """Wait until the next attempt, after one that failed or a connection that ended."""
+        now, since = trio.current_time(), self._stands_since
+        self._stands_since = None
+        if since is not None and now - since >= self._last_s:
+            pause_s, self._pause_s = 0.0, LEAST_PAUSE_S
+        else:
+            pause_s = self._pause_s * random.uniform(LEAST_SHARE, 1.0)
+            self._pause_s = min(2 * self._pause_s, self._last_s)
+        with trio.CancelScope(deadline=now + pause_s) as self._scope:
+            await trio.sleep_forever()
+
+    def cut_short(self) -> None:
+        """End a running pause soon: there is news of the peer."""
+        soon = trio.current_time() + LEAST_PAUSE_S
+        self._scope.deadline = min(self._scope.deadline, soon)
+
 
 logger = logging.getLogger(__name__)
 
@@ -386,3 +433,15 @@ async def _received(stream: Stream) -> bytes:
             f"than {PROTOCOL_VERSION}?"
         )
     return bytes(data)
+
+
+def no_process_listens(error: BaseException) -> bool:
+    """Whether the machine itself refused the connection: the process there has ended.
+
+    A machine that is down or cut off does not answer. If a name has several addresses, all of them
+    must have refused.
+    """
+    cause = error.__cause__
+    if isinstance(error, OSError) and isinstance(cause, BaseExceptionGroup):
+        return all(isinstance(each, ConnectionRefusedError) for each in cause.exceptions)
+    return isinstance(error, ConnectionRefusedError)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 from dledger.core.admission.beginning import Hold
 from dledger.core.replica import Replica
-from dledger.node.hold_text import hold_text
+from dledger.node.member_alarms import hold_text
 
 logger = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from dledger.entry import Magic
 from dledger.entry_run import EntryRun
 from dledger.errors import MachineTooOld
 from dledger.machine_check import applied
-from dledger.node.entry_cache import MAX_RUN_ENTRIES
+from dledger.node.log_writer import MAX_RUN_ENTRIES
 from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
 from dledger.state_machine import StateMachine
 from dledger.waits.change_history import ChangeHistory

@@ -13,9 +13,9 @@ from typing import Protocol, TypeVar
 
 import trio
 
+from dledger.core.handover import LeaderTransfer
 from dledger.core.messages import Message
 from dledger.core.replica import Messages
-from dledger.core.transfer.leader_transfer import LeaderTransfer
 from dledger.entry import Body
 from dledger.errors import DLedgerError, PeerFault
 from dledger.network.ways import Ways

@@ -1,7 +1,8 @@
-"""Members of many groups in one process, behind one address."""
+"""Opens the members of many groups in one process, behind one address; or one member alone."""
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -14,18 +15,20 @@ from dledger.config import Address, NodeConfig, parse_address
 from dledger.errors import ConfigInvalid, DiskUnresponsive, NodeClosing, OtherLoop
 from dledger.home_loop import HomeLoop
 from dledger.loop_watch import LoopWatch, watched_loop
+from dledger.machine_check import check_machine
 from dledger.network.connections import Connections
 from dledger.network.host_connection import HostConnection
 from dledger.network.tls import group_tls
 from dledger.network.tls_config import TlsConfig
 from dledger.node.node import Node
-from dledger.node.recovering import recover
 from dledger.serving.host_parts import HostParts
 from dledger.serving.host_timer import HostTimer
 from dledger.serving.listener import Listener
 from dledger.serving.platform import SYSTEM, Platform
-from dledger.snapshots.restoring import Opened
+from dledger.snapshots.restoring import Opened, open_and_restore
 from dledger.state_machine import StateMachine
+from dledger.store.disk_room import PART_OF_DISK, DiskRoom, Reserve
+from dledger.store.folder import node_folder
 from dledger.trio_only import require_trio
 from dledger.unwrapping_nursery import unwrapping_nursery
 
@@ -38,6 +41,40 @@ MAX_GROUPS = 1_000
 CLOSE_WAIT_S = 30.0
 
 logger = logging.getLogger(__name__)
+
+
+def _room(config: NodeConfig, platform: Platform) -> DiskRoom:
+    """The room of the member's disk, with a reserve; smaller than set if the disk is small."""
+    folder = node_folder(str(config.data_dir), config.node_id)
+    size = config.store.reserve_bytes
+    there = next(path for path in (config.data_dir, *config.data_dir.parents) if path.exists())
+    with contextlib.suppress(OSError):
+        size = min(size, platform.disk_space(there).total // PART_OF_DISK)
+    reserve = Reserve(platform.disk, folder, size)
+    return DiskRoom(platform.disk, reserve, lambda: platform.disk_space(config.data_dir).free)
+
+
+async def recover(config: NodeConfig, machine: StateMachine, platform: Platform) -> Opened:
+    """The node's log and newest snapshot, as `open_and_restore` finds them.
+
+    Raises MachineUnusable, and as that.
+    """
+    check_machine(machine)
+    room = _room(config, platform)
+    opened = await platform.run_blocking(
+        open_and_restore, platform.disk, config, machine, room, platform.state_folder()
+    )
+    if opened.store.recovered.cut is not None:
+        cut = opened.store.recovered.cut
+        logger.warning("recovery cut the log's end: %s", cut, extra={"event": "recovery"})
+    if (lost := opened.store.recovered.lost_through) > opened.store.last_index:
+        logger.error(
+            "entries up to %d were synced here and are gone; the log ends with %d. "
+            "This member copies them from its leader before it votes and counts",
+            *(lost, opened.store.last_index),
+            extra={"event": "recovery"},
+        )
+    return opened
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -223,3 +260,36 @@ async def open_host(config: HostConfig, platform: Platform = SYSTEM) -> AsyncIte
         finally:
             host.stop()
             nursery.cancel_scope.cancel()
+
+
+@asynccontextmanager
+async def open_node(
+    config: NodeConfig, machine: StateMachine, platform: Platform = SYSTEM
+) -> AsyncIterator[Node]:
+    """Open a member of a group: recover its log, listen, take part; stop at the block's end.
+
+    The state machine gets its newest snapshot, if there is one, and then every committed entry
+    after it.
+
+    Raises a Fatal error at once (ConfigInvalid, AddressInUse, DataFolderMismatch,
+    DataFolderLocked, LogCorrupt, SnapshotLost, RestoreFailed, DiskFailed, MachineUnusable), or out
+    of the block when the node cannot go on (DiskFailed, MachineFailed, InvariantBroken, NodeFailed,
+    DiskUnresponsive); the block is cancelled then. Raises NotInTrio outside of trio.
+
+    The node has the process's address for itself; `open_host` shares one among many groups.
+    `platform`: as in `open_host`.
+    """
+    require_trio("open_node")
+    opened = await recover(config, machine, platform)
+    handed_over = False
+    try:
+        host_config = HostConfig(
+            address=str(config.address), listen=config.listen, max_groups=1, tls=config.tls
+        )
+        async with open_host(host_config, platform) as host:
+            handed_over = True  # run_node closes the folder
+            async with host.run_node(config, opened, machine) as node:
+                yield node
+    finally:
+        if not handed_over:
+            opened.store.close()

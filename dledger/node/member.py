@@ -18,10 +18,8 @@ from dledger.core.snapshot.snapshot_offer import PIECE_BYTES, SnapshotSource
 from dledger.errors import PeerFault
 from dledger.network.ways import Ways
 from dledger.node.applier import Applier
-from dledger.node.batches import Batches
-from dledger.node.entry_cache import MAX_RUN_ENTRIES
 from dledger.node.housekeeping import Housekeeper
-from dledger.node.log_writer import LogWriter, NoopBodies, empty_noop
+from dledger.node.log_writer import MAX_RUN_ENTRIES, Batches, LogWriter, NoopBodies, empty_noop
 from dledger.node.sync_schedule import RunsSyncs, SyncSchedule
 from dledger.node.tally import Tally
 from dledger.node.turn import Turn, WritesLog

@@ -13,7 +13,7 @@ from dledger.config import NodeConfig, check_changeable
 from dledger.core.member_state import Role
 from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.membership.configuration_codec import NumberedConfiguration
-from dledger.core.orphans import Orphans
+from dledger.core.orphans import Orphans, orphans_text
 from dledger.core.replica import Messages
 from dledger.entry import Body, Entry, decode_entries
 from dledger.errors import (
@@ -27,8 +27,7 @@ from dledger.errors import (
     Rejected,
 )
 from dledger.home_loop import HomeLoop
-from dledger.network.group_links import GroupLinks
-from dledger.network.links import Links
+from dledger.network.links import GroupLinks, Links
 from dledger.node.admission_log import AdmissionLog
 from dledger.node.append_gate import AppendGate
 from dledger.node.driver import Driver
@@ -48,7 +47,6 @@ from dledger.node_end import NodeEnd
 from dledger.serving.client_server import ClientServer
 from dledger.serving.group_port import GroupPort
 from dledger.serving.host_parts import HostParts
-from dledger.serving.orphans_text import orphans_text
 from dledger.serving.served_queries import ServedQueries
 from dledger.serving.served_watches import ServedWatches
 from dledger.sessions.session import DEFAULT_TIMEOUT_S, DEFAULT_TTL_S, Session

@@ -5,20 +5,61 @@ from __future__ import annotations
 import trio
 
 from dledger.config import NodeConfig
+from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
 from dledger.errors import MachineTooOld
 from dledger.loop_watch import LoopWatch
+from dledger.network.channel import Channel
 from dledger.network.links import Links
-from dledger.network.peer_status import peer_status
-from dledger.node.hold_text import hold_text
 from dledger.node.machine_versions import MachineVersions
+from dledger.node.member_alarms import hold_text
 from dledger.node.tally import Tally
 from dledger.serving.platform import DiskSpace
 from dledger.snapshots.node_snapshots import Snapshots
-from dledger.status import MemberAlarm, Status, group_status, role_name
+from dledger.snapshots.snapshot_transfer import LACKS_SNAPSHOT
+from dledger.status import InstallStatus, MemberAlarm, PeerStatus, Status, group_status, role_name
 from dledger.store.scrubber import ScrubStatus
 from dledger.store.segment_store import SegmentStore
+
+REFUSES_SNAPSHOT = "does not take the snapshot that it needs: its own log says why"
+
+
+def peer_status(
+    link: Channel,
+    dispatcher: EntryDispatcher | None,
+    now: float,
+    machine_version: int | None = None,
+) -> PeerStatus:
+    """The status of the member behind `link` at `now`.
+
+    Without a dispatcher (on a follower) only the connection is known. `machine_version`: what the
+    member told.
+    """
+    if dispatcher is None:
+        return PeerStatus(
+            *(link.connected, None, None, None, None, link.last_problem),
+            machine_version=machine_version,
+        )
+    problem, installing = link.last_problem, None
+    if (sender := dispatcher.sender) is not None:
+        offer = sender.offer
+        installing = InstallStatus(offer.index, sender.received or 0, offer.size)
+        if sender.refused:
+            problem = REFUSES_SNAPSHOT
+    elif dispatcher.lacks_snapshot:
+        problem = LACKS_SNAPSHOT
+    return PeerStatus(
+        connected=link.connected,
+        phase=dispatcher.phase.name,
+        match_index=dispatcher.match_index,
+        next_index=dispatcher.next_index,
+        proven=dispatcher.proven,
+        problem=problem,
+        installing=installing,
+        answered_s=max(0.0, now - dispatcher.last_answer_at),
+        machine_version=machine_version,
+    )
 
 
 def node_status(

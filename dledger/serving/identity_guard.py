@@ -6,10 +6,9 @@ import logging
 from collections.abc import Callable
 
 from dledger.config import NodeConfig
-from dledger.core.orphans import Orphans
+from dledger.core.orphans import Orphans, orphans_text
 from dledger.network.channel import Identity
 from dledger.serving.lasting_refusals import LastingRefusals
-from dledger.serving.orphans_text import orphans_text
 from dledger.snapshots.restoring import Opened
 from dledger.store.birth_record import shown_names
 from dledger.store.disk import Disk

@@ -7,10 +7,9 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dledger.config import NodeConfig
-from dledger.core.admission.standing import Standing
+from dledger.core.admission.standing import Standing, Told
 from dledger.core.hard_state import HardState
 from dledger.core.membership.configuration_codec import decode_configuration
-from dledger.core.told import Told
 from dledger.entry import BEFORE_FIRST_INDEX
 from dledger.errors import (
     ConfigInvalid,

@@ -16,7 +16,6 @@ from dledger.core.messages import InstallSnapshot
 from dledger.core.replica import Replica
 from dledger.core.snapshot.snapshot_offer import SnapshotOffer
 from dledger.errors import SnapshotCorrupt
-from dledger.network.peer_problems import LACKS_SNAPSHOT
 from dledger.network.ways import Way, Ways
 from dledger.snapshots.beside import Beside, Continuation
 from dledger.snapshots.snapshot_source import Identity, NodeSnapshots
@@ -29,6 +28,10 @@ logger = logging.getLogger(__name__)
 # dropped and sent again, so a slow disk does not use up memory.
 MAX_WAITING_PIECES = 32
 
+LACKS_SNAPSHOT = (
+    "is behind the beginning of this log, and there is no snapshot to send it: have a state "
+    "machine with snapshot() and restore(), or copy another member's folder while both are down"
+)
 
 # How often a leader checks whether a peer needs a snapshot that the leader does not have.
 WATCH_INTERVAL_S = 2.0

@@ -7,6 +7,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from dledger.core.entry_dispatcher import needed_snapshots
+from dledger.core.membership.configuration_codec import encode_configuration
+from dledger.core.membership.membership import Membership
 from dledger.core.replica import Replica
 from dledger.core.snapshot.snapshot_offer import SnapshotOffer
 from dledger.errors import (
@@ -21,10 +23,10 @@ from dledger.node_end import NodeEnd
 from dledger.snapshots.beside import Beside, Continuation
 from dledger.snapshots.log_retention import first_kept, kept_with_new_snapshots, log_kept_from
 from dledger.snapshots.restoring import Opened
-from dledger.snapshots.snapshot_header import snapshot_header
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.snapshots.snapshot_source import NodeSnapshots
 from dledger.state_machine import SnapshottingMachine, StateMachine, snapshot_format
+from dledger.store.log_store import LogStore
 from dledger.store.snapshot_folder import Snapshot
 from dledger.store.snapshot_format import SnapshotHeader
 
@@ -389,3 +391,24 @@ def _unavailable(reason: str, cause: Exception) -> SnapshotUnavailable:
     error = SnapshotUnavailable(reason)
     error.__cause__ = cause
     return error
+
+
+def snapshot_header(
+    store: LogStore, membership: Membership, applied: int, group: str, machine: str
+) -> SnapshotHeader:
+    """Make the header for the state after the entry `applied`.
+
+    It has no configuration if this member does not know the group's configuration yet.
+    """
+    entry = store.header_at(applied)
+    numbered = membership.at(applied)
+    return SnapshotHeader(
+        applied,
+        entry.term,
+        entry.pos,
+        entry.size,
+        entry.chain_crc,
+        group,
+        machine,
+        encode_configuration(*numbered) if numbered.configuration.voters else b"",
+    )

@@ -15,15 +15,17 @@ tried again. A snapshot that finds no room fails, and its file goes: there may b
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Callable
+from typing import TypeVar
 
-from dledger.store.disk import Disk
-from dledger.store.reserve import Reserve
-from dledger.store.reserving_disk import ReservingDisk
-from dledger.system_refusals import told
+from dledger.store.disk import Disk, DiskFile, DiskLock
+from dledger.system_refusals import Kind, is_of, told
 
 logger = logging.getLogger(__name__)
+
+FILE_NAME = "reserve"
 
 # How often the disk is looked at while it is short: room comes from operators and from retention.
 SHORT_LOOK_S = 1.0
@@ -37,6 +39,138 @@ PART_OF_DISK = 16
 
 # A write that may always be tried again: of a record, or of a name.
 RECORD_BYTES = 4096
+
+T = TypeVar("T")
+
+# Called with the error of a write that found no room, and its size; whether to try it again.
+RanOut = Callable[[OSError, int], bool]
+
+
+class Reserve:
+    """A file that takes up room on the disk of a member, to be given up when the disk is full.
+
+    The room that it leaves lets the member go on: its records of term and vote, the entries that
+    free other room, a snapshot, and the start of a member that ended because of the full disk.
+
+    Args:
+        disk: the disk itself, not one that gives up the reserve.
+        folder: of the member.
+        size_bytes: 0: there is no reserve.
+    """
+
+    def __init__(self, disk: Disk, folder: str, size_bytes: int) -> None:
+        self._disk = disk
+        self._folder = folder
+        self._path = f"{folder}/{FILE_NAME}"
+        self.size_bytes = size_bytes
+
+    @property
+    def is_made(self) -> bool:
+        """Whether the file is there in full. Raises OSError."""
+        if FILE_NAME not in self._disk.list(self._folder):
+            return False
+        file = self._disk.open(self._path, writable=False)
+        try:
+            return file.size() >= self.size_bytes
+        finally:
+            file.close()
+
+    def make(self) -> None:
+        """Take up the room, unless that is done. Raises OSError; then there is no file.
+
+        Not synced: a power cut that loses it leaves its room free, and the next start makes it.
+        """
+        if not self.size_bytes or self.is_made:
+            return
+        self.give_up()
+        file = self._disk.create(self._path)
+        try:
+            file.allocate(self.size_bytes)
+        except OSError:
+            file.close()
+            self.give_up()
+            raise
+        file.close()
+
+    def give_up(self) -> bool:
+        """Free the room; return whether there was any."""
+        with contextlib.suppress(OSError):
+            self._disk.remove(self._path)
+            return True
+        return False
+
+
+class _ReservingFile:
+    """A file whose writes are tried once more when there was no room for them."""
+
+    __slots__ = ("_file", "_ran_out", "close", "read", "size", "sync")
+
+    def __init__(self, file: DiskFile, ran_out: RanOut) -> None:
+        self._file = file
+        self._ran_out = ran_out
+        self.read = file.read
+        self.size = file.size
+        self.sync = file.sync
+        self.close = file.close
+
+    @property
+    def path(self) -> str:
+        return self._file.path
+
+    def write(self, data: bytes, at: int) -> None:
+        try:
+            self._file.write(data, at)
+        except OSError as error:
+            if not (is_of(Kind.ROOM, error) and self._ran_out(error, len(data))):
+                raise
+            self._file.write(data, at)
+
+    def grow(self, size: int) -> None:
+        _tried(self._ran_out, lambda: self._file.grow(size))
+
+    def allocate(self, size: int) -> None:
+        _tried(self._ran_out, lambda: self._file.allocate(size))
+
+
+class _ReservingDisk:
+    """A disk whose writes are tried once more when there was no room for them.
+
+    `ran_out` gives up the reserve before it asks for that; another thread may just have done so.
+    Syncs are not tried again: after one that failed nothing is known of the file.
+    """
+
+    def __init__(self, disk: Disk, ran_out: RanOut) -> None:
+        self._disk = disk
+        self._ran_out = ran_out
+        self.list = disk.list
+        self.remove = disk.remove
+        self.sync_folder = disk.sync_folder
+
+    def make_folder(self, path: str) -> None:
+        _tried(self._ran_out, lambda: self._disk.make_folder(path))
+
+    def open(self, path: str, *, writable: bool = True) -> _ReservingFile:
+        return _ReservingFile(self._disk.open(path, writable=writable), self._ran_out)
+
+    def create(self, path: str) -> _ReservingFile:
+        file = _tried(self._ran_out, lambda: self._disk.create(path))
+        return _ReservingFile(file, self._ran_out)
+
+    def rename(self, old: str, new: str) -> None:
+        _tried(self._ran_out, lambda: self._disk.rename(old, new))
+
+    def lock(self, path: str) -> DiskLock:
+        return _tried(self._ran_out, lambda: self._disk.lock(path))
+
+
+def _tried(ran_out: RanOut, work: Callable[[], T]) -> T:
+    """Do some work; once more if it found no room."""
+    try:
+        return work()
+    except OSError as error:
+        if not (is_of(Kind.ROOM, error) and ran_out(error, 0)):
+            raise
+    return work()
 
 
 class DiskRoom:
@@ -61,7 +195,7 @@ class DiskRoom:
         self._next_look_at = 0.0
         self.why_short: str | None = None
         self.on_short: Callable[[], None] = _nothing
-        self.disk: Disk = ReservingDisk(disk, self._ran_out) if reserve.size_bytes else disk
+        self.disk: Disk = _ReservingDisk(disk, self._ran_out) if reserve.size_bytes else disk
 
     @property
     def is_short(self) -> bool:

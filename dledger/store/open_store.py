@@ -28,12 +28,10 @@ from dledger.store.java_term_file import covers, read_java_term, retire_java_ter
 from dledger.store.orphans_file import OrphansFile
 from dledger.store.recovered import Recovered
 from dledger.store.recovery import Recovery
-from dledger.store.segment import SegmentFiles
-from dledger.store.segment_store import SegmentStore
-from dledger.store.spare_segments import SpareSegments
+from dledger.store.segment import SegmentFiles, SpareSegments
+from dledger.store.segment_store import SegmentStore, StoreFiles
 from dledger.store.standing_file import StandingFile
 from dledger.store.store_config import StoreConfig
-from dledger.store.store_files import StoreFiles
 from dledger.store.walk import ALL_UNCHECKED
 
 

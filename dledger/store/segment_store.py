@@ -8,6 +8,7 @@ bytes of its entries (`SegmentLog` writes and cuts, `LogReader` reads), what is 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from dledger.core.admission.standing import Standing
 from dledger.core.hard_state import HardState
@@ -17,18 +18,64 @@ from dledger.core.snapshot.snapshot_offer import LogBegin
 from dledger.entry import Body, Header
 from dledger.errors import DiskFailed, InvariantBroken
 from dledger.store.batch import BatchFacts
-from dledger.store.discarded_files import DiscardedFiles
-from dledger.store.hard_state_file import StoreRecord
+from dledger.store.disk import Disk, DiskLock
+from dledger.store.hard_state_file import HardStateFile, StoreRecord
 from dledger.store.index_unit import UNIT_BYTES
-from dledger.store.log_durability import LogDurability
+from dledger.store.log_durability import LogDurability, SegmentSyncWork
 from dledger.store.log_extent import LogExtent
 from dledger.store.log_reader import LogReader
 from dledger.store.log_store import Written
+from dledger.store.orphans_file import OrphansFile
 from dledger.store.recovered import Recovered, SegmentBegin
+from dledger.store.segment import SegmentFiles, SpareSegments
 from dledger.store.segment_log import SegmentLog
-from dledger.store.store_files import StoreFiles
+from dledger.store.standing_file import StandingFile
 from dledger.store.store_health import StoreHealth
-from dledger.store.sync_work import SegmentSyncWork
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFiles:
+    """The open files of one folder."""
+
+    disk: Disk
+    data: SegmentFiles
+    index: SegmentFiles
+    hard_state: HardStateFile
+    standing: StandingFile
+    orphans: OrphansFile
+    spares: SpareSegments
+    lock: DiskLock
+
+    def close(self) -> None:
+        """Close them all; the lock last."""
+        self.data.close()
+        self.index.close()
+        self.hard_state.close()
+        self.lock.close()
+
+
+class DiscardedFiles:
+    """Files that no reader and no recovery uses any more.
+
+    Their removal is not synced: files that a crash brings back are removed at the next start.
+    """
+
+    def __init__(self, disk: Disk, paths: Sequence[str]) -> None:
+        self.paths = tuple(paths)
+        self._disk = disk
+
+    def remove(self) -> None:
+        """Remove the files; may run in any thread.
+
+        Raises DiskFailed. The store can go on: the files hold no entry of the log, and the next
+        start removes the rest.
+        """
+        for path in self.paths:
+            try:
+                self._disk.remove(path)
+            except OSError as cause:
+                raise DiskFailed("remove", path, cause) from cause
+
 
 # A log shorter than this fraction of a segment gets no spare: a small group would hold a whole
 # segment of zeros for years. Files are sparse, so a small log takes little space without one.

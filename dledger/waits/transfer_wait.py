@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from dledger.core.handover import LeaderTransfer
 from dledger.core.member_state import Role
 from dledger.core.replica import Replica
-from dledger.core.transfer.leader_transfer import LeaderTransfer
 from dledger.errors import TransferFailed
 from dledger.patient_limit import patient_limit
 from dledger.waits.progress import Progress

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dledger.core.elections import Elections
 from dledger.core.leader_elector import LeaderElector
 from dledger.core.member_state import Role, RoleEvent
 from jepsen_like.simulation.seeded_bug import Replacement, SeededBug
@@ -23,15 +22,15 @@ def _sign_believed_under_leases() -> list[Replacement]:
 
 
 def _early_without_pre_vote() -> list[Replacement]:
-    campaigned = Elections.campaign
+    campaigned = LeaderElector.campaign
 
-    def campaign(self: Elections, now: float) -> None:
-        early = now < self._elector.early_until
+    def campaign(self: LeaderElector, now: float) -> None:
+        early = now < self.early_until
         campaigned(self, now)
         if early and self._state.role is Role.PRE_CANDIDATE:
             self.stand(RoleEvent.PRE_VOTES_WON, now)
 
-    return [Replacement(Elections, "campaign", campaign)]
+    return [Replacement(LeaderElector, "campaign", campaign)]
 
 
 EARLY_ELECTION_BUGS = (

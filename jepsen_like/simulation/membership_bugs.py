@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from dledger.core.elections import Elections
 from dledger.core.followers import Followers
+from dledger.core.leader_elector import LeaderElector
 from dledger.core.membership import membership
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_change import (
@@ -102,7 +102,7 @@ def _joint_decided_by_one_half() -> list[Replacement]:
 
 def _removal_kept_secret() -> list[Replacement]:
     return [
-        Replacement(Elections, "_learn_committed", lambda self, response: None),
+        Replacement(LeaderElector, "_learn_committed", lambda self, response: None),
         Replacement(Followers, "allow_step_down", lambda self, confirmed, now: True),
     ]
 

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
-from dledger.core.elections import Elections
 from dledger.core.entry_handler import EntryHandler, Truncation
 from dledger.core.hard_state import HardState
 from dledger.core.leader_elector import LeaderElector
@@ -29,17 +28,16 @@ from dledger.core.messages import (
 )
 from dledger.core.outbox import Outbox
 from dledger.core.quorum_ack_checker import QuorumAckChecker
-from dledger.core.reads.forwarded_reads import ForwardedReads
-from dledger.core.reads.forwarded_reads import _Waiting as _Forwarded
 from dledger.core.reads.leader_lease import LeaderLease
-from dledger.core.reads.member_reads import MemberReads, OpenReads
+from dledger.core.reads.member_reads import ForwardedReads, MemberReads, OpenReads
+from dledger.core.reads.member_reads import _Waiting as _Forwarded
 from dledger.core.reads.read_index import ReadIndex, ReadReady, _Waiting
 from dledger.core.replica import Replica
 from dledger.entry import HEADER_BYTES
 from dledger.sessions.session_table import FrozenSession, SessionTable, Verdict
 from dledger.store import walk
+from dledger.store.log_durability import SegmentSyncWork
 from dledger.store.segment_store import SegmentStore
-from dledger.store.sync_work import SegmentSyncWork
 from jepsen_like.simulation.early_election_bugs import EARLY_ELECTION_BUGS
 from jepsen_like.simulation.lost_disk_bugs import LOST_DISK_BUGS
 from jepsen_like.simulation.membership_bugs import MEMBERSHIP_BUGS
@@ -149,10 +147,10 @@ def _log_check_skipped() -> list[Replacement]:
 
 @_bug("candidate-in-a-hurry", "votes are asked for before the candidate's own is on disk")
 def _candidate_in_a_hurry() -> list[Replacement]:
-    def ask(self: Elections, *, pre: bool) -> None:
-        self._outbox.broadcast(self._state.other_voters, self._elector.request(pre=pre))
+    def ask(self: LeaderElector, *, pre: bool) -> None:
+        self._outbox.broadcast(self._state.other_voters, self.request(pre=pre))
 
-    return [Replacement(Elections, "_ask_for_votes", ask)]
+    return [Replacement(LeaderElector, "_ask_for_votes", ask)]
 
 
 # --- replication --------------------------------------------------------------------------------

@@ -16,10 +16,9 @@ from dledger.errors import DiskFailed, DLedgerError
 from dledger.node.recovered_membership import recovered_membership
 from dledger.snapshots.beside import Continuation
 from dledger.snapshots.restoring import Opened, open_and_restore
-from dledger.store.disk_room import DiskRoom
+from dledger.store.disk_room import FILE_NAME, DiskRoom, Reserve
 from dledger.store.folder import node_folder
 from dledger.store.log_store import SyncWork
-from dledger.store.reserve import FILE_NAME, Reserve
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.node_process import (

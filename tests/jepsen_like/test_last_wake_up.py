@@ -9,7 +9,7 @@ import pytest
 from dledger.client import node_connection
 from dledger.network import conversation, host_connection
 from dledger.network.plain_socket import NO_DESCRIPTOR
-from dledger.serving import client_answers
+from dledger.serving import client_server
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.hosts import virtual_stream
@@ -47,16 +47,16 @@ class DirectWrites:
 
 def use_direct_writes(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     direct = DirectWrites(seed)
-    for module in (host_connection, conversation, client_answers, node_connection):
+    for module in (host_connection, conversation, client_server, node_connection):
         monkeypatch.setattr(module, "plain_descriptor", direct.descriptor)
-    for module in (host_connection, client_answers, node_connection):
+    for module in (host_connection, client_server, node_connection):
         monkeypatch.setattr(module, "write_now", direct.write_now)
     monkeypatch.setattr(conversation, "read_some", direct.read_some)
 
 
 def shorten_queues(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """So that tasks wait for room, and writers for the network."""
-    monkeypatch.setattr(client_answers, "MAX_OPEN_REQUESTS", 1 + seed % 2)
+    monkeypatch.setattr(client_server, "MAX_OPEN_REQUESTS", 1 + seed % 2)
     monkeypatch.setattr(node_connection, "MOST_REQUESTS", 4)
     monkeypatch.setattr(virtual_stream, "PIPE_BYTES", 2_000)
 

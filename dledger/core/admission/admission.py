@@ -32,17 +32,13 @@ a group that has voted is no longer new.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 from dledger.core.admission.beginning import Beginning, Hold
-from dledger.core.admission.forgotten import Forgotten
-from dledger.core.admission.standing import Standing
-from dledger.core.ledger_view import LedgerView
-from dledger.core.member_state import MemberState, Role
+from dledger.core.admission.standing import Forgotten, Standing, Told
+from dledger.core.member_state import Role
 from dledger.core.messages import Inquiry, InquiryAnswer
-from dledger.core.replica_config import ReplicaConfig
-from dledger.core.told import Told
+from dledger.core.shared_parts import SharedParts
 
 # The number of a question is drawn from so many. A float between 0 and 1 has only 53 bits.
 _NUMBERS = 2**52
@@ -90,20 +86,13 @@ class Admission:
         "forgotten",
     )
 
-    def __init__(
-        self,
-        config: ReplicaConfig,
-        state: MemberState,
-        view: LedgerView,
-        standing: Standing,
-        random: Callable[[], float],
-        now: float,
-    ) -> None:
-        self._state = state
-        self._view = view
+    def __init__(self, shared: SharedParts, standing: Standing, now: float) -> None:
+        config = shared.config
+        self._state = shared.state
+        self._view = shared.view
         self._voters = config.began_with.voting_members
-        self._beginning = Beginning(config, state, view, now)
-        self._random = random  # draws the number of this process's questions
+        self._beginning = Beginning(shared, now)
+        self._random = shared.random  # draws the number of this process's questions
         self._repeat_s = config.heartbeat_interval_s
         self._timeout_s = config.election_timeout_s
         # With lease reads the others would refuse: they count a promise from before their start.

@@ -21,13 +21,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import NamedTuple
 
-from dledger.core.admission.standing import Standing
-from dledger.core.ledger_view import LedgerView
-from dledger.core.member_state import MemberState
+from dledger.core.admission.standing import Standing, Told
 from dledger.core.membership.configuration import Configuration
 from dledger.core.messages import InquiryAnswer
-from dledger.core.replica_config import ReplicaConfig
-from dledger.core.told import Told
+from dledger.core.shared_parts import SharedParts
 
 # How long members that were told that their group is new wait for others to contradict, in election
 # timeouts. It is less than the shortest wait before an election, so it does not delay the start.
@@ -78,11 +75,10 @@ class Beginning:
         "told",
     )
 
-    def __init__(
-        self, config: ReplicaConfig, state: MemberState, view: LedgerView, now: float
-    ) -> None:
-        self._state = state
-        self._view = view
+    def __init__(self, shared: SharedParts, now: float) -> None:
+        config = shared.config
+        self._state = shared.state
+        self._view = shared.view
         self._first_voters = config.began_with.voting_members
         self._patience_over_at = now + PATIENCE_TIMEOUTS * config.election_timeout_s
         self._alone_at = now if config.told is Told.NEW else now + config.calls_wait_s

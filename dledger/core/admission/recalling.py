@@ -14,10 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dledger.core.admission.forgotten import Forgotten
-from dledger.core.member_state import MemberState
+from dledger.core.admission.standing import Forgotten
 from dledger.core.messages import Recall, Recollection
-from dledger.core.replica_config import ReplicaConfig
+from dledger.core.shared_parts import SharedParts
 
 _NEVER = float("inf")
 
@@ -27,9 +26,8 @@ class Recalling:
 
     __slots__ = ("_ask_at", "_awaited", "_began", "_number", "_repeat_s", "_state", "_until")
 
-    def __init__(
-        self, config: ReplicaConfig, state: MemberState, number: Callable[[], int], now: float
-    ) -> None:
+    def __init__(self, shared: SharedParts, number: Callable[[], int], now: float) -> None:
+        config, state = shared.config, shared.state
         self._state = state
         self._repeat_s = config.heartbeat_interval_s
         self._ask_at = now

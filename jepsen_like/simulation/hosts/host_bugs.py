@@ -14,9 +14,8 @@ from dledger.config import Address
 from dledger.core.messages import Heartbeat, HeartbeatResponse
 from dledger.entry import Entry
 from dledger.network.channel import Channel
-from dledger.network.host_connection import HostConnection
+from dledger.network.host_connection import HostConnection, RetryPause
 from dledger.network.links import Links
-from dledger.network.retry_pause import RetryPause
 from dledger.node.driver import Driver
 from dledger.serving.group_port import GroupPort
 from dledger.serving.served_queries import ServedQueries

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from dledger.core.admission.standing import Standing
+from dledger.core.admission.standing import Standing, Told
 from dledger.core.entry_handler import Write
 from dledger.core.hard_state import HardState
 from dledger.core.ledger_view import LedgerView, TermRun
@@ -14,7 +14,6 @@ from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.membership.membership import ChangeOutcome, Membership
 from dledger.core.messages import Message
 from dledger.core.replica import Outgoing, Replica, ReplicaConfig
-from dledger.core.told import Told
 from dledger.errors import DLedgerError
 from dledger.store.log_store import SyncWork
 from dledger.waits.pending_appends import Outcome

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from dledger.core.admission.beginning import Hold
-from dledger.core.admission.standing import Standing
+from dledger.core.admission.standing import Standing, Told
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.membership.change_errors import GrowthNotNoted, VoterInDoubt
@@ -27,7 +27,6 @@ from dledger.core.messages import (
     VoteResponse,
 )
 from dledger.core.snapshot.snapshot_offer import LogBegin
-from dledger.core.told import Told
 from dledger.errors import TransferFailed
 from tests.dledger.core.configurations import configuration
 from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member
@@ -419,7 +418,8 @@ def test_a_change_of_leader_before_the_proof_begins_it_anew() -> None:
     assert not wiped.replica.state.proven
     group.silent = set()
     group["n0"].replica.state.role = Role.FOLLOWER  # it lost its office, and nobody knows
-    group["n0"].replica.leadership.end(group.now)
+    group["n0"].replica.leadership.end()
+    group["n0"].replica.elector.postpone(group.now)
     group.pass_time(5 * TIMEOUT_S)
     assert proven(group) == set(THREE)
     assert wiped.term > 1

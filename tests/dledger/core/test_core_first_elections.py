@@ -6,14 +6,13 @@ from collections.abc import Sequence
 
 import pytest
 
-from dledger.core.admission.standing import Standing
+from dledger.core.admission.standing import Standing, Told
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.membership import Membership
 from dledger.core.messages import Inquiry, InquiryAnswer, VoteRequest
 from dledger.core.replica import Replica, ReplicaConfig
-from dledger.core.told import Told
 from tests.dledger.core.configurations import configuration
 from tests.dledger.core.core_group import TIMEOUT_S, EntriesAtOnce, Member, view_of
 from tests.dledger.core.timed_group import TimedGroup

@@ -13,7 +13,7 @@ from dledger.core.messages import (
     ReadResponse,
     TimeoutNow,
 )
-from dledger.core.reads.forwarded_reads import ForwardedReads
+from dledger.core.reads.member_reads import ForwardedReads
 from dledger.core.reads.read_index import ReadReady
 from dledger.core.replica_config import READ_WAIT_TIMEOUTS
 from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member

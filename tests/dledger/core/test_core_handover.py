@@ -2,18 +2,19 @@
 
 from itertools import pairwise
 
+from dledger.core.handover import (
+    FIRST_WAIT_TIMEOUTS,
+    LAST_WAIT_TIMEOUTS,
+    NEARLY_CAUGHT_UP_ENTRIES,
+    STABLE_TIMEOUTS,
+    DiskWatch,
+    PreferredLeader,
+)
 from dledger.core.member_state import Role
 from dledger.core.messages import Heartbeat, TimeoutNow, VoteRequest, VoteResponse
 from dledger.core.patience import Patience
 from dledger.core.reads.freshness import Freshness
 from dledger.core.replica import Replica, ReplicaConfig
-from dledger.core.transfer.handover import NEARLY_CAUGHT_UP_ENTRIES, DiskWatch
-from dledger.core.transfer.preferred_leader import (
-    FIRST_WAIT_TIMEOUTS,
-    LAST_WAIT_TIMEOUTS,
-    STABLE_TIMEOUTS,
-    PreferredLeader,
-)
 from tests.dledger.core.configurations import configuration
 from tests.dledger.core.core_group import (
     HEARTBEAT_S,

@@ -110,7 +110,7 @@ def test_an_older_folder_elects_no_leader_that_lacks_what_it_acknowledged() -> N
     # The restored member and the one that lags hear each other first.
     group.silent.add("n0")
     group["n2"].replica.elector.forget_leader()
-    group["n2"].replica.elections.campaign(group.now)
+    group["n2"].replica.elector.campaign(group.now)
     group.run()
     roles = [group["n2"].role]
     group.silent.clear()

@@ -2,11 +2,11 @@
 
 import pytest
 
+from dledger.core.handover import LeaderTransfer
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.core.messages import Message, TimeoutNow, VoteRequest, VoteResponse
-from dledger.core.transfer.leader_transfer import LeaderTransfer
 from dledger.errors import LeadershipMoving, NotLeader, TransferFailed
 from tests.dledger.core.configurations import configuration
 from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S, Group, Member

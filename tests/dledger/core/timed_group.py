@@ -8,13 +8,12 @@ from collections.abc import Callable, Collection, Sequence
 from itertools import count
 from random import Random
 
-from dledger.core.admission.standing import Standing
+from dledger.core.admission.standing import Standing, Told
 from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.membership.membership import Membership
 from dledger.core.messages import Message, Phase, PushRequest
 from dledger.core.replica import Replica, ReplicaConfig
-from dledger.core.told import Told
 from tests.dledger.core.configurations import configuration
 from tests.dledger.core.core_group import EntriesAtOnce, Member, view_of
 from tests.dledger.core.imagined_log import ImaginedSync

@@ -11,7 +11,7 @@ from dledger.core.replica import Outgoing, Replica, ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import SnapshotSource
 from dledger.entry import Entry
 from dledger.errors import PeerFault
-from dledger.node.batches import Batches
+from dledger.node.log_writer import Batches
 from dledger.node.member import Member, MemberSettings, Runtime
 from dledger.node.sync_schedule import Ended
 from dledger.node.tally import Tally

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from dledger.core.admission.forgotten import Forgotten
+from dledger.core.admission.standing import Forgotten
 from dledger.core.replica import Replica
 from dledger.node import admission_log
 from dledger.node.admission_log import YOUNG_LOG_ENTRIES, AdmissionLog

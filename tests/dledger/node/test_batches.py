@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.entry import HEADER_BYTES, Magic
-from dledger.node import batches as batches_module
-from dledger.node.batches import Batches
+from dledger.node import log_writer
+from dledger.node.log_writer import Batches
 from dledger.store.store_config import StoreConfig
 from tests.dledger.store.memory_store import MemoryStore
 
@@ -116,7 +116,7 @@ def test_a_push_holds_what_the_store_has_and_no_more_than_it_would_have_cut(
 ) -> None:
     leader, plain = Leader(4096), Leader(4096)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches_module, "MAX_NEWEST_BYTES", limit)
+        patch.setattr(log_writer, "MAX_NEWEST_BYTES", limit)
         for proposal in proposals:
             leader.append(*proposal)
             plain.store.append(1, Magic.NORMAL, [bytes(size) for size in proposal])

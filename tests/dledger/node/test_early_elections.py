@@ -13,8 +13,12 @@ from trio.testing import MockClock
 
 import dledger
 from dledger.free_ports import free_ports
-from dledger.network.refused import no_process_listens
-from dledger.network.retry_pause import LEAST_PAUSE_S, LEAST_SHARE, RetryPause
+from dledger.network.host_connection import (
+    LEAST_PAUSE_S,
+    LEAST_SHARE,
+    RetryPause,
+    no_process_listens,
+)
 
 # So long that what happens well within it is no timer's doing.
 TIMEOUT_MS = 2_000

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dledger.entry import Magic
-from dledger.node import entry_cache
-from dledger.node.entry_cache import MAX_RUN_ENTRIES, EntryCache
+from dledger.node import log_writer
+from dledger.node.log_writer import MAX_RUN_ENTRIES, EntryCache
 from dledger.store.log_store import Written
 from dledger.store.store_config import StoreConfig
 from tests.dledger.store.memory_store import MemoryStore
@@ -78,7 +78,7 @@ def test_one_run_is_never_longer_than_a_turn_may_take(store: Forgetful) -> None:
 def test_entries_beyond_the_room_of_the_cache_are_left_to_the_store(
     store: Forgetful, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(entry_cache, "MAX_CACHED_BYTES", 300)
+    monkeypatch.setattr(log_writer, "MAX_CACHED_BYTES", 300)
     cache = EntryCache(store)
     for _ in range(5):
         cache.add(append(store, 1, bytes(100)).entries)
@@ -98,7 +98,7 @@ def test_a_full_cache_leaves_entries_out_and_hands_out_every_one(
     cache = EntryCache(store)
     next_wanted = 0
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(entry_cache, "MAX_CACHED_BYTES", limit_bytes)
+        patch.setattr(log_writer, "MAX_CACHED_BYTES", limit_bytes)
         for at, count in enumerate(runs):
             cache.add(append(store, count, b"%d" % at).entries)
             last = min(store.last_index, next_wanted + steps[at % len(steps)] - 1)

@@ -15,8 +15,7 @@ from dledger.core.messages import Message, VoteRequest
 from dledger.entry import Magic, decode_entries
 from dledger.errors import ConfigInvalid, DiskFailed
 from dledger.node.driver import Driver
-from dledger.node.flush_delay import FlushDelay
-from dledger.node.sync_schedule import SyncSchedule
+from dledger.node.sync_schedule import FlushDelay, SyncSchedule
 from dledger.store.open_store import open_store
 from dledger.waits.pending_appends import Outcome
 from jepsen_like.simulation.chance import Chance

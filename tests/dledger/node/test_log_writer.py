@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dledger.core.entry_handler import Truncation
 from dledger.entry import Magic, decode_entries
-from dledger.node.batches import Batches
-from dledger.node.log_writer import LogWriter
+from dledger.node.log_writer import Batches, LogWriter
 from tests.dledger.store.memory_store import MemoryStore
 
 

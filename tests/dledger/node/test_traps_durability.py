@@ -24,9 +24,9 @@ from dledger.errors import DiskFailed, LeadershipLost, MessageMalformed, PeerFau
 from dledger.node.driver import Driver
 from dledger.serving.host_timer import HostTimer
 from dledger.serving.sync_threads import DiskThreads
+from dledger.store.log_durability import SegmentSyncWork
 from dledger.store.log_store import SyncWork
 from dledger.store.push_check import PushCheck
-from dledger.store.sync_work import SegmentSyncWork
 from dledger.waits.pending_appends import Outcome
 from jepsen_like.simulation.virtual_disk import PowerCut
 from tests.dledger.core.core_group import TIMEOUT_S

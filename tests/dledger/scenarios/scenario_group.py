@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dledger.core.admission.standing import Standing
+from dledger.core.admission.standing import Standing, Told
 from dledger.core.entry_handler import Restart
 from dledger.core.hard_state import HardState
 from dledger.core.membership.configuration import Configuration
@@ -20,7 +20,6 @@ from dledger.core.membership.membership import Membership
 from dledger.core.messages import Message
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import LogBegin, SnapshotOffer
-from dledger.core.told import Told
 from tests.dledger.core.configurations import configuration
 from tests.dledger.core.core_group import EntriesAtOnce
 from tests.dledger.core.imagined_log import ImaginedLog, imagined_turn

@@ -12,8 +12,8 @@ from trio.testing import MockClock, memory_stream_pair
 
 from dledger.errors import LogFull
 from dledger.network.plain_socket import NO_DESCRIPTOR
-from dledger.serving import client_answers, client_server
-from dledger.serving.client_answers import ClientAnswers
+from dledger.serving import client_server
+from dledger.serving.client_server import ClientAnswers
 
 
 @pytest.mark.parametrize("is_direct", [False, True])
@@ -30,8 +30,8 @@ async def test_nothing_is_counted_any_more_when_all_is_answered(
         return size
 
     descriptor = 7 if is_direct else NO_DESCRIPTOR
-    monkeypatch.setattr(client_answers, "plain_descriptor", lambda _stream: descriptor)
-    monkeypatch.setattr(client_answers, "write_now", write_now)
+    monkeypatch.setattr(client_server, "plain_descriptor", lambda _stream: descriptor)
+    monkeypatch.setattr(client_server, "write_now", write_now)
     stream: Any = ours
     answers, heard, said = ClientAnswers(stream), 0, 0
     fresh = state(answers)

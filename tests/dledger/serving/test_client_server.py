@@ -20,7 +20,7 @@ from dledger.entry import Body
 from dledger.errors import LogFull, MessageMalformed
 from dledger.free_ports import free_ports
 from dledger.network.conversation import Conversation
-from dledger.serving import client_answers, client_server, client_turns
+from dledger.serving import client_server, client_turns
 from dledger.serving.client_server import ClientServer, ServedNode
 from dledger.serving.client_turns import TURN_SECONDS
 from dledger.waits.pending_appends import Appended, Done
@@ -127,7 +127,7 @@ async def test_a_refused_append_is_answered_among_the_others() -> None:
 async def test_a_client_that_sends_more_than_the_bound_is_read_no_further(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client_answers, "MAX_OPEN_REQUESTS", 8)
+    monkeypatch.setattr(client_server, "MAX_OPEN_REQUESTS", 8)
     node = HoldingNode()
     async with served(node) as client:
         await client.ask(*map(append, range(1, 21)))
@@ -141,8 +141,8 @@ async def test_a_client_that_sends_more_than_the_bound_is_read_no_further(
 async def test_a_client_that_does_not_read_its_answers_is_read_no_further(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(client_answers, "MAX_OPEN_REQUESTS", 32)
-    monkeypatch.setattr(client_answers, "MAX_OPEN_BYTES", 1 << 20)
+    monkeypatch.setattr(client_server, "MAX_OPEN_REQUESTS", 32)
+    monkeypatch.setattr(client_server, "MAX_OPEN_BYTES", 1 << 20)
     node, result = HoldingNode(), b"r" * 16_000
     async with served(node) as client, trio.open_nursery() as nursery:
         nursery.start_soon(client.ask, *map(append, range(1, 3001)))
@@ -170,7 +170,7 @@ async def test_answers_that_come_after_the_client_has_left_are_nobodys() -> None
 
 async def test_nothing_is_written_to_a_connection_that_was_given_up() -> None:
     here, there = trio.socket.socketpair()
-    answers = client_answers.ClientAnswers(trio.SocketStream(there))
+    answers = client_server.ClientAnswers(trio.SocketStream(there))
     answers.begin(1)
     answers.close()
     answers.answer(1, b"late")

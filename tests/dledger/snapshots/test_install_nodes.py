@@ -13,7 +13,7 @@ import trio
 import dledger
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.errors import OutsideLog, SnapshotLost
-from dledger.network.peer_status import peer_status
+from dledger.node.node_status import peer_status
 from dledger.snapshots.restoring import open_and_restore
 from dledger.snapshots.snapshot_notes import snapshot_notes
 from dledger.status import InstallStatus, PeerStatus

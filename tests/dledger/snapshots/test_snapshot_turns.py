@@ -8,10 +8,9 @@ from dledger.core.messages import InstallSnapshot, Phase, PushRequest, PushRespo
 from dledger.entry import Entry
 from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
 from dledger.snapshots.beside import Continuation
-from dledger.snapshots.snapshot_header import snapshot_header
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.snapshots.snapshot_source import NodeSnapshots
-from dledger.snapshots.snapshotter import SnapshotAnswer
+from dledger.snapshots.snapshotter import SnapshotAnswer, snapshot_header
 from dledger.store.folder import node_folder
 from dledger.store.snapshot_folder import Snapshot, SnapshotFolder
 from tests.dledger.core.core_group import TIMEOUT_S

@@ -11,9 +11,8 @@ import pytest
 from dledger.entry import Magic
 from dledger.errors import DiskFailed, DiskFull
 from dledger.store.disk import OsDisk
-from dledger.store.disk_room import SHORT_LOOK_S, DiskRoom, unwatched_room
+from dledger.store.disk_room import SHORT_LOOK_S, DiskRoom, Reserve, unwatched_room
 from dledger.store.open_store import open_store
-from dledger.store.reserve import Reserve
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
 from tests.dledger.full_disk import FullDisk

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from dledger.config import NodeConfig
+from dledger.core.admission.standing import Told
 from dledger.core.membership.change_errors import GrowthNotNoted
-from dledger.core.told import Told
 from dledger.snapshots.restoring import open_and_restore
 from dledger.store.disk import OsDisk
 from dledger.store.growth_note import GrowthNote, NotedMember

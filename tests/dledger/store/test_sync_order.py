@@ -11,8 +11,8 @@ from dledger.core.hard_state import HardState
 from dledger.entry import Magic
 from dledger.store.disk import DiskFile
 from dledger.store.hard_state_file import HardStateFile, StoreRecord, newest_record
+from dledger.store.log_durability import SegmentSyncWork
 from dledger.store.store_health import StoreHealth
-from dledger.store.sync_work import SegmentSyncWork
 from dledger.waits.leadership_watch import LeadershipWatch
 from tests.dledger.node.stored_member import StoredMember
 

@@ -1,1 +1,0 @@
-"""Deliberate transfers of leadership."""
