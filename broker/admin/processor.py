@@ -9,7 +9,6 @@ from broker.errors import RequestRefused
 from broker.serving.origin import Origin
 from broker.store.message_reader import MessageReader
 from remoting.bodies.table import encode_table
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 
@@ -42,7 +41,5 @@ class AdminProcessor:
         position = command.integer("offset")
         record = self._reader.record_at(position)
         if record is None:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {position}"
-            )
+            raise RequestRefused.failed(f"can not find message by the offset, {position}")
         return command.reply(body=record)

@@ -14,6 +14,7 @@ from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.serving.origin import Origin
+from broker.serving.replying import replying
 from broker.settings.changeable import CHANGEABLE, judged_config
 from broker.settings.commands import ChangeSettings
 from broker.settings.settings import Settings
@@ -21,7 +22,6 @@ from broker.settings.state import CHANGED_SETTINGS
 from broker.topics.state import TOPICS
 from remoting.bodies.table import encode_properties_text
 from remoting.bodies.topic_config import DataVersion
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
@@ -90,22 +90,19 @@ class SettingsProcessor:
         except SettingInvalid as error:
             raise _invalid(f"{', '.join(sorted(values))}: {error.problem}") from None
 
-        def then(refusal: RequestRefused | None) -> None:
-            if refusal is not None:
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
-            else:
-                self._announce(lambda: origin.send(command.reply()))
+        def changed() -> None:
+            self._announce(lambda: origin.send(command.reply()))
 
-        submit_commands(self._log, [ChangeSettings(values, self._wall_clock_ms())], then)
+        change = ChangeSettings(values, self._wall_clock_ms())
+        submit_commands(self._log, [change], replying(origin, command, changed))
 
     def _check(self, name: str, value: str | None) -> None:
         setting = CHANGEABLE.get(name)
         if setting is None:
             leads = self._led_term() is not None
             if name in shown_settings(self._settings, self._changed, self._topics, leads=leads):
-                raise RequestRefused(
-                    ResponseCode.NO_PERMISSION,
-                    f"{name} cannot be changed while the broker runs; nothing was changed",
+                raise RequestRefused.forbidden(
+                    f"{name} cannot be changed while the broker runs; nothing was changed"
                 )
             raise _invalid(f"there is no setting {name!r:.80}")
         if value is None:
@@ -142,4 +139,4 @@ def read_changes(body: bytes) -> Mapping[str, str | None]:
 
 
 def _invalid(problem: str) -> RequestRefused:
-    return RequestRefused(ResponseCode.INVALID_PARAMETER, f"{problem}; nothing was changed")
+    return RequestRefused.invalid(f"{problem}; nothing was changed")

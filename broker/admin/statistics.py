@@ -21,7 +21,6 @@ from broker.traffic.traffic import Traffic
 from remoting.bodies.message_queue import MessageQueue, queue_keyed_row
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
@@ -114,10 +113,9 @@ class Statistics:
                 rows += map(queue_keyed_row, part)
                 yield
             if len(rows) > MAX_TOLD_QUEUES_OF_GROUP:
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_BUSY,
+                raise RequestRefused.busy(
                     f"group {name:.80} has offsets of more than {MAX_TOLD_QUEUES_OF_GROUP} queues: "
-                    "ask topic by topic (consumerProgress -g -t)",
+                    "ask topic by topic (consumerProgress -g -t)"
                 )
         per_second = round(per_second, 2)
         body = f'{{"offsetTable":{{{",".join(rows)}}},"consumeTps":{per_second}}}'
@@ -140,10 +138,9 @@ class Statistics:
                     count += queues
             yield
             if count > MAX_TOLD_QUEUES:
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_BUSY,
+                raise RequestRefused.busy(
                     f"groups have offsets of more than {MAX_TOLD_QUEUES} queues: ask group by "
-                    "group (consumerProgress -g)",
+                    "group (consumerProgress -g)"
                 )
         total = in_flight = 0
         texts: list[str] = []

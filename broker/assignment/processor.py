@@ -80,14 +80,11 @@ class AssignmentProcessor:
         is_broadcast = asked.text("messageModel", "CLUSTERING") == "BROADCASTING"
         share = _SHARES.get(strategy)
         if share is None:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"strategy {strategy:.50} is not known here: use {' or '.join(_SHARES)}",
+            raise RequestRefused.failed(
+                f"strategy {strategy:.50} is not known here: use {' or '.join(_SHARES)}"
             )
         if self._waiting >= MAX_WAITING:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"{self._waiting} wait for name servers: ask later"
-            )
+            raise RequestRefused.busy(f"{self._waiting} wait for name servers: ask later")
         self._waiting += 1
 
         def then(route: TopicRoute | None) -> None:
@@ -122,16 +119,13 @@ class AssignmentProcessor:
         asked = JsonObject.parse("request mode", command.body, _MAX_BODY_BYTES)
         group, topic = asked.name("consumerGroup"), asked.name("topic")
         if topic.startswith(RETRY_PREFIX):
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode"
-            )
+            raise RequestRefused.forbidden("retry topic is not allowed to set mode")
         check_group_name(group)
         check_topic_name(topic)
         mode = Mode(asked.text("mode", PULL), asked.int32("popShareQueueNum", 0))
         if mode.name not in (PULL, POP) or abs(mode.shares) > _MAX_SHARES:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"mode {mode.name:.20} of {mode.shares}: set PULL or POP, and how many share",
+            raise RequestRefused.invalid(
+                f"mode {mode.name:.20} of {mode.shares}: set PULL or POP, and how many share"
             )
         submit_commands(
             self._log, [SetMode(topic, group, *mode, MAX_MODES)], replying(origin, command)

@@ -112,11 +112,7 @@ class ClientProcessor:
             elif not origin.is_closed:
                 self._register(origin, command, heartbeat.client_id, data)
             if not waiting:
-                origin.send(
-                    command.reply(refusals[0].code, remark=refusals[0].remark)
-                    if refusals
-                    else command.reply()
-                )
+                origin.send(refusals[0].reply_to(command) if refusals else command.reply())
 
         for number, data in enumerate(heartbeat.consumers, 1):
             if number % _GROUPS_A_STEP == 0:
@@ -148,9 +144,7 @@ class ClientProcessor:
         group = command.name("consumerGroup")
         client_ids = self._consumers.client_ids(group)
         if not client_ids:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group:.120}"
-            )
+            raise RequestRefused.failed(f"no consumer for this group, {group:.120}")
         return command.reply(body=encode_consumer_list(client_ids))
 
     def consumer_connections(self, _origin: Origin, command: Command) -> Steps:
@@ -239,9 +233,8 @@ class ClientProcessor:
                 return  # a client names so many at once, and none needs more
             is_new = not self._producers.is_member(origin, group)
             if is_new and len(self._producers) >= self._settings.now.limits.max_clients:
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_BUSY,
-                    f"{len(self._producers)} producers are registered: stop some",
+                raise RequestRefused.busy(
+                    f"{len(self._producers)} producers are registered: stop some"
                 )
             member = Producer(heartbeat.client_id, self._clock(), command.language, command.version)
             self._producers.register(origin, group, member)
@@ -254,31 +247,25 @@ class ClientProcessor:
             known = {one.group for one in heartbeat.consumers}
             added -= consumers.size_in(origin, known)
             if consumers.size_of(origin) + added > MAX_CLIENT_BYTES:
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_BUSY,
+                raise RequestRefused.busy(
                     f"the groups and subscriptions of one connection take more than "
-                    f"{MAX_CLIENT_BYTES} bytes: use more connections",
+                    f"{MAX_CLIENT_BYTES} bytes: use more connections"
                 )
         if consumers.size + added > self._settings.now.limits.max_client_bytes:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"the subscriptions of all consumers take {consumers.size} bytes: stop some",
+            raise RequestRefused.busy(
+                f"the subscriptions of all consumers take {consumers.size} bytes: stop some"
             )
 
     def _check(self, origin: Origin, data: ConsumerData) -> None:
         check_group_name(data.group)
         if len(data.subscriptions) > self._settings.now.limits.max_subscriptions:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
+            raise RequestRefused.busy(
                 f"{len(data.subscriptions)} subscriptions of group {data.group}: "
-                f"at most {self._settings.now.limits.max_subscriptions}",
+                f"at most {self._settings.now.limits.max_subscriptions}"
             )
         is_new = not self._consumers.is_member(origin, data.group)
         if is_new and len(self._consumers) >= self._settings.now.limits.max_clients:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"{len(self._consumers)} consumers are registered: stop some",
-            )
+            raise RequestRefused.busy(f"{len(self._consumers)} consumers are registered: stop some")
 
     def _register(
         self, origin: Origin, command: Command, client_id: str, data: ConsumerData

@@ -35,7 +35,6 @@ from remoting.message.properties import (
     edit_properties,
 )
 from remoting.message.record import MessageRecord, decode_record
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 # Looked at by one request; 256 KiB at most, as in a pull.
@@ -150,19 +149,14 @@ class RedriveProcessor:
         request = read_redrive_request(command)
         topic = dead_letter_topic(request.group)
         if request.queue_id >= self._topics.found(topic).read_queue_count:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER, f"topic {topic} has no queue {request.queue_id}"
-            )
+            raise RequestRefused.invalid(f"topic {topic} has no queue {request.queue_id}")
         if request.group not in self._groups.configs:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {request.group}: nobody would consume them",
+            raise RequestRefused.no_group(
+                f"subscription group not exist, {request.group}: nobody would consume them"
             )
         queue = (topic, request.queue_id)
         if queue in self._busy:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"dead letters of {topic} are on their way: ask again"
-            )
+            raise RequestRefused.busy(f"dead letters of {topic} are on their way: ask again")
         outcome = self._look(topic, request)
         if request.is_dry or not outcome.chosen:
             return command.reply(fields=outcome.fields())
@@ -220,9 +214,8 @@ class RedriveProcessor:
             made = created_for_group(retry_topic(request.group), max(1, group.retry_queue_count))
             config = self._topics.configs.get(made.topic, made)
         if config is not None and not config.permission & PERMISSION_WRITE:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"the topic[{config.topic}] sending message is forbidden",
+            raise RequestRefused.forbidden(
+                f"the topic[{config.topic}] sending message is forbidden"
             )
         return config
 
@@ -230,10 +223,9 @@ class RedriveProcessor:
         """Raises RequestRefused (2) when what was taken has too many gaps."""
         taken = sum(len(runs) for of in self._redriven.runs.values() for runs in of.values())
         if taken + _LOOKED_AT > MAX_RUNS:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
+            raise RequestRefused.busy(
                 f"dead letters were taken with over {MAX_RUNS - _LOOKED_AT} gaps between: take all "
-                f"of one group, or delete a topic such as {topic}",
+                f"of one group, or delete a topic such as {topic}"
             )
 
     def _send(
@@ -257,7 +249,7 @@ class RedriveProcessor:
             busy.discard(queue)
             if refusals:
                 # Some may be stored. They are passed over when the client asks again.
-                origin.send(command.reply(refusals[0].code, remark=refusals[0].remark))
+                origin.send(refusals[0].reply_to(command))
             else:
                 origin.send(command.reply(fields=outcome.fields()))
 

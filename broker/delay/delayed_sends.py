@@ -30,7 +30,6 @@ from remoting.message.properties import (
     shown_value,
 )
 from remoting.message.record import MessageRecord
-from remoting.wire.codes import ResponseCode
 
 
 class DelayedSends:
@@ -84,9 +83,8 @@ class DelayedSends:
         """
         waiting = len(self._delays.waiting)
         if waiting >= self._settings.now.limits.max_delayed_messages:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"[OVERLOAD]{waiting} delayed messages wait already: send it when fewer do",
+            raise RequestRefused.busy(
+                f"[OVERLOAD]{waiting} delayed messages wait already: send it when fewer do"
             )
         due = self._read_due(pairs)
         if due is None:

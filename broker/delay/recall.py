@@ -14,6 +14,7 @@ from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.messages.record_facts import properties_run, read_without_body
 from broker.serving.origin import Origin
+from broker.serving.replying import replying
 from remoting.bodies.pieces import pieces
 from remoting.message.properties import REAL_TOPIC, UNIQUE_KEY, found_value, shown_value
 from remoting.net.answering import Steps
@@ -53,24 +54,22 @@ class RecallProcessor:
         topic = command.name("topic")
         handle = read_recall_handle(command.text("recallHandle"))
         if (handle.topic, handle.broker_name) != (topic, self._broker_name):
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
+            raise RequestRefused.invalid(
                 f"recall failed: the handle is of topic {handle.topic!r:.80} at broker "
-                f"{handle.broker_name!r:.80}",
+                f"{handle.broker_name!r:.80}"
             )
         found = yield from self._found(handle)
         claimed = None if found is None else self._deliveries.claim(found.position)
         if found is None or claimed is None:
             raise _too_late(handle)
 
+        reply = replying(
+            origin, command, lambda: command.reply(fields={"msgId": handle.unique_key})
+        )
+
         def then(refusal: RequestRefused | None) -> None:
             claimed(None)
-            if isinstance(refusal, EntryPassedOver):
-                refusal = _too_late(handle)
-            if refusal is not None:
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
-            else:
-                origin.send(command.reply(ResponseCode.SUCCESS, {"msgId": handle.unique_key}))
+            reply(_too_late(handle) if isinstance(refusal, EntryPassedOver) else refusal)
 
         submit_commands(self._log, [DropDelayed(found.position)], then)
         return None

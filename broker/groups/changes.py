@@ -17,7 +17,6 @@ from broker.settings.settings import SETTINGS, Settings
 from broker.topics.changes import TOPIC_CHANGES, TopicChanges
 from broker.topics.names import created_for_group, is_system_group, retry_topic
 from broker.topics.state import TOPICS
-from remoting.wire.codes import ResponseCode
 
 # Pairs of group and topic that are kept apart; operators name them one by one.
 MAX_FORBIDDEN: Final = 20_000
@@ -69,15 +68,10 @@ class GroupChanges:
             return
         settings = self._settings.now
         if group not in groups and not (settings.auto_create_groups or is_system_group(group)):
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {group:.120}: create it",
-            )
+            raise RequestRefused.no_group(f"subscription group not exist, {group:.120}: create it")
         count, limit = len(groups) + len(self._creating), settings.limits.max_groups
         if count >= limit:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"{count} consumer groups: delete one first"
-            )
+            raise RequestRefused.busy(f"{count} consumer groups: delete one first")
         self._topic_changes.check_room()
         commands: list[LogCommand] = [PutGroup(config, only_if_absent=True, max_groups=limit)]
         if needs_topic:
@@ -101,10 +95,7 @@ class GroupChanges:
         groups = self._groups.configs
         new = len({config.group for config in configs} - groups.keys())
         if new and len(groups) + len(self._creating) + new > limit:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"there are {len(groups)} consumer groups: delete one first",
-            )
+            raise RequestRefused.busy(f"there are {len(groups)} consumer groups: delete one first")
         commands = [PutGroup(config, max_groups=limit) for config in configs]
         submit_commands(self._log, commands, then)
 

@@ -7,7 +7,6 @@ from broker.errors import RequestRefused
 from broker.log.command_layout import number, text
 from broker.topics.names import check_group_name
 from remoting.bodies.json_object import JsonObject
-from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import BodyMalformed
 from remoting.wire.loose_json import JsonValue, compact_json, parse_json
 
@@ -154,9 +153,8 @@ def check_group_config(config: ConsumerGroup) -> None:
         (len(config.subscriptions), 0, MAX_KEPT_CHARACTERS, "characters of subscriptions"),
     ):
         if not least <= value <= most:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"group {config.group}: {value} {what}: give {least} to {most}",
+            raise RequestRefused.invalid(
+                f"group {config.group}: {value} {what}: give {least} to {most}"
             )
 
 

@@ -56,9 +56,8 @@ class Forwarding:
             position = -1
         record = self._reader.record_at(position)
         if record is None:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"no message of this broker has the id {message_id:.80}: give its offset id",
+            raise RequestRefused.failed(
+                f"no message of this broker has the id {message_id:.80}: give its offset id"
             )
         self._forward(origin, command, record)
 
@@ -82,6 +81,4 @@ class Forwarding:
 
 
 def _not_online(group: str, client_id: str) -> RequestRefused:
-    return RequestRefused(
-        ResponseCode.SYSTEM_ERROR, f"The Consumer <{group:.120}> <{client_id:.120}> not online"
-    )
+    return RequestRefused.failed(f"The Consumer <{group:.120}> <{client_id:.120}> not online")

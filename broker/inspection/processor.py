@@ -20,7 +20,6 @@ from broker.topics.names import check_group_name
 from broker.topics.state import TOPICS
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
 
@@ -182,15 +181,13 @@ class InspectionProcessor:
         tables = self._offsets.tables
         wanted = [key for key in tables.of_group(source) if topic in ("", key[1])]
         if not wanted:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"group {source:.80} has no offsets{f' in {topic:.80}' if topic else ''}",
+            raise RequestRefused.no_group(
+                f"group {source:.80} has no offsets{f' in {topic:.80}' if topic else ''}"
             )
         if sum(len(tables[key]) for key in wanted) > MAX_CLONED_OFFSETS:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
+            raise RequestRefused.busy(
                 f"group {source:.80} has more than {MAX_CLONED_OFFSETS} offsets: clone one topic "
-                "after the other",
+                "after the other"
             )
         offsets: list[CommittedOffset] = []
         for piece in pieces(wanted):
@@ -199,15 +196,11 @@ class InspectionProcessor:
                 offsets += [CommittedOffset(target, key[1], *one) for one in queues.items()]
             yield
         if not offsets:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {source:.80} was deleted"
-            )
+            raise RequestRefused.no_group(f"group {source:.80} was deleted")
         new = sum((target, key[1]) not in tables for key in wanted)
         room = self._settings.now.limits.max_offset_tables - new
         if (new and not tables.has_room(room + 1)) or self._commits.is_full:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
-            )
+            raise RequestRefused.busy("offsets of too many groups: delete a group first")
         done = replying(origin, command)
         for one in offsets[:-1]:
             self._commits.add(one, None)

@@ -13,7 +13,6 @@ from broker.pulls.request import filter_of
 from broker.serving.origin import Origin
 from broker.store.message_reader import MessageReader
 from broker.topics.state import TOPICS
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
 
@@ -49,13 +48,10 @@ class QueueUnits:
         if config is None or not (
             0 <= queue_id < max(config.read_queue_count, config.write_queue_count)
         ):
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic:.127} is not exist!"
-            )
+            raise RequestRefused.failed(f"{queue_id}@{topic:.127} is not exist!")
         if not 0 <= count <= MAX_UNITS or index < 0:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"{count} units from {index} on: give up to {MAX_UNITS}, from 0 on",
+            raise RequestRefused.invalid(
+                f"{count} units from {index} on: give up to {MAX_UNITS}, from 0 on"
             )
         subscription = self._consumers.subscription(group, topic) if group else None
         filter_data: str | None = None

@@ -6,7 +6,6 @@ Source: RocketMQ's RebalanceLockManager.
 from collections.abc import Callable, Generator
 from typing import Final
 
-from broker.errors import RequestRefused
 from broker.limits import BrokerLimits
 from broker.locks.commands import LockQueues
 from broker.locks.state import LOCKS
@@ -14,6 +13,7 @@ from broker.log.replicated_log import Log
 from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.serving.origin import Origin
+from broker.serving.replying import replying
 from broker.topics.names import check_group_name, check_topic_name
 from dledger import SessionClock
 from remoting.bodies.consumer_group import (
@@ -72,13 +72,10 @@ class LockProcessor:
                 wanted.append((queue.topic, queue.queue_id))
             yield
 
-        def then(refusal: RequestRefused | None) -> None:
-            if refusal is not None:
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
-                return
+        def locked() -> None:
             answer_each(origin, [command], lambda _origin, command: self._owned(command, asked))
 
-        self._change_locks(asked, True, wanted, then)
+        self._change_locks(asked, True, wanted, replying(origin, command, locked))
         return None
 
     def _owned(self, command: Command, asked: QueueLock) -> Steps:
@@ -101,16 +98,8 @@ class LockProcessor:
             RequestRefused (29): a bad name.
         """
         asked = yield from _read(command)
-
-        def then(refusal: RequestRefused | None) -> None:
-            origin.send(
-                command.reply()
-                if refusal is None
-                else command.reply(refusal.code, remark=refusal.remark)
-            )
-
         queues = [(queue.topic, queue.queue_id) for queue in asked.queues]
-        self._change_locks(asked, False, queues, then)
+        self._change_locks(asked, False, queues, replying(origin, command))
         return None
 
     def _change_locks(

@@ -15,6 +15,7 @@ from broker.offsets.commits import OffsetCommits
 from broker.offsets.generations import Generations
 from broker.offsets.state import OFFSETS
 from broker.serving.origin import Origin
+from broker.serving.replying import replying
 from broker.settings.settings import Settings
 from broker.store.message_reader import MessageReader
 from broker.topics.names import check_group_name, check_topic_name
@@ -97,14 +98,7 @@ class OffsetProcessor:
         offset = command.integer("commitOffset")
         if offset < 0:
             return command.reply()
-
-        def then(refusal: RequestRefused | None) -> None:
-            origin.send(
-                command.reply()
-                if refusal is None
-                else command.reply(refusal.code, remark=refusal.remark)
-            )
-
+        then = replying(origin, command)
         if not self._generations.counts(origin, key, offset):
             # RocketMQ's words; of a topic that was made again they are true as well.
             return command.reply(remark="Offset has been previously reset")
@@ -116,20 +110,15 @@ class OffsetProcessor:
             check_group_name(group)
             check_topic_name(topic)
             if not self._offsets.tables.has_room(self._settings.now.limits.max_offset_tables):
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
-                )
+                raise RequestRefused.busy("offsets of too many groups: delete a group first")
         # Of a queue that was taken away, too: a member that had read it tells how far it has come,
         # and the queue may be given back.
         if topic not in self._topics.configs or not 0 <= queue_id < MAX_QUEUES_PER_TOPIC:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"there is no queue {queue_id} of topic {topic}: refresh its route",
+            raise RequestRefused.invalid(
+                f"there is no queue {queue_id} of topic {topic}: refresh its route"
             )
         if self._commits.is_full:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, "[OVERLOAD]too many offsets wait: commit again"
-            )
+            raise RequestRefused.busy("[OVERLOAD]too many offsets wait: commit again")
         self._commits.add(CommittedOffset(*key, offset), then)
         return None
 
@@ -174,10 +163,9 @@ class OffsetProcessor:
                 rows.append(f"{compact_json(f'{topic}@{group}')}:{compact_json(queues)}")
                 size += len(rows[-1])
             if size > _MAX_TABLES_BYTES:
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_BUSY,
+                raise RequestRefused.busy(
                     f"offsets of more than {_MAX_TABLES_BYTES} bytes: ask group by group "
-                    "(consumerProgress -g)",
+                    "(consumerProgress -g)"
                 )
             yield
         return command.reply(body=f'{{"offsetTable":{{{",".join(rows)}}}}}'.encode())

@@ -27,6 +27,7 @@ from broker.pulls.message_filter import MessageFilter
 from broker.pulls.readable import Readable
 from broker.pulls.request import filter_of
 from broker.serving.origin import Origin
+from broker.serving.replying import replying
 from broker.serving.work_in_steps import WorkInSteps
 from broker.store.message_reader import MessageReader
 from broker.topics.state import TOPICS
@@ -119,13 +120,10 @@ class Popping:
         request = read_pop(command)
         self._check(request)
 
-        def then(refusal: RequestRefused | None) -> None:
-            if refusal is not None:
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
-            else:
-                self._begin(origin, command, request)
+        def begin() -> None:
+            self._begin(origin, command, request)
 
-        self._group_changes.ensure_group(request.group, then)
+        self._group_changes.ensure_group(request.group, replying(origin, command, begin))
 
     def notify(self, origin: Origin, command: Command) -> None:
         """Tell a consumer when there is something to pop. Raises as `pop`."""
@@ -281,7 +279,7 @@ class Popping:
             self._check(request)  # again, if it has waited
             wanted = self._wanted(request)
         except RequestRefused as error:
-            pop.origin.send(pop.command.reply(error.code, remark=error.remark))
+            pop.origin.send(error.reply_to(pop.command))
             return True
         if request.invisible_ms and not self._group_changes.is_there(request.group):
             self._answer_nothing(pop)  # its group was deleted; a new pop makes it again
@@ -352,7 +350,7 @@ class Popping:
         def then(refusal: RequestRefused | None) -> None:
             busy.discard(key)
             if refusal is not None:
-                pop.origin.send(pop.command.reply(refusal.code, remark=refusal.remark))
+                pop.origin.send(refusal.reply_to(pop.command))
             else:
                 self._chooser.shown(key, command.visible_ms)
                 self._answer(pop, command, choice.rest)
@@ -463,7 +461,7 @@ def _times(popped_ms: int, invisible_ms: int, queue: int) -> dict[str, str]:
 def _failed(pop: WaitingPop, error: Exception) -> Command:
     """The answer to a pop in which something of the broker failed."""
     refusal = failure(_WHAT, error)
-    return pop.command.reply(refusal.code, remark=refusal.remark)
+    return refusal.reply_to(pop.command)
 
 
 def _notice(has_message: bool) -> dict[str, str]:

@@ -12,7 +12,6 @@ from broker.serving.origin import Origin
 from broker.serving.work_in_steps import WorkInSteps
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
 
@@ -52,9 +51,7 @@ class ProducerProcessor:
         group = command.name("producerGroup")
         members = self._producers.members(group)
         if not members:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, f"the producer group[{group:.120}] not exist"
-            )
+            raise RequestRefused.failed(f"the producer group[{group:.120}] not exist")
         connections: list[str] = []
         for piece in pieces(list(members.items())[:_MAX_TOLD]):
             connections += [compact_json(_connection(*one)) for one in piece]

@@ -144,9 +144,7 @@ class PullProcessor:
             origin, command.without_content(), request, self._clock() + request.hold_seconds
         )
         if not self._held.has_room(held):
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"{len(self._held)} pulls wait already: pull again later"
-            )
+            raise RequestRefused.busy(f"{len(self._held)} pulls wait already: pull again later")
         self._held.add(held)
         return None
 
@@ -267,7 +265,7 @@ class PullProcessor:
                     return self._moved(command, request, moved_to)
                 return self._answer(origin, command, request, arrivals)
             except RequestRefused as error:
-                return command.reply(error.code, remark=error.remark)
+                return error.reply_to(command)
 
         def answer_now() -> None:
             answer_each(origin, [command], answer)

@@ -11,7 +11,6 @@ from broker.settings.settings import SETTINGS, Settings
 from broker.topics.names import is_system_group
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_READ, TopicConfig
-from remoting.wire.codes import ResponseCode
 
 
 class Readable:
@@ -39,45 +38,37 @@ class Readable:
         self._settings.check_readable()
         config = self._topics.configs.get(topic)
         if config is None:
-            raise RequestRefused(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{topic}] not exist, apply first please: send to it or create it",
+            raise RequestRefused.no_topic(
+                f"topic[{topic}] not exist, apply first please: send to it or create it"
             )
         if not config.permission & PERMISSION_READ:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling is forbidden"
-            )
+            raise RequestRefused.forbidden(f"the topic[{topic}] pulling is forbidden")
         if queue_id is not None and not 0 <= queue_id < config.read_queue_count:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"topic {topic} has no queue {queue_id}: refresh its route",
+            raise RequestRefused.invalid(
+                f"topic {topic} has no queue {queue_id}: refresh its route"
             )
         settings = self._groups.configs.get(group)
         if settings is None and not (
             self._settings.now.auto_create_groups or is_system_group(group)
         ):
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{group:.120}] does not exist: create it",
+            raise RequestRefused.no_group(
+                f"subscription group [{group:.120}] does not exist: create it"
             )
         if settings is not None and not settings.consume_enable:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"subscription group no permission, {group}: it is switched off",
+            raise RequestRefused.forbidden(
+                f"subscription group no permission, {group}: it is switched off"
             )
         if self._groups.forbidden and (group, topic) in self._groups.forbidden:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"the consumer group[{group}] is forbidden for topic[{topic}]",
+            raise RequestRefused.forbidden(
+                f"the consumer group[{group}] is forbidden for topic[{topic}]"
             )
         if (
             settings is not None
             and not settings.consume_broadcast_enable
             and self._consumers.is_broadcasting(group)
         ):
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"the consumer group[{group}] can not consume by broadcast way: it shares",
+            raise RequestRefused.forbidden(
+                f"the consumer group[{group}] can not consume by broadcast way: it shares"
             )
         return config
 

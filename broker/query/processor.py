@@ -10,7 +10,6 @@ from broker.errors import RequestRefused
 from broker.log.state import BrokerState
 from broker.query.searches import WAIT_SECONDS, Search, Searches
 from broker.serving.origin import Origin
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 # RocketMQ's values: the most messages of one answer, and those of a search for a unique key.
@@ -43,10 +42,7 @@ class QueryProcessor:
         if command.fields.get("_UNIQUE_KEY_QUERY") == "true":
             wanted = UNIQUE_MESSAGES
         if wanted < 1:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"maxNum {wanted}: ask for 1 to {MAX_MESSAGES} messages",
-            )
+            raise RequestRefused.invalid(f"maxNum {wanted}: ask for 1 to {MAX_MESSAGES} messages")
         self._searches.add(
             Search(
                 origin,

@@ -63,17 +63,14 @@ class ReplyProcessor:
         try:
             request = read_send_request(command)
         except MessageMalformed as error:
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason) from None
+            raise RequestRefused.illegal(error.reason) from None
         if len(request.records) != 1 or not request.topic.endswith(REPLY_TOPIC_SUFFIX):
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"replies go one by one to a topic that ends in {REPLY_TOPIC_SUFFIX}",
+            raise RequestRefused.illegal(
+                f"replies go one by one to a topic that ends in {REPLY_TOPIC_SUFFIX}"
             )
         asker_id = request.records[0].property_map().get(REPLY_TO_CLIENT, "")
         if not asker_id:
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL, f"the reply has no property {REPLY_TO_CLIENT}"
-            )
+            raise RequestRefused.illegal(f"the reply has no property {REPLY_TO_CLIENT}")
         asker = self._askers.found(asker_id) or self._producers.client(asker_id)
         if asker is None or asker.is_closed:
             raise _not_there(asker_id)
@@ -81,7 +78,7 @@ class ReplyProcessor:
         def pushed(outcome: Command | RemotingError) -> None:
             if isinstance(outcome, RemotingError) or outcome.code != ResponseCode.SUCCESS:
                 refusal = _not_there(asker_id)
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
+                origin.send(refusal.reply_to(command))
                 return
             fields = {
                 "msgId": message_id(self._address.host, self._address.port, 0),
@@ -120,8 +117,7 @@ class ReplyProcessor:
 
 
 def _not_there(asker_id: str) -> RequestRefused:
-    return RequestRefused(
-        ResponseCode.SYSTEM_ERROR,
+    return RequestRefused.failed(
         f"push reply message fail, channel of <{asker_id:.120}> not found: it waits no longer, or "
-        "asked another broker",
+        "asked another broker"
     )

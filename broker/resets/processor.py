@@ -16,12 +16,12 @@ from broker.log.submissions import submit_commands
 from broker.offsets.state import OFFSETS
 from broker.resets.commands import ResetOffsets
 from broker.serving.origin import Origin
+from broker.serving.replying import replying
 from broker.settings.settings import Settings
 from broker.store.message_reader import MessageReader
 from broker.topics.state import TOPICS
 from remoting.bodies.message_queue import MessageQueue, encode_queue_keyed
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 # Each takes up to 30 looks at the log, 10 us each.
@@ -72,19 +72,13 @@ class ResetProcessor:
         queue_id, offset = command.int32("queueId", -1), command.integer("offset", -1)
         config = self._topics.found(topic)
         if group not in self._groups.configs and (group, topic) not in self._offsets.tables:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"there is no consumer group {group:.120}",
-            )
+            raise RequestRefused.no_group(f"there is no consumer group {group:.120}")
         tables, most = self._offsets.tables, self._settings.now.limits.max_offset_tables
         if (group, topic) not in tables and not tables.has_room(most):
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
-            )
+            raise RequestRefused.busy("offsets of too many groups: delete a group first")
         if queue_id >= config.read_queue_count:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"topic {topic} has no queue {queue_id}: refresh its route",
+            raise RequestRefused.invalid(
+                f"topic {topic} has no queue {queue_id}: refresh its route"
             )
         queue_ids = range(config.read_queue_count) if queue_id < 0 else [queue_id]
         wanted: dict[int, int] = {}
@@ -104,25 +98,21 @@ class ResetProcessor:
             if one % _QUEUES_A_STEP == 0:
                 yield
 
-        def then(refusal: RequestRefused | None) -> None:
-            if refusal is not None:
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
-                return
+        def told() -> Command:
             pairs: list[tuple[MessageQueue, object]] = [
                 (MessageQueue(topic, self._broker_name, one), target)
                 for one, target in wanted.items()
             ]
-            origin.send(command.reply(body=encode_queue_keyed("offsetTable", pairs)))
+            return command.reply(body=encode_queue_keyed("offsetTable", pairs))
 
         reset = ResetOffsets(group, topic, wanted, self._wall_clock_ms(), self._state.log_end)
-        submit_commands(self._log, [reset], then)
+        submit_commands(self._log, [reset], replying(origin, command, told))
         return None
 
     def _checked(self, topic: str, queue_id: int, offset: int) -> int:
         begin, end = self._reader.begin(topic, queue_id), self._reader.end(topic, queue_id)
         if not begin <= offset <= end:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"offset {offset} of {topic}/{queue_id}: give {begin} to {end}",
+            raise RequestRefused.failed(
+                f"offset {offset} of {topic}/{queue_id}: give {begin} to {end}"
             )
         return offset

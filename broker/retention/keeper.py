@@ -27,7 +27,6 @@ from broker.settings.settings import SETTINGS
 from dledger import DiskFailed, Node, OutsideLog, SegmentBegin
 from dledger.waits.blocking_work import in_a_thread
 from dledger.wake_up import WakeUp
-from remoting.wire.codes import ResponseCode
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
@@ -116,9 +115,7 @@ class LogKeeper:
             RequestRefused (2): so many have asked for it that no more may.
         """
         if len(self._asked) >= _MAX_ASKED:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"{len(self._asked)} wait for retention: ask later"
-            )
+            raise RequestRefused.busy(f"{len(self._asked)} wait for retention: ask later")
         self._asked.append(then)
         self._drops_soon |= drops
         self._woken.set()

@@ -19,6 +19,7 @@ from broker.retry.copies import dead_letter_properties, retry_properties
 from broker.sends.copies import Copies, Copy, StandIn
 from broker.sends.sends import Sends
 from broker.serving.origin import Origin
+from broker.serving.replying import replying
 from broker.settings.settings import Settings
 from broker.store.message_reader import MessageReader
 from broker.topics.names import check_group_name, created_for_group, dead_letter_topic, retry_topic
@@ -27,7 +28,6 @@ from broker.traffic.traffic import Traffic
 from remoting.bodies.topic_config import PERMISSION_WRITE
 from remoting.message.properties import DELAY_TIME_LEVEL, RETRY_TOPIC, edit_properties
 from remoting.message.record import decode_record
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.field_values import saturated_int32
 
@@ -90,9 +90,8 @@ class RetryProcessor:
         check_group_name(group)
         record = self._reader.record_at(position)
         if record is None:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"look message by offset failed, {position}: no message of this broker is there",
+            raise RequestRefused.failed(
+                f"look message by offset failed, {position}: no message of this broker is there"
             )
 
         def store(refusal: RequestRefused | None) -> None:
@@ -103,7 +102,7 @@ class RetryProcessor:
                 self._sends.flush()
             except Exception as error:
                 told = error if isinstance(error, RequestRefused) else failure(_WHAT, error)
-                origin.send(command.reply(told.code, remark=told.remark))
+                origin.send(told.reply_to(command))
 
         self._group_changes.ensure_group(group, store)
         return None
@@ -115,7 +114,7 @@ class RetryProcessor:
         group: str,
         level: int,
         said_times: int | None,
-        stored: bytes,
+        body: bytes,
     ) -> None:
         """Queue a copy of a stored message for the retry or the dead letter topic."""
         config = self._groups.configs.get(group)
@@ -124,7 +123,7 @@ class RetryProcessor:
         if config.retry_queue_count <= 0:
             origin.send(command.reply())  # the group wants failed messages to be dropped
             return
-        record, _end = decode_record(stored)
+        record, _end = decode_record(body)
         came_from = record.topic
         allowed = config.retry_max_times if said_times is None else said_times
         pairs = record.property_map()
@@ -143,21 +142,16 @@ class RetryProcessor:
         self._turn += 1
         topic = self._topics.configs.get(topic.topic, topic)
         if not topic.permission & PERMISSION_WRITE:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION, f"the topic[{topic.topic}] sending message is forbidden"
-            )
+            raise RequestRefused.forbidden(f"the topic[{topic.topic}] sending message is forbidden")
         queue_id = self._turn % topic.write_queue_count
 
-        def done(refusal: RequestRefused | None) -> None:
-            if refusal is None:
-                origin_topic = pairs.get(RETRY_TOPIC, "")
-                is_known = origin_topic in self._topics.configs  # it is the client's own word
-                self._traffic.sent_back(group, origin_topic if is_known else came_from)
-                origin.send(command.reply())
-            else:
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
+        def stored() -> Command:
+            origin_topic = pairs.get(RETRY_TOPIC, "")
+            is_known = origin_topic in self._topics.configs  # it is the client's own word
+            self._traffic.sent_back(group, origin_topic if is_known else came_from)
+            return command.reply()
 
-        what = f"a message that group {group} sent back"
+        what, done = f"a message that group {group} sent back", replying(origin, command, stored)
         copy = Copy(what, topic.topic, queue_id, record, done, StandIn())
         if due is not None:
             self._delayed.delay(copy, due)

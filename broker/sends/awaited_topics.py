@@ -20,7 +20,6 @@ from broker.topics.changes import TOPIC_CHANGES, TopicChanges
 from broker.topics.names import TEMPLATE_TOPIC, created_by_send
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import TopicConfig
-from remoting.wire.codes import ResponseCode
 
 
 class AwaitedTopics:
@@ -59,17 +58,14 @@ class AwaitedTopics:
                 being deleted. (2): there are too many topics.
         """
         if self._changes.is_deleting(topic):
-            raise RequestRefused(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic {topic} is being deleted: wait, then create"
-            )
+            raise RequestRefused.no_topic(f"topic {topic} is being deleted: wait, then create")
         config = self._topics.configs.get(topic) or self._changes.creating(topic)
         if config is not None:
             return config
         template = self._topics.configs.get(default_topic or TEMPLATE_TOPIC)
         if not self._auto_create() or template is None:
-            raise RequestRefused(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{topic}] not exist, apply first please: create it with an admin tool",
+            raise RequestRefused.no_topic(
+                f"topic[{topic}] not exist, apply first please: create it with an admin tool"
             )
         config = created_by_send(topic, template, asked_queues)
         self._changes.check_room()
@@ -91,9 +87,8 @@ class AwaitedTopics:
             self._waiting_messages + len(send.records) > limits.max_waiting_sends
             or self._waiting_bytes + send.size > limits.max_waiting_send_bytes
         ):
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"[OVERLOAD]{self._waiting_messages} messages wait for their topics: send again",
+            raise RequestRefused.busy(
+                f"[OVERLOAD]{self._waiting_messages} messages wait for their topics: send again"
             )
         self._waiting_messages += len(send.records)
         self._waiting_bytes += send.size
@@ -133,9 +128,7 @@ class AwaitedTopics:
                 is_its_own = send.topic == topic
                 if config is None or (is_its_own and send.queue_id >= config.write_queue_count):
                     # Another request made or deleted it at the same moment.
-                    raise RequestRefused(
-                        ResponseCode.TOPIC_NOT_EXIST, f"topic {topic} was changed: send again"
-                    )
+                    raise RequestRefused.no_topic(f"topic {topic} was changed: send again")
                 self._sends.add(send)
             except RequestRefused as error:
                 call("refusing a send", send.refuse, error)

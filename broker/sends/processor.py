@@ -26,7 +26,6 @@ from remoting.message.properties import DELAY_TIME_LEVEL, edit_properties
 from remoting.message.record_batch import RecordBatch
 from remoting.net.address import Address
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 # Messages of a batch that are taken in one step.
@@ -84,14 +83,12 @@ class SendProcessor:
         self._settings.check_writable()
         size, most = len(command.body), self._settings.now.max_message_bytes
         if size > most:
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL, f"a body of {size} bytes: at most {most}"
-            )
+            raise RequestRefused.illegal(f"a body of {size} bytes: at most {most}")
         try:
             request = read_send_request(command)
         except MessageMalformed as error:
             # Not 1, which would leave the sender in doubt whether it was stored.
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason) from None
+            raise RequestRefused.illegal(error.reason) from None
         self._room.check(request.longest_bytes)
         if isinstance(request.records, RecordBatch) and len(request.records) > _AT_ONCE:
             return self._take_in_steps(origin, command, request, request.records)
@@ -119,18 +116,16 @@ class SendProcessor:
             config = self._awaited.topic_for(topic, request.default_topic, request.default_queues)
             queue_id = request.queue_id
         if not config.permission & PERMISSION_WRITE:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
+            raise RequestRefused.forbidden(
                 f"the broker[{self._broker_name}] sending message to topic {config.topic} is "
-                "forbidden: it is read-only",
+                "forbidden: it is read-only"
             )
         if queue_id < 0:
             self._turn += 1
             queue_id = self._turn % config.write_queue_count
         elif queue_id >= max(config.write_queue_count, config.read_queue_count):
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"topic {config.topic} has no queue {queue_id}: refresh its route",
+            raise RequestRefused.invalid(
+                f"topic {config.topic} has no queue {queue_id}: refresh its route"
             )
         send = PendingSend(
             origin, command, config.topic, queue_id, request.records, self._id_prefix
@@ -149,9 +144,8 @@ class SendProcessor:
         name = request.topic.removeprefix(RETRY_PREFIX)
         group = self._groups.configs.get(name)
         if group is None:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {name}: send a heartbeat first",
+            raise RequestRefused.no_group(
+                f"subscription group not exist, {name}: send a heartbeat first"
             )
         said = max_times(command, request.max_reconsume_times)
         allowed = group.retry_max_times if said is None else said

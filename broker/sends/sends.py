@@ -45,7 +45,6 @@ from remoting.message.properties import (
 from remoting.message.record import MessageRecord, encode_parts_of_all
 from remoting.message.record_batch import RecordBatch
 from remoting.net.address import Address
-from remoting.wire.codes import ResponseCode
 
 _UNIQUE_KEY: Final = name_mark(UNIQUE_KEY)
 _TAGS: Final = name_mark(TAGS)
@@ -133,9 +132,8 @@ class Sends:
             self._waiting_messages + len(send.records) > limits.max_waiting_sends
             or self._waiting_bytes + send.size > limits.max_waiting_send_bytes
         ):
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"[OVERLOAD]{self._waiting_messages} messages wait for the log: send more slowly",
+            raise RequestRefused.busy(
+                f"[OVERLOAD]{self._waiting_messages} messages wait for the log: send more slowly"
             )
         self._push(send)
 
@@ -373,7 +371,7 @@ def _refusal_of(error: Exception) -> RequestRefused:
     if isinstance(error, RequestRefused):
         return error
     if isinstance(error, MessageMalformed):
-        return NeverStored(ResponseCode.MESSAGE_ILLEGAL, error.reason)
+        return NeverStored.illegal(error.reason)
     refusal = failure("placing a send", error)
     return NeverStored(refusal.code, refusal.remark)
 

@@ -8,7 +8,6 @@ from collections.abc import Mapping
 from typing import Final
 
 from broker.errors import RequestRefused
-from remoting.wire.codes import ResponseCode
 
 _MESSAGE_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNSPECIFIED")
 
@@ -27,14 +26,12 @@ def check_attributes(topic: str, attributes: Mapping[str, str]) -> None:
     """Raises RequestRefused (29) for an attribute that is not obeyed here."""
     for name, value in attributes.items():
         if name not in _LEGAL:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"topic {topic}: unsupported key {name!r:.80}: give " + ", ".join(_LEGAL),
+            raise RequestRefused.invalid(
+                f"topic {topic}: unsupported key {name!r:.80}: give " + ", ".join(_LEGAL)
             )
         values, why = _LEGAL[name]
         if value not in values:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
+            raise RequestRefused.invalid(
                 f"topic {topic}: {name}={value:.80} is not supported, {why}: give "
-                + " or ".join(values),
+                + " or ".join(values)
             )

@@ -15,7 +15,6 @@ from broker.topics.commands import DeleteTopic, PutTopic
 from broker.topics.names import check_topic_config
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import TopicConfig
-from remoting.wire.codes import ResponseCode
 
 
 class TopicChanges:
@@ -59,7 +58,7 @@ class TopicChanges:
                 again already: ask once more when the deletion is applied.
         """
         if topic in self._deleting:
-            raise RequestRefused(ResponseCode.SYSTEM_BUSY, f"topic {topic:.127} is being deleted")
+            raise RequestRefused.busy(f"topic {topic:.127} is being deleted")
         return self._topics.existed(topic, since)
 
     def creating(self, topic: str) -> TopicConfig | None:
@@ -77,7 +76,7 @@ class TopicChanges:
         def created(refusal: RequestRefused | None) -> None:
             self._creating.pop(topic, None)
             if isinstance(refusal, EntryPassedOver):
-                refusal = NeverStored(ResponseCode.SYSTEM_BUSY, self._full())
+                refusal = NeverStored.busy(self._full())
             then(refusal)
 
         self._change([self.command(config, only_if_absent=True)], created)
@@ -127,7 +126,7 @@ class TopicChanges:
         """Raises RequestRefused (2) when there are too many topics for `new` more."""
         topics = len(self._topics.configs) + len(self._creating)
         if new and topics + new > self._max_topics():
-            raise RequestRefused(ResponseCode.SYSTEM_BUSY, self._full())
+            raise RequestRefused.busy(self._full())
 
     def _full(self) -> str:
         count = len(self._topics.configs) + len(self._creating)

@@ -8,7 +8,6 @@ from broker.limits import MAX_QUEUES_PER_TOPIC
 from broker.topics.attributes import check_attributes
 from remoting.bodies.topic_config import PERMISSION_INHERIT, PERMISSION_READ_WRITE, TopicConfig
 from remoting.message.record import MAX_TOPIC_BYTES
-from remoting.wire.codes import ResponseCode
 
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
@@ -126,24 +125,19 @@ def is_legal_name(topic: str) -> bool:
 def check_topic_name(topic: str) -> None:
     """Raises RequestRefused (29) for a name that RocketMQ does not allow."""
     if not _LEGAL.fullmatch(topic):
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
-            f"topic {topic!r:.80}: use letters, digits, '%', '|', '_' and '-'",
+        raise RequestRefused.invalid(
+            f"topic {topic!r:.80}: use letters, digits, '%', '|', '_' and '-'"
         )
     if len(topic) > MAX_TOPIC_BYTES:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
-            f"topic of {len(topic)} characters: at most {MAX_TOPIC_BYTES}",
-        )
+        raise RequestRefused.invalid(f"topic of {len(topic)} characters: at most {MAX_TOPIC_BYTES}")
 
 
 def check_group_name(group: str) -> None:
     """Raises RequestRefused (29) for a name that RocketMQ does not allow."""
     if not _LEGAL.fullmatch(group) or len(group) > MAX_GROUP_CHARACTERS:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
+        raise RequestRefused.invalid(
             f"group {group!r:.80}: use up to {MAX_GROUP_CHARACTERS} letters, digits, '%', '|', "
-            "'_' and '-'",
+            "'_' and '-'"
         )
 
 
@@ -152,37 +146,32 @@ def check_topic_config(config: TopicConfig) -> None:
     check_topic_name(config.topic)
     for count in (config.read_queue_count, config.write_queue_count):
         if not 1 <= count <= MAX_QUEUES_PER_TOPIC:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"topic {config.topic} with {count} queues: 1 to {MAX_QUEUES_PER_TOPIC}",
+            raise RequestRefused.invalid(
+                f"topic {config.topic} with {count} queues: 1 to {MAX_QUEUES_PER_TOPIC}"
             )
     if config.topic_filter_type not in FILTER_TYPES:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
+        raise RequestRefused.invalid(
             f"topic {config.topic} with filter type {config.topic_filter_type!r:.40}: give "
-            + " or ".join(FILTER_TYPES),
+            + " or ".join(FILTER_TYPES)
         )
     if not 0 <= config.topic_system_flag <= MAX_SYSTEM_FLAG:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
+        raise RequestRefused.invalid(
             f"topic {config.topic} with system flag {config.topic_system_flag}: give 0 to "
-            f"{MAX_SYSTEM_FLAG}",
+            f"{MAX_SYSTEM_FLAG}"
         )
     if len(config.attributes) > MAX_ATTRIBUTES or any(
         len(text) > MAX_ATTRIBUTE_CHARACTERS or not text.isprintable()
         for pair in config.attributes.items()
         for text in pair
     ):
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
+        raise RequestRefused.invalid(
             f"attributes of topic {config.topic}: at most {MAX_ATTRIBUTES}, each name and value "
-            f"{MAX_ATTRIBUTE_CHARACTERS} printable characters",
+            f"{MAX_ATTRIBUTE_CHARACTERS} printable characters"
         )
     check_attributes(config.topic, config.attributes)
     if not 0 <= config.permission <= 15:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
-            f"topic {config.topic} with permission {config.permission}: add up 4 read and 2 write",
+        raise RequestRefused.invalid(
+            f"topic {config.topic} with permission {config.permission}: add up 4 read and 2 write"
         )
 
 
@@ -193,9 +182,8 @@ def created_by_send(topic: str, template: TopicConfig, asked_queues: int) -> Top
         RequestRefused (17): the template does not pass itself on.
     """
     if not template.permission & PERMISSION_INHERIT:
-        raise RequestRefused(
-            ResponseCode.TOPIC_NOT_EXIST,
-            f"topic {topic} does not exist and {template.topic} creates none: create it first",
+        raise RequestRefused.no_topic(
+            f"topic {topic} does not exist and {template.topic} creates none: create it first"
         )
     queues = max(1, min(asked_queues, template.write_queue_count, MAX_QUEUES_PER_TOPIC))
     permission = template.permission & ~PERMISSION_INHERIT

@@ -24,7 +24,6 @@ from remoting.bodies.topic_config import (
     TopicConfig,
 )
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, compact_json
 
@@ -89,7 +88,7 @@ class TopicProcessor:
             for one in body.objects("topicConfigList", MAX_TOPICS_AT_ONCE)
         ]
         if not configs:
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, "no topic is named")
+            raise RequestRefused.invalid("no topic is named")
         self._changes.put_topics(configs, replying(origin, command))
 
     def _asked(self, config: TopicConfig) -> TopicConfig:
@@ -129,9 +128,8 @@ class TopicProcessor:
             elif change[0] == "-" and name and not separator:
                 attributes.pop(name, None)
             else:
-                raise RequestRefused(
-                    ResponseCode.INVALID_PARAMETER,
-                    f"attributes={change!r:.60}: give +name=value or -name, with commas between",
+                raise RequestRefused.invalid(
+                    f"attributes={change!r:.60}: give +name=value or -name, with commas between"
                 )
         return attributes
 
@@ -143,9 +141,7 @@ class TopicProcessor:
         """
         topic = command.name("topic")
         if topic in FIRST_TOPICS or self._own_topics.is_standing(topic):
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER, f"topic {topic} is the broker's own: keep it"
-            )
+            raise RequestRefused.invalid(f"topic {topic} is the broker's own: keep it")
         if topic not in self._topics.configs:
             return command.reply()
         self._changes.delete_topic(topic, replying(origin, command))

@@ -13,7 +13,6 @@ from broker.serving.origin import Origin
 from broker.store.message_reader import MessageReader
 from broker.traffic.counter import Total
 from broker.traffic.traffic import Counted, Traffic
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.field_values import read_int32
 
@@ -85,9 +84,7 @@ class TrafficProcessor:
 
 
 def _unknown(name: str, key: str) -> RequestRefused:
-    return RequestRefused(
-        ResponseCode.SYSTEM_ERROR, f"The stats <{name:.100}> <{key:.200}> not exist"
-    )
+    return RequestRefused.failed(f"The stats <{name:.100}> <{key:.200}> not exist")
 
 
 def _reply(command: Command, minute: Total, hour: Total, day: Total, units: int = 1) -> Command:

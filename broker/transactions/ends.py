@@ -35,7 +35,6 @@ from remoting.message.record import (
     MessageRecord,
     decode_record,
 )
-from remoting.wire.codes import ResponseCode
 
 _WHAT: Final = "the message of a transaction"
 
@@ -88,9 +87,8 @@ class Ends:
             RequestRefused (14): this member was given a snapshot, and lacks the message.
         """
         if half.at < self._log.begin_position:
-            raise RequestRefused(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                "this member lacks the message of the transaction: let another member lead",
+            raise RequestRefused.not_available(
+                "this member lacks the message of the transaction: let another member lead"
             )
         record, _end = decode_record(self._log.read_bytes(half.at, half.size))
         return record
@@ -110,9 +108,8 @@ class Ends:
         topic = pairs[REAL_TOPIC]
         if not self._changes.is_same(topic, position):
             self.roll_back(position, lambda _refusal: None)
-            raise RequestRefused(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic {topic} was deleted since the message was sent: it is rolled back",
+            raise RequestRefused.no_topic(
+                f"topic {topic} was deleted since the message was sent: it is rolled back"
             )
         # The queue it was sent to may have been taken away since.
         queue_id = kept_queue_id(pairs) % self._topics.configs[topic].write_queue_count
@@ -167,9 +164,8 @@ class Ends:
         topic = record.property_map().get(REAL_TOPIC, "")
         # An earlier program did not keep where it was sent.
         if not self._changes.is_same(topic, record.prepared_transaction_offset or position):
-            raise RequestRefused(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic {topic:.127} was deleted since the message was sent: send it anew",
+            raise RequestRefused.no_topic(
+                f"topic {topic:.127} was deleted since the message was sent: send it anew"
             )
         self._own_topics.make(HALF_TOPIC)
         done = self._began(position, then)

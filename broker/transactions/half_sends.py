@@ -29,7 +29,6 @@ from remoting.message.properties import (
     shown_value,
 )
 from remoting.message.record import MessageRecord
-from remoting.wire.codes import ResponseCode
 
 
 class HalfSends:
@@ -71,14 +70,12 @@ class HalfSends:
         """
         settings, open_now = self._settings.now, len(self._transactions.halves)
         if not settings.takes_transactions:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                "the broker sending transaction message is forbidden: rejectTransactionMessage",
+            raise RequestRefused.forbidden(
+                "the broker sending transaction message is forbidden: rejectTransactionMessage"
             )
         if open_now >= settings.limits.max_open_transactions:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"[OVERLOAD]{open_now} transactions are open: end some, or start their producers",
+            raise RequestRefused.busy(
+                f"[OVERLOAD]{open_now} transactions are open: end some, or start their producers"
             )
         group = pairs.get(PRODUCER_GROUP, "")
         check_group_name(group)

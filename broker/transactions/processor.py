@@ -10,6 +10,7 @@ from broker.log.state import BrokerState
 from broker.messages.record_facts import read_record_facts
 from broker.retention.full_disk import FullDisk
 from broker.serving.origin import Origin
+from broker.serving.replying import replying
 from broker.store.message_reader import MessageReader
 from broker.topics.names import HALF_TOPIC
 from broker.transactions.ends import Ends
@@ -57,24 +58,23 @@ class EndProcessor:
             return command.reply()
         end = _ENDS.get(how)
         if end is None:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"commitOrRollback={how}: give {TRANSACTION_COMMIT}, {TRANSACTION_ROLLBACK} or 0",
+            raise RequestRefused.invalid(
+                f"commitOrRollback={how}: give {TRANSACTION_COMMIT}, {TRANSACTION_ROLLBACK} or 0"
             )
         half = self._transactions.halves.get(position)
         if half is None:
             return self._ended(command, position, end)
         self._check(half, group, queue_offset, position)
 
+        reply = replying(origin, command)
+
         def done(refusal: RequestRefused | None) -> None:
-            if refusal is None:
-                origin.send(command.reply())
-                return
             if isinstance(refusal, EntryPassedOver):
                 refusal = _no_such(position)
-            elif refusal.code == ResponseCode.SYSTEM_ERROR:  # in doubt, and good to be asked again
-                refusal = RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, refusal.remark)
-            origin.send(command.reply(refusal.code, remark=refusal.remark))
+            elif refusal is not None and refusal.code == ResponseCode.SYSTEM_ERROR:
+                # In doubt, and good to be asked again.
+                refusal = RequestRefused.not_available(refusal.remark)
+            reply(refusal)
 
         if end is End.COMMITTED:
             self._disk.check()
@@ -86,20 +86,16 @@ class EndProcessor:
     def _check(self, half: Half, group: str, queue_offset: int, position: int) -> None:
         # These begin with RocketMQ's words, by which a client tells them from other failures.
         if half.group != group:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"the producer group wrong: the transaction at {position} is of {half.group:.80}",
+            raise RequestRefused.failed(
+                f"the producer group wrong: the transaction at {position} is of {half.group:.80}"
             )
         if half.queue_offset != queue_offset:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
+            raise RequestRefused.failed(
                 f"the transaction state table offset wrong: that of the transaction at {position} "
-                f"is {half.queue_offset}",
+                f"is {half.queue_offset}"
             )
         if self._ends.is_under_way(position):
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"the transaction at {position} is being ended: ask again"
-            )
+            raise RequestRefused.busy(f"the transaction at {position} is being ended: ask again")
 
     def _ended(self, command: Command, position: int, end: End) -> Command:
         """The answer for a transaction that is not open."""
@@ -123,14 +119,12 @@ class EndProcessor:
         facts = None if stored is None else read_record_facts(stored)
         if facts is None or facts.topic != HALF_TOPIC:
             return None
-        return RequestRefused(
-            ResponseCode.SYSTEM_ERROR,
-            f"the transaction at {position} has ended, and how is not remembered any more",
+        return RequestRefused.failed(
+            f"the transaction at {position} has ended, and how is not remembered any more"
         )
 
 
 def _no_such(position: int) -> RequestRefused:
-    return RequestRefused(
-        ResponseCode.SYSTEM_ERROR,
-        f"find prepared transaction message failed: none is open at {position}",
+    return RequestRefused.failed(
+        f"find prepared transaction message failed: none is open at {position}"
     )

@@ -9,6 +9,7 @@ from broker.errors import EntryPassedOver, RequestRefused
 from broker.log.state import BrokerState
 from broker.retention.full_disk import FullDisk
 from broker.serving.origin import Origin
+from broker.serving.replying import replying
 from broker.settings.settings import Settings
 from broker.store.message_reader import MessageReader
 from broker.topics.names import GIVEN_UP_TOPIC
@@ -67,27 +68,19 @@ class ResumeProcessor:
             raise _resumed(message_id)
         settings, open_now = self._settings.now, len(self._transactions.halves)
         if open_now >= settings.limits.max_open_transactions:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{open_now} transactions are open: end some"
-            )
+            raise RequestRefused.busy(f"[OVERLOAD]{open_now} transactions are open: end some")
+        reply = replying(origin, command)
 
         def then(refusal: RequestRefused | None) -> None:
-            if isinstance(refusal, EntryPassedOver):
-                refusal = _resumed(message_id)
-            origin.send(
-                command.reply()
-                if refusal is None
-                else command.reply(refusal.code, remark=refusal.remark)
-            )
+            reply(_resumed(message_id) if isinstance(refusal, EntryPassedOver) else refusal)
 
         group = record.property_map().get(PRODUCER_GROUP, "")
         self._ends.resume(position, record, group, settings.checks.immunity_ms(""), then)
 
 
 def _none(message_id: str) -> RequestRefused:
-    return RequestRefused(
-        ResponseCode.SYSTEM_ERROR,
-        f"{message_id:.80} is no message of {GIVEN_UP_TOPIC}: give the offset id of one",
+    return RequestRefused.failed(
+        f"{message_id:.80} is no message of {GIVEN_UP_TOPIC}: give the offset id of one"
     )
 
 
