@@ -6,43 +6,17 @@ from broker.admin.processor import AdminProcessor
 from broker.admin.replication import Replication
 from broker.admin.settings_processor import SettingsProcessor
 from broker.admin.statistics import Statistics
-from broker.consumers.members import CONSUMERS
-from broker.pulls.pulled_offsets import PULLED_OFFSETS
 from broker.serving.member import MEMBER
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
-from broker.settings.settings import SETTINGS
-from broker.store.message_reader import MESSAGE_READER
-from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import RequestCode
-
-
-def settings_processor(parts: Parts) -> SettingsProcessor:
-    """Shows and changes settings. It needs neither connections nor the node."""
-    return SettingsProcessor(
-        parts.state,
-        parts.log,
-        parts[SETTINGS],
-        parts.led_term,
-        parts.announce,
-        parts.wall_clock_ms,
-    )
 
 
 def service(parts: Parts) -> Service:
     """What serves clients."""
-    reader = parts[MESSAGE_READER]
-    processor = AdminProcessor(reader, parts.figures)
-    settings = settings_processor(parts)
-    statistics = Statistics(
-        parts.state,
-        reader,
-        parts[CONSUMERS],
-        parts[PULLED_OFFSETS],
-        parts[TRAFFIC],
-        parts.config.group,
-        str(parts.config.address),
-    )
+    processor = AdminProcessor(parts)
+    settings = SettingsProcessor(parts)
+    statistics = Statistics(parts)
     replication = Replication(parts[MEMBER].node.status, parts.config.peers)
     any_role = partial(Handler, any_role=True)
     return Service(

@@ -3,30 +3,20 @@
 Source: RocketMQ's AdminBrokerProcessor and QueryMessageProcessor.
 """
 
-from collections.abc import Callable, Mapping
-
 from broker.errors import RequestRefused
 from broker.serving.origin import Origin
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.store.message_reader import MESSAGE_READER
 from remoting.bodies.table import encode_table
 from remoting.wire.command import Command
 
 
 class AdminProcessor:
-    """What `mqadmin` and `dledger-mq` ask of a broker itself.
+    """What `mqadmin` and `dledger-mq` ask of a broker itself."""
 
-    Args:
-        reader: reads messages.
-        figures: run-time figures by name.
-    """
-
-    def __init__(
-        self,
-        reader: MessageReader,
-        figures: Callable[[], Mapping[str, str]],
-    ) -> None:
-        self._reader = reader
-        self._figures = figures
+    def __init__(self, parts: Parts) -> None:
+        self._reader = parts[MESSAGE_READER]
+        self._figures = parts.figures
 
     def runtime_info(self, _origin: Origin, command: Command) -> Command:
         """Run-time figures (28), all as text."""

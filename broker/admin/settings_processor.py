@@ -5,19 +5,18 @@ made remote execution possible. Here a change is an entry of the log, so that al
 and only settings of `CHANGEABLE` can be changed. Source: RocketMQ's AdminBrokerProcessor.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from broker.admin.settings import shown_settings
 from broker.errors import RequestRefused, SettingInvalid
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.settings.changeable import CHANGEABLE, judged_config
 from broker.settings.commands import ChangeSettings
-from broker.settings.settings import Settings
+from broker.settings.settings import SETTINGS
 from broker.settings.state import CHANGED_SETTINGS
 from broker.topics.state import TOPICS
 from remoting.bodies.table import encode_properties_text
@@ -34,33 +33,16 @@ BACK: Final = "commandLine"
 
 
 class SettingsProcessor:
-    """Answers operators about settings.
+    """Answers operators about settings."""
 
-    Args:
-        state: the applied state.
-        log: the log.
-        settings: the settings in force.
-        led_term: the term that this member leads, or None.
-        announce: registers the topics with the name servers, then calls what it is given.
-        wall_clock_ms: milliseconds since 1970.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        settings: Settings,
-        led_term: Callable[[], int | None],
-        announce: Callable[[Callable[[], None] | None], None],
-        wall_clock_ms: Callable[[], int],
-    ) -> None:
-        self._changed = state[CHANGED_SETTINGS]
-        self._topics = state[TOPICS]
-        self._log = log
-        self._settings = settings
-        self._led_term = led_term
-        self._announce = announce
-        self._wall_clock_ms = wall_clock_ms
+    def __init__(self, parts: Parts) -> None:
+        self._changed = parts.state[CHANGED_SETTINGS]
+        self._topics = parts.state[TOPICS]
+        self._log = parts.log
+        self._settings = parts[SETTINGS]
+        self._led_term = parts.led_term
+        self._announce = parts.announce
+        self._wall_clock_ms = parts.wall_clock_ms
 
     def show(self, _origin: Origin, command: Command) -> Command:
         """The settings in force (26)."""

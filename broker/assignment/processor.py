@@ -9,14 +9,13 @@ from typing import Final
 
 from broker.assignment.commands import SetMode
 from broker.assignment.state import MODES, POP, PULL, Mode
-from broker.consumers.members import Consumers
+from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.serving.routes import Routes
+from broker.serving.routes import ROUTES
 from broker.topics.names import RETRY_PREFIX, check_group_name, check_topic_name
 from remoting.bodies.assignment import Assigned, encode_assigned
 from remoting.bodies.json_object import JsonObject
@@ -50,20 +49,13 @@ _SHARES: Final[Mapping[str, _Share]] = {
 
 
 class AssignmentProcessor:
-    """Shares queues among the members of groups.
+    """Shares queues among the members of groups."""
 
-    Args:
-        state: the applied state.
-        log: the log.
-        consumers: the members.
-        routes: says which queues a topic has, with those of other groups of brokers.
-    """
-
-    def __init__(self, state: BrokerState, log: Log, consumers: Consumers, routes: Routes) -> None:
-        self._modes = state[MODES]
-        self._log = log
-        self._consumers = consumers
-        self._routes = routes
+    def __init__(self, parts: Parts) -> None:
+        self._modes = parts.state[MODES]
+        self._log = parts.log
+        self._consumers = parts[CONSUMERS]
+        self._routes = parts[ROUTES]
         self._waiting = 0
 
     def query(self, origin: Origin, command: Command) -> None:

@@ -5,22 +5,21 @@ A heartbeat names the groups that a client sends for, too.
 Source: RocketMQ's ClientManageProcessor and ConsumerManageProcessor.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Final
 
 from broker.consumers.differences import Differences
-from broker.consumers.members import Consumers, Member
+from broker.consumers.members import CONSUMERS, Member
 from broker.consumers.namesakes import Namesakes
 from broker.consumers.notices import Notices
 from broker.errors import RequestRefused
-from broker.filters.changes import FilterChanges
-from broker.groups.changes import GroupChanges
+from broker.filters.changes import FILTER_CHANGES
+from broker.groups.changes import GROUP_CHANGES
 from broker.groups.state import GROUPS
-from broker.log.state import BrokerState
-from broker.producers.members import Producer, Producers
+from broker.producers.members import PRODUCERS, Producer
 from broker.serving.origin import Origin
-from broker.serving.work_in_steps import WorkInSteps
-from broker.settings.settings import Settings
+from broker.serving.parts import Parts
+from broker.settings.settings import SETTINGS
 from broker.topics.names import check_group_name, is_legal_name
 from remoting.bodies.consumer_group import encode_consumer_list
 from remoting.bodies.heartbeat import (
@@ -47,42 +46,21 @@ _GROUPS_A_STEP: Final = 16
 
 
 class ClientProcessor:
-    """Keeps the consumers and the producers of each group.
+    """Keeps the consumers and the producers of each group."""
 
-    Args:
-        state: the applied state.
-        consumers: the members of consumer groups.
-        producers: the members of producer groups.
-        changes: makes a group that is heard of for the first time, with its retry topic.
-        filters: keeps the conditions of consumers that filter by SQL92.
-        settings: how many members and subscriptions there may be, and whether members are told of
-            one another.
-        clock: seconds on the monotonic clock.
-        work: takes what takes long, in steps.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        consumers: Consumers,
-        producers: Producers,
-        changes: GroupChanges,
-        filters: FilterChanges,
-        settings: Settings,
-        clock: Callable[[], float],
-        work: WorkInSteps,
-    ) -> None:
-        self._groups = state[GROUPS]
+    def __init__(self, parts: Parts) -> None:
+        consumers = parts[CONSUMERS]
+        self._groups = parts.state[GROUPS]
         self._consumers = consumers
-        self._producers = producers
+        self._producers = parts[PRODUCERS]
         self._notices = Notices(consumers)
         self._differences = Differences(consumers)
         self._namesakes = Namesakes(consumers)
-        self._changes = changes
-        self._filters = filters
-        self._settings = settings
-        self._clock = clock
-        self._work = work
+        self._changes = parts[GROUP_CHANGES]
+        self._filters = parts[FILTER_CHANGES]
+        self._settings = parts[SETTINGS]
+        self._clock = parts.clock
+        self._work = parts.work
 
     def heartbeat(self, origin: Origin, command: Command) -> Steps:
         """Register a client. The reply comes when the groups of its consumers are in the log.

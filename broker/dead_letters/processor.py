@@ -9,13 +9,13 @@ from broker.dead_letters.request import RedriveRequest, read_redrive_request
 from broker.dead_letters.state import REDRIVEN
 from broker.errors import NeverStored, RequestRefused
 from broker.groups.state import GROUPS
-from broker.log.state import BrokerState
-from broker.retention.full_disk import FullDisk
-from broker.sends.copies import Copies, Copy
-from broker.sends.sends import Sends
+from broker.retention.full_disk import FULL_DISK
+from broker.sends.copies import COPIES, Copy
+from broker.sends.sends import SENDS
 from broker.serving.origin import Origin
-from broker.settings.settings import Settings
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import created_for_group, dead_letter_topic, retry_topic
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_WRITE, TopicConfig
@@ -101,31 +101,17 @@ class _Outcome:
 
 
 class RedriveProcessor:
-    """Stores copies of dead letters, in their group's retry topic or in the topic they come from.
+    """Stores copies of dead letters: in their group's retry topic, or in that they come from."""
 
-    Args:
-        state, sends, copies, reader: what it works with.
-        disk: refuses messages when it is too full.
-        settings: whether clients may send.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        sends: Sends,
-        copies: Copies,
-        reader: MessageReader,
-        disk: FullDisk,
-        settings: Settings,
-    ) -> None:
-        self._redriven = state[REDRIVEN]
-        self._topics = state[TOPICS]
-        self._groups = state[GROUPS]
-        self._sends = sends
-        self._copies = copies
-        self._reader = reader
-        self._disk = disk
-        self._settings = settings
+    def __init__(self, parts: Parts) -> None:
+        self._redriven = parts.state[REDRIVEN]
+        self._topics = parts.state[TOPICS]
+        self._groups = parts.state[GROUPS]
+        self._sends = parts[SENDS]
+        self._copies = parts[COPIES]
+        self._reader = parts[MESSAGE_READER]
+        self._disk = parts[FULL_DISK]
+        self._settings = parts[SETTINGS]
         self._turn = 0
         self._busy: set[tuple[str, int]] = set()  # queues of which some are on their way
 

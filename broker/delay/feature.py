@@ -13,7 +13,6 @@ from broker.retention.kept_back import KEPT_BACK
 from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
-from broker.store.message_reader import MESSAGE_READER
 from remoting.wire.codes import RequestCode
 
 
@@ -22,8 +21,8 @@ def service(parts: Parts) -> Service:
     delays, sends, deliveries = parts.state[DELAYS], parts[DELAYED_SENDS], parts[DELIVERIES]
     parts[SPECIAL_SENDS].add(sends)
     parts[KEPT_BACK].add(deliveries.move_before)
-    told = DelayFigures(parts.state, parts[MESSAGE_READER], parts.wall_clock_ms)
-    processor = RecallProcessor(parts.state, parts.log, deliveries, parts.config.group)
+    told = DelayFigures(parts)
+    processor = RecallProcessor(parts)
 
     rates = TimerRates(delays, parts.clock)
 

@@ -5,14 +5,14 @@ they stand for every member. Source: RocketMQ's AdminBrokerProcessor.
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from broker.delay.due import LEVEL_MS
 from broker.delay.state import DELAYS
-from broker.log.state import BrokerState
 from broker.serving.origin import Origin
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from remoting.bodies.topic_config import DataVersion
 from remoting.wire.command import Command
@@ -23,20 +23,13 @@ _CHECKPOINT: Final = struct.Struct(">7q")
 
 
 class DelayFigures:
-    """Tells about delayed messages.
+    """Tells about delayed messages."""
 
-    Args:
-        state, reader: what it works with.
-        wall_clock_ms: milliseconds since 1970.
-    """
-
-    def __init__(
-        self, state: BrokerState, reader: MessageReader, wall_clock_ms: Callable[[], int]
-    ) -> None:
-        self._state = state
-        self._delays = state[DELAYS]
-        self._reader = reader
-        self._wall_clock_ms = wall_clock_ms
+    def __init__(self, parts: Parts) -> None:
+        self._state = parts.state
+        self._delays = parts.state[DELAYS]
+        self._reader = parts[MESSAGE_READER]
+        self._wall_clock_ms = parts.wall_clock_ms
 
     def level_offsets(self, _origin: Origin, command: Command) -> Command:
         """For each level with messages: the first offset in its queue that waits (45)."""

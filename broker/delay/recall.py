@@ -4,16 +4,15 @@ from collections.abc import Generator
 from typing import Final
 
 from broker.delay.commands import DropDelayed
-from broker.delay.deliveries import Deliveries
+from broker.delay.deliveries import DELIVERIES
 from broker.delay.recall_handle import RecallHandle, read_recall_handle
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting
 from broker.errors import EntryPassedOver, RequestRefused
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.messages.record_facts import properties_run, read_without_body
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from remoting.bodies.pieces import pieces
 from remoting.message.properties import REAL_TOPIC, UNIQUE_KEY, found_value, shown_value
@@ -30,19 +29,13 @@ _KEY: Final = UNIQUE_KEY.encode()
 
 
 class RecallProcessor:
-    """Takes back messages that were not delivered yet.
+    """Takes back messages that were not delivered yet."""
 
-    Args:
-        state, log, deliveries, broker_name: what it works with.
-    """
-
-    def __init__(
-        self, state: BrokerState, log: Log, deliveries: Deliveries, broker_name: str
-    ) -> None:
-        self._delays = state[DELAYS]
-        self._log = log
-        self._deliveries = deliveries
-        self._broker_name = broker_name
+    def __init__(self, parts: Parts) -> None:
+        self._delays = parts.state[DELAYS]
+        self._log = parts.log
+        self._deliveries = parts[DELIVERIES]
+        self._broker_name = parts.config.group
 
     def recall(self, origin: Origin, command: Command) -> Steps:
         """Drop a delayed message, once and for all; or say that it is too late.

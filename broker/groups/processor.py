@@ -6,11 +6,11 @@ Source: RocketMQ's AdminBrokerProcessor.
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.groups.changes import GroupChanges
+from broker.groups.changes import GROUP_CHANGES
 from broker.groups.config import ConsumerGroup, check_group_config
 from broker.groups.state import GROUPS
-from broker.log.state import BrokerState
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.topics.names import check_group_name, check_topic_name
 from remoting.bodies.json_object import JsonObject
@@ -27,9 +27,9 @@ MAX_GROUPS_AT_ONCE: Final = 500
 class GroupProcessor:
     """Makes, deletes and shows consumer groups."""
 
-    def __init__(self, state: BrokerState, changes: GroupChanges) -> None:
-        self._groups = state[GROUPS]
-        self._changes = changes
+    def __init__(self, parts: Parts) -> None:
+        self._groups = parts.state[GROUPS]
+        self._changes = parts[GROUP_CHANGES]
 
     def put_group(self, origin: Origin, command: Command) -> None:
         """Create or change a consumer group (200).

@@ -3,19 +3,18 @@
 Source: RocketMQ's AdminBrokerProcessor.
 """
 
-from collections.abc import Callable
 from typing import Final
 
-from broker.consumers.members import Consumers
+from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
-from broker.log.state import BrokerState
 from broker.offsets.commands import CommittedOffset
-from broker.offsets.commits import OffsetCommits
+from broker.offsets.commits import OFFSET_COMMITS
 from broker.offsets.state import OFFSETS
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.settings.settings import Settings
-from broker.store.message_reader import MessageReader
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import check_group_name
 from broker.topics.state import TOPICS
 from remoting.bodies.pieces import pieces
@@ -37,31 +36,17 @@ MAX_CLONED_OFFSETS: Final = 5_000
 
 
 class InspectionProcessor:
-    """Looks at offsets and subscriptions.
+    """Looks at offsets and subscriptions."""
 
-    Args:
-        state, consumers, reader, commits, settings, broker_name: what it works with.
-        wall_clock_ms: milliseconds since 1970.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        consumers: Consumers,
-        reader: MessageReader,
-        commits: OffsetCommits,
-        settings: Settings,
-        broker_name: str,
-        wall_clock_ms: Callable[[], int],
-    ) -> None:
-        self._topics = state[TOPICS]
-        self._offsets = state[OFFSETS]
-        self._consumers = consumers
-        self._reader = reader
-        self._commits = commits
-        self._settings = settings
-        self._broker_name = broker_name
-        self._wall_clock_ms = wall_clock_ms
+    def __init__(self, parts: Parts) -> None:
+        self._topics = parts.state[TOPICS]
+        self._offsets = parts.state[OFFSETS]
+        self._consumers = parts[CONSUMERS]
+        self._reader = parts[MESSAGE_READER]
+        self._commits = parts[OFFSET_COMMITS]
+        self._settings = parts[SETTINGS]
+        self._broker_name = parts.config.group
+        self._wall_clock_ms = parts.wall_clock_ms
 
     def groups_of_topic(self, _origin: Origin, command: Command) -> Steps:
         """The groups that subscribe to a topic now, or have consumed it (300)."""

@@ -3,16 +3,14 @@
 Source: RocketMQ's RebalanceLockManager.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Final
 
-from broker.limits import BrokerLimits
 from broker.locks.commands import LockQueues
 from broker.locks.state import LOCKS
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.topics.names import check_group_name, check_topic_name
 from dledger import SessionClock
@@ -34,22 +32,13 @@ _IN_ONE_ENTRY: Final = 1024
 
 
 class LockProcessor:
-    """Changes the locks of ordered consumers.
+    """Changes the locks of ordered consumers."""
 
-    Args:
-        state: the applied state.
-        log: where locks of queues go.
-        limits: how many locks there may be.
-        clock: seconds on the monotonic clock.
-    """
-
-    def __init__(
-        self, state: BrokerState, log: Log, limits: BrokerLimits, clock: Callable[[], float]
-    ) -> None:
-        self._locks = state[LOCKS]
-        self._log = log
-        self._limits = limits
-        self._clock = clock
+    def __init__(self, parts: Parts) -> None:
+        self._locks = parts.state[LOCKS]
+        self._log = parts.log
+        self._limits = parts.config.limits
+        self._clock = parts.clock
         self._lock_clock = SessionClock()
 
     def lock(self, origin: Origin, command: Command) -> Steps:

@@ -3,21 +3,19 @@
 Source: RocketMQ's ConsumerManageProcessor and AdminBrokerProcessor.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from broker.errors import RequestRefused
 from broker.limits import MAX_QUEUES_PER_TOPIC
-from broker.log.state import BrokerState
-from broker.log.submissions import Then
 from broker.offsets.commands import CommittedOffset
-from broker.offsets.commits import OffsetCommits
-from broker.offsets.generations import Generations
+from broker.offsets.commits import OFFSET_COMMITS
+from broker.offsets.generations import GENERATIONS
 from broker.offsets.state import OFFSETS
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.settings.settings import Settings
-from broker.store.message_reader import MessageReader
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import check_group_name, check_topic_name
 from broker.topics.state import TOPICS
 from remoting.bodies.pieces import pieces
@@ -34,29 +32,16 @@ _TABLES_A_STEP: Final = 16
 
 
 class OffsetProcessor:
-    """Reads and commits offsets. Its reads are asked for when the group has confirmed them.
+    """Reads and commits offsets. Its reads are asked for when the group has confirmed them."""
 
-    Args:
-        state, reader, commits, generations, settings: what it works with.
-        confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        reader: MessageReader,
-        commits: OffsetCommits,
-        generations: Generations,
-        settings: Settings,
-        confirm: Callable[[Then], None],
-    ) -> None:
-        self._confirm = confirm
-        self._topics = state[TOPICS]
-        self._offsets = state[OFFSETS]
-        self._reader = reader
-        self._commits = commits
-        self._generations = generations
-        self._settings = settings
+    def __init__(self, parts: Parts) -> None:
+        self._confirm = parts.confirm
+        self._topics = parts.state[TOPICS]
+        self._offsets = parts.state[OFFSETS]
+        self._reader = parts[MESSAGE_READER]
+        self._commits = parts[OFFSET_COMMITS]
+        self._generations = parts[GENERATIONS]
+        self._settings = parts[SETTINGS]
 
     def query(self, origin: Origin, command: Command) -> Command:
         """The offset a group has committed.

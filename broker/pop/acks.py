@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from broker.errors import RequestRefused
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.pop.choice import Chooser
 from broker.pop.commands import AckPopped, HidePopped, PoppedMessage
@@ -18,11 +16,11 @@ from broker.pop.limits import MAX_WAITING_ACKS
 from broker.pop.request import read_invisible_ms
 from broker.pop.state import POPS, Flight, QueueKey
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.serving.work_in_steps import WorkInSteps
-from broker.store.message_reader import MessageReader
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.state import TOPICS
-from broker.traffic.traffic import Traffic
+from broker.traffic.traffic import TRAFFIC
 from remoting.bodies.pop import MAX_ACKS, decode_batch_ack
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -32,39 +30,23 @@ class PopAcks:
     """Acknowledgements on their way into the log: one entry at a time, of all that has gathered.
 
     Args:
-        state: the applied state.
-        log: the log.
-        reader: knows which messages there are.
         chooser: told when a message is due.
         freed: told of which queues something may be given now.
-        confirm: tells when the applied state is at least as new as it was anywhere.
-        traffic: told what is acknowledged.
-        wall_clock_ms: milliseconds since 1970.
-        work: answers many in steps.
     """
 
     def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        reader: MessageReader,
-        chooser: Chooser,
-        freed: Callable[[Iterable[QueueKey]], None],
-        confirm: Callable[[Then], None],
-        traffic: Traffic,
-        wall_clock_ms: Callable[[], int],
-        work: WorkInSteps,
+        self, parts: Parts, chooser: Chooser, freed: Callable[[Iterable[QueueKey]], None]
     ) -> None:
-        self._pops = state[POPS]
-        self._topics = state[TOPICS]
-        self._log = log
-        self._reader = reader
+        self._pops = parts.state[POPS]
+        self._topics = parts.state[TOPICS]
+        self._log = parts.log
+        self._reader = parts[MESSAGE_READER]
         self._chooser = chooser
         self._freed = freed
-        self._confirm = confirm
-        self._traffic = traffic
-        self._wall_clock_ms = wall_clock_ms
-        self._work = work
+        self._confirm = parts.confirm
+        self._traffic = parts[TRAFFIC]
+        self._wall_clock_ms = parts.wall_clock_ms
+        self._work = parts.work
         self._messages: list[PoppedMessage] = []
         self._thens: list[Then] = []
         self._is_on_its_way = False

@@ -2,31 +2,24 @@
 
 from typing import Final
 
-from broker.consumers.members import CONSUMERS, Consumers
+from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.groups.state import GROUPS
-from broker.log.state import BrokerState
-from broker.serving.parts import Shared
-from broker.settings.settings import SETTINGS, Settings
+from broker.serving.parts import Parts, Shared
+from broker.settings.settings import SETTINGS
 from broker.topics.names import is_system_group
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_READ, TopicConfig
 
 
 class Readable:
-    """Judges by the settings of the broker, of topics and of groups.
+    """Judges by the settings of the broker, of topics and of groups."""
 
-    Args:
-        state: the applied state.
-        consumers: the groups' members, and how they consume.
-        settings: whether clients may read, and whether groups make themselves.
-    """
-
-    def __init__(self, state: BrokerState, consumers: Consumers, settings: Settings) -> None:
-        self._topics = state[TOPICS]
-        self._groups = state[GROUPS]
-        self._consumers = consumers
-        self._settings = settings
+    def __init__(self, parts: Parts) -> None:
+        self._topics = parts.state[TOPICS]
+        self._groups = parts.state[GROUPS]
+        self._consumers = parts[CONSUMERS]
+        self._settings = parts[SETTINGS]
 
     def check(self, group: str, topic: str, queue_id: int | None) -> TopicConfig:
         """The topic, if the group may read it, and this queue if one is given.
@@ -73,6 +66,4 @@ class Readable:
         return config
 
 
-READABLE: Final = Shared(
-    "readable", lambda parts: Readable(parts.state, parts[CONSUMERS], parts[SETTINGS])
-)
+READABLE: Final = Shared("readable", Readable)

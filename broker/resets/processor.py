@@ -5,20 +5,18 @@ it works for every client, and for groups that have no member now. RocketMQ 4 as
 it. Source: RocketMQ's AdminBrokerProcessor.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from broker.errors import RequestRefused
 from broker.groups.state import GROUPS
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.offsets.state import OFFSETS
 from broker.resets.commands import ResetOffsets
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.settings.settings import Settings
-from broker.store.message_reader import MessageReader
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.state import TOPICS
 from remoting.bodies.message_queue import MessageQueue, encode_queue_keyed
 from remoting.net.answering import Steps
@@ -29,33 +27,18 @@ _QUEUES_A_STEP: Final = 4
 
 
 class ResetProcessor:
-    """Moves groups by time, to an offset, or to the end.
+    """Moves groups by time, to an offset, or to the end."""
 
-    Args:
-        state, log, reader: what it works with.
-        settings: how many groups may have offsets.
-        broker_name: the group of brokers.
-        wall_clock_ms: milliseconds since 1970.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        reader: MessageReader,
-        settings: Settings,
-        broker_name: str,
-        wall_clock_ms: Callable[[], int],
-    ) -> None:
-        self._state = state
-        self._topics = state[TOPICS]
-        self._groups = state[GROUPS]
-        self._offsets = state[OFFSETS]
-        self._log = log
-        self._reader = reader
-        self._settings = settings
-        self._broker_name = broker_name
-        self._wall_clock_ms = wall_clock_ms
+    def __init__(self, parts: Parts) -> None:
+        self._state = parts.state
+        self._topics = parts.state[TOPICS]
+        self._groups = parts.state[GROUPS]
+        self._offsets = parts.state[OFFSETS]
+        self._log = parts.log
+        self._reader = parts[MESSAGE_READER]
+        self._settings = parts[SETTINGS]
+        self._broker_name = parts.config.group
+        self._wall_clock_ms = parts.wall_clock_ms
 
     def reset(self, origin: Origin, command: Command) -> Steps:
         """Move a group in a topic: all queues, or one.

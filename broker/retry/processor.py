@@ -5,26 +5,26 @@ Source: RocketMQ's AbstractSendMessageProcessor.
 
 from typing import Final
 
-from broker.delay.delayed_sends import DelayedSends
+from broker.delay.delayed_sends import DELAYED_SENDS
 from broker.delay.due import LEVEL_MS, AfterLevel
 from broker.errors import RequestRefused
-from broker.groups.changes import GroupChanges
+from broker.groups.changes import GROUP_CHANGES
 from broker.groups.max_times import max_times
 from broker.groups.state import GROUPS
 from broker.log.append_outcome import not_leader
 from broker.log.one_by_one import failure
-from broker.log.state import BrokerState
-from broker.retention.full_disk import FullDisk
+from broker.retention.full_disk import FULL_DISK
 from broker.retry.copies import dead_letter_properties, retry_properties
-from broker.sends.copies import Copies, Copy, StandIn
-from broker.sends.sends import Sends
+from broker.sends.copies import COPIES, Copy, StandIn
+from broker.sends.sends import SENDS
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.settings.settings import Settings
-from broker.store.message_reader import MessageReader
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import check_group_name, created_for_group, dead_letter_topic, retry_topic
 from broker.topics.state import TOPICS
-from broker.traffic.traffic import Traffic
+from broker.traffic.traffic import TRAFFIC
 from remoting.bodies.topic_config import PERMISSION_WRITE
 from remoting.message.properties import DELAY_TIME_LEVEL, RETRY_TOPIC, edit_properties
 from remoting.message.record import decode_record
@@ -36,39 +36,20 @@ _WHAT: Final = "storing a message that was sent back"
 
 
 class RetryProcessor:
-    """Stores messages that failed once more, in their group's retry or dead letter topic.
+    """Stores messages that failed once more, in their group's retry or dead letter topic."""
 
-    Args:
-        state, sends, copies, groups, reader, delayed, broker_name: what it works with.
-        disk: refuses messages when it is too full.
-        settings: whether clients may send.
-        traffic: told of each message that came back.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        sends: Sends,
-        copies: Copies,
-        groups: GroupChanges,
-        reader: MessageReader,
-        delayed: DelayedSends,
-        disk: FullDisk,
-        settings: Settings,
-        traffic: Traffic,
-        broker_name: str,
-    ) -> None:
-        self._topics = state[TOPICS]
-        self._groups = state[GROUPS]
-        self._sends = sends
-        self._copies = copies
-        self._group_changes = groups
-        self._reader = reader
-        self._delayed = delayed
-        self._disk = disk
-        self._settings = settings
-        self._traffic = traffic
-        self._broker_name = broker_name
+    def __init__(self, parts: Parts) -> None:
+        self._topics = parts.state[TOPICS]
+        self._groups = parts.state[GROUPS]
+        self._sends = parts[SENDS]
+        self._copies = parts[COPIES]
+        self._group_changes = parts[GROUP_CHANGES]
+        self._reader = parts[MESSAGE_READER]
+        self._delayed = parts[DELAYED_SENDS]
+        self._disk = parts[FULL_DISK]
+        self._settings = parts[SETTINGS]
+        self._traffic = parts[TRAFFIC]
+        self._broker_name = parts.config.group
         self._turn = 0
 
     def send_back(self, origin: Origin, command: Command) -> Command | None:

@@ -4,48 +4,30 @@ A send to a topic that does not exist yet waits until the topic is in the log an
 know it, so that a client that was told "stored" can find the route.
 """
 
-from collections.abc import Callable
 from itertools import chain
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.limits import BrokerLimits
 from broker.log.one_by_one import call
-from broker.log.state import BrokerState
 from broker.sends.pending_messages import PendingMessages
-from broker.sends.sends import SENDS, Sends
+from broker.sends.sends import SENDS
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
-from broker.topics.changes import TOPIC_CHANGES, TopicChanges
+from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.names import TEMPLATE_TOPIC, created_by_send
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import TopicConfig
 
 
 class AwaitedTopics:
-    """Makes topics for messages, which wait meanwhile.
+    """Makes topics for messages, which wait meanwhile."""
 
-    Args:
-        state: the applied state.
-        sends: where messages go when their topic is there.
-        changes: makes topics.
-        limits: how much may wait, for all topics together.
-        auto_create: tells whether a first message makes its topic now.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        sends: Sends,
-        changes: TopicChanges,
-        limits: BrokerLimits,
-        auto_create: Callable[[], bool],
-    ) -> None:
-        self._topics = state[TOPICS]
-        self._sends = sends
-        self._changes = changes
-        self._limits = limits
-        self._auto_create = auto_create
+    def __init__(self, parts: Parts) -> None:
+        self._topics = parts.state[TOPICS]
+        self._sends = parts[SENDS]
+        self._changes = parts[TOPIC_CHANGES]
+        self._limits = parts.config.limits
+        self._settings = parts[SETTINGS]
         self._waiting: dict[str, list[PendingMessages]] = {}
         self._waiting_messages = 0
         self._waiting_bytes = 0
@@ -63,7 +45,7 @@ class AwaitedTopics:
         if config is not None:
             return config
         template = self._topics.configs.get(default_topic or TEMPLATE_TOPIC)
-        if not self._auto_create() or template is None:
+        if not self._settings.now.auto_create_topics or template is None:
             raise RequestRefused.no_topic(
                 f"topic[{topic}] not exist, apply first please: create it with an admin tool"
             )
@@ -135,15 +117,4 @@ class AwaitedTopics:
         self._sends.flush()
 
 
-def _made(parts: Parts) -> AwaitedTopics:
-    settings = parts[SETTINGS]
-    return AwaitedTopics(
-        parts.state,
-        parts[SENDS],
-        parts[TOPIC_CHANGES],
-        parts.config.limits,
-        lambda: settings.now.auto_create_topics,
-    )
-
-
-AWAITED_TOPICS: Final = Shared("awaited topics", _made)
+AWAITED_TOPICS: Final = Shared("awaited topics", AwaitedTopics)

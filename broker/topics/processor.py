@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.log.state import BrokerState
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.topics.changes import TopicChanges
+from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.names import FIRST_TOPICS, SYSTEM_TOPICS
-from broker.topics.own_topics import OwnTopics
+from broker.topics.own_topics import OWN_TOPICS
 from broker.topics.state import TOPICS
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.pieces import pieces
@@ -32,28 +32,16 @@ MAX_TOPICS_AT_ONCE: Final = 500
 
 
 class TopicProcessor:
-    """Makes, deletes and shows topics.
+    """Makes, deletes and shows topics."""
 
-    Args:
-        state, changes: what it works with.
-        own_topics: those that always exist.
-        own_names: of the broker and its cluster, which are names of topics, too.
-        address: the broker's address as clients know it.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        changes: TopicChanges,
-        own_topics: OwnTopics,
-        own_names: Sequence[str],
-        address: str,
-    ) -> None:
-        self._topics = state[TOPICS]
-        self._changes = changes
-        self._own_topics = own_topics
-        self._own_names = own_names
-        self._address = address
+    def __init__(self, parts: Parts) -> None:
+        cluster = parts.config.cluster
+        self._topics = parts.state[TOPICS]
+        self._changes = parts[TOPIC_CHANGES]
+        self._own_topics = parts[OWN_TOPICS]
+        # The broker and its cluster are names of topics, too.
+        self._own_names = (cluster, parts.config.group, f"{cluster}_REPLY_TOPIC")
+        self._address = str(parts.config.address)
 
     def put_topic(self, origin: Origin, command: Command) -> None:
         """Create or change a topic (17).

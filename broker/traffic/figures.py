@@ -7,13 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Final
 
-from broker.limits import BrokerLimits
-from broker.log.state import BrokerState
 from broker.messages.quarter_counts import QuarterCounts
 from broker.messages.state import MESSAGES
+from broker.serving.parts import Parts
 from broker.traffic.days import mornings
-from broker.traffic.put_times import PutTimes
-from broker.traffic.traffic import Traffic
+from broker.traffic.put_times import PUT_TIMES
+from broker.traffic.traffic import TRAFFIC
 
 # RocketMQ has a queue before each pool of threads. Here one loop answers all requests as they come,
 # so none waits there, and there is no lock on the page cache to wait for.
@@ -42,42 +41,29 @@ class TrafficFigures:
     """Makes the figures.
 
     Args:
-        traffic: what was counted.
-        put_times: how long messages took.
-        state: the applied state.
-        limits: what is held at most.
-        wall_clock_ms: milliseconds since 1970.
-        clock: seconds on the monotonic clock.
         hour_of: the local hour of the day at a time of the wall clock.
         used_percent: how much of the disk is used.
         capacity_bytes: how large the disk is, and how much of it can be used; may raise OSError.
-        directory: where the log is.
     """
 
     def __init__(
         self,
-        traffic: Traffic,
-        put_times: PutTimes,
-        state: BrokerState,
-        limits: BrokerLimits,
-        wall_clock_ms: Callable[[], int],
-        clock: Callable[[], float],
+        parts: Parts,
         hour_of: Callable[[int], int],
         used_percent: Callable[[], float],
         capacity_bytes: Callable[[], tuple[int, int]],
-        directory: str,
     ) -> None:
-        self._traffic = traffic
-        self._put_times = put_times
-        self._messages = state[MESSAGES]
-        self._limits = limits
-        self._wall_clock_ms = wall_clock_ms
-        self._clock = clock
+        self._traffic = parts[TRAFFIC]
+        self._put_times = parts[PUT_TIMES]
+        self._messages = parts.state[MESSAGES]
+        self._limits = parts.config.limits
+        self._wall_clock_ms = parts.wall_clock_ms
+        self._clock = parts.clock
         self._hour_of = hour_of
         self._used_percent = used_percent
         self._capacity_bytes = capacity_bytes
-        self._directory = directory
-        self._started_ms = wall_clock_ms()
+        self._directory = parts.config.directory
+        self._started_ms = self._wall_clock_ms()
         self._serves_since_ms = 0
         # What this member gives out. What is put stands in the state, for all members.
         self._given = QuarterCounts()

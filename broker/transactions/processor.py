@@ -6,14 +6,14 @@ Source: RocketMQ's EndTransactionProcessor.
 from typing import Final
 
 from broker.errors import EntryPassedOver, RequestRefused
-from broker.log.state import BrokerState
 from broker.messages.record_facts import read_record_facts
-from broker.retention.full_disk import FullDisk
+from broker.retention.full_disk import FULL_DISK
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.store.message_reader import MessageReader
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import HALF_TOPIC
-from broker.transactions.ends import Ends
+from broker.transactions.ends import ENDS
 from broker.transactions.state import TRANSACTIONS, End, Half
 from remoting.message.record import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 from remoting.wire.codes import ResponseCode
@@ -23,20 +23,13 @@ _ENDS: Final = {TRANSACTION_COMMIT: End.COMMITTED, TRANSACTION_ROLLBACK: End.ROL
 
 
 class EndProcessor:
-    """Ends transactions.
+    """Ends transactions."""
 
-    Args:
-        state, ends, reader: what it works with.
-        disk: refuses messages when it is too full.
-    """
-
-    def __init__(
-        self, state: BrokerState, ends: Ends, reader: MessageReader, disk: FullDisk
-    ) -> None:
-        self._transactions = state[TRANSACTIONS]
-        self._ends = ends
-        self._reader = reader
-        self._disk = disk
+    def __init__(self, parts: Parts) -> None:
+        self._transactions = parts.state[TRANSACTIONS]
+        self._ends = parts[ENDS]
+        self._reader = parts[MESSAGE_READER]
+        self._disk = parts[FULL_DISK]
 
     def end(self, origin: Origin, command: Command) -> Command | None:
         """Commit a transaction or roll it back, once; what was so before is answered with success.

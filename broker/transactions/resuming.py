@@ -6,14 +6,14 @@ AdminBrokerProcessor.resumeCheckHalfMessage.
 """
 
 from broker.errors import EntryPassedOver, RequestRefused
-from broker.log.state import BrokerState
-from broker.retention.full_disk import FullDisk
+from broker.retention.full_disk import FULL_DISK
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.settings.settings import Settings
-from broker.store.message_reader import MessageReader
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import GIVEN_UP_TOPIC
-from broker.transactions.ends import Ends
+from broker.transactions.ends import ENDS
 from broker.transactions.state import TRANSACTIONS
 from remoting.message.message_id import parse_message_id
 from remoting.message.properties import PRODUCER_GROUP
@@ -24,26 +24,14 @@ from remoting.wire.errors import RemotingError
 
 
 class ResumeProcessor:
-    """Opens transactions once more.
+    """Opens transactions once more."""
 
-    Args:
-        state, ends, reader, settings: what it works with.
-        disk: refuses messages when it is too full.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        ends: Ends,
-        reader: MessageReader,
-        settings: Settings,
-        disk: FullDisk,
-    ) -> None:
-        self._transactions = state[TRANSACTIONS]
-        self._ends = ends
-        self._reader = reader
-        self._settings = settings
-        self._disk = disk
+    def __init__(self, parts: Parts) -> None:
+        self._transactions = parts.state[TRANSACTIONS]
+        self._ends = parts[ENDS]
+        self._reader = parts[MESSAGE_READER]
+        self._settings = parts[SETTINGS]
+        self._disk = parts[FULL_DISK]
 
     def resume(self, origin: Origin, command: Command) -> None:
         """Let a message wait for its transaction again that was given up.

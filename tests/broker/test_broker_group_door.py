@@ -13,7 +13,7 @@ import trio
 
 from broker.config import BrokerConfig, read_networks
 from broker.errors import SettingInvalid
-from broker.pulls.feature import HELD_PULLS
+from broker.pulls.held_pulls import HELD_PULLS
 from broker.relays import group_door
 from broker.relays.commands import LeadFrom
 from broker.relays.group_door import GROUP_DOOR
