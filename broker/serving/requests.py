@@ -10,8 +10,8 @@ from broker.errors import RequestRefused
 from broker.log.append_outcome import not_leader
 from broker.log.folded import Folded
 from broker.log.one_by_one import call, call_each
-from broker.log.registry import add_once
 from broker.log.replicated_log import Log
+from broker.log.state import add_once
 from broker.log.submissions import Then
 from broker.serving.not_here import NOT_HERE
 from broker.serving.service import Handler, Service, doing_something
