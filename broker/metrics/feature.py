@@ -4,8 +4,7 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.metrics.lags import lags_of
-from broker.metrics.lags_notice import LagsNotice
+from broker.metrics.lags import LagsNotice, lags_of
 from broker.serving.member import MEMBER
 from broker.serving.parts import Parts
 from broker.serving.service import Service

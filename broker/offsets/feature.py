@@ -3,10 +3,9 @@
 from functools import partial
 
 from broker.errors import RequestRefused
-from broker.offsets.askers import knows_refusals_of_offsets
 from broker.offsets.commits import OFFSET_COMMITS
 from broker.offsets.generations import GENERATIONS
-from broker.offsets.processor import OffsetProcessor
+from broker.offsets.processor import OffsetProcessor, knows_refusals_of_offsets
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
 from remoting.wire.codes import RequestCode

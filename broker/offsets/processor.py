@@ -20,7 +20,7 @@ from broker.topics.names import check_group_name, check_topic_name
 from broker.topics.state import TOPICS
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
+from remoting.wire.codes import LanguageCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
@@ -29,6 +29,24 @@ _MAX_TABLES_BYTES: Final = 12 * 1024 * 1024
 
 # A table may have the offsets of 1024 queues, which take some 200 microseconds.
 _TABLES_A_STEP: Final = 16
+
+# RocketMQ 5.0.0, whose client has an exception of its own for a group without an offset.
+_JAVA_VERSION_5: Final = 413
+
+_OTHERS: Final = frozenset({LanguageCode.GO, LanguageCode.PYTHON})
+
+
+def knows_refusals_of_offsets(command: Command) -> bool:
+    """Whether a client knows a refusal of an offset (14) from the answer that there is none.
+
+    Java's clients of version 4 and the C++ client do not: whatever a broker answers but an offset,
+    they take it that the group has none, and a consumer that begins with a queue goes to its end.
+    What the group has not consumed is then lost to it. They ask again when there is no answer.
+    Source: RemoteBrokerOffsetStore.readOffset of RocketMQ 4.9 and 5.3.
+    """
+    if command.language == LanguageCode.JAVA:
+        return command.version >= _JAVA_VERSION_5
+    return command.language in _OTHERS
 
 
 class OffsetProcessor:

@@ -9,7 +9,7 @@ from broker.delay.delayed_sends import DELAYED_SENDS
 from broker.delay.due import LEVEL_MS, AfterLevel
 from broker.errors import RequestRefused
 from broker.groups.changes import GROUP_CHANGES
-from broker.groups.max_times import max_times
+from broker.groups.config import max_times
 from broker.groups.state import GROUPS
 from broker.log.append_outcome import not_leader
 from broker.log.one_by_one import failure

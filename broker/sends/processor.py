@@ -3,7 +3,7 @@
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.groups.max_times import max_times
+from broker.groups.config import max_times
 from broker.groups.state import GROUPS
 from broker.locks.state import LOCKS
 from broker.retention.full_disk import FULL_DISK

@@ -1,11 +1,11 @@
 """Names of topics and groups, RocketMQ's special topics, and what a new topic looks like."""
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from broker.errors import RequestRefused
 from broker.limits import MAX_QUEUES_PER_TOPIC
-from broker.topics.attributes import check_attributes
 from remoting.bodies.topic_config import PERMISSION_INHERIT, PERMISSION_READ_WRITE, TopicConfig
 from remoting.message.record import MAX_TOPIC_BYTES
 
@@ -193,3 +193,35 @@ def created_by_send(topic: str, template: TopicConfig, asked_queues: int) -> Top
 def created_for_group(topic: str, queues: int = 1) -> TopicConfig:
     """The retry or dead letter topic of a group."""
     return TopicConfig(topic, queues, queues, PERMISSION_READ_WRITE)
+
+
+_MESSAGE_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNSPECIFIED")
+
+# What each attribute may be, and why it may not be what else RocketMQ knows.
+_ATTRIBUTES: Final = {
+    "message.type": (_MESSAGE_TYPES, "there are no other types"),
+    # With BatchCQ RocketMQ has a unit for a batch instead of one for each message, for producers
+    # whose batches stay together. Offsets and pulls are the same, so here it has no effect.
+    "queue.type": (("SimpleCQ", "BatchCQ"), "there are no other queues"),
+    "cleanup.policy": (("DELETE",), "messages are dropped by their age only"),
+    "reserve.time": (("-1",), "all topics are kept for as long as the broker says"),
+}
+
+
+def check_attributes(topic: str, attributes: Mapping[str, str]) -> None:
+    """Raises RequestRefused (29) for an attribute that is not obeyed here.
+
+    A topic's message type is kept for clients that ask for it, and brokers take every message: as
+    in RocketMQ, where only the proxy compares the two.
+    """
+    for name, value in attributes.items():
+        if name not in _ATTRIBUTES:
+            raise RequestRefused.invalid(
+                f"topic {topic}: unsupported key {name!r:.80}: give " + ", ".join(_ATTRIBUTES)
+            )
+        values, why = _ATTRIBUTES[name]
+        if value not in values:
+            raise RequestRefused.invalid(
+                f"topic {topic}: {name}={value:.80} is not supported, {why}: give "
+                + " or ".join(values)
+            )

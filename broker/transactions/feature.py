@@ -9,8 +9,7 @@ from broker.serving.service import Handler, Service
 from broker.transactions.checks import CHECKS
 from broker.transactions.ends import ENDS
 from broker.transactions.half_sends import HALF_SENDS
-from broker.transactions.processor import EndProcessor
-from broker.transactions.resuming import ResumeProcessor
+from broker.transactions.processor import TransactionProcessor
 from broker.transactions.state import TRANSACTIONS
 from remoting.wire.codes import RequestCode
 
@@ -20,8 +19,7 @@ def service(parts: Parts) -> Service:
     transactions, ends, checks = parts.state[TRANSACTIONS], parts[ENDS], parts[CHECKS]
     parts[SPECIAL_SENDS].add(parts[HALF_SENDS])
     parts[KEPT_BACK].add(checks.move_before)
-    resuming = ResumeProcessor(parts)
-    processor = EndProcessor(parts)
+    processor = TransactionProcessor(parts)
 
     def begin_term() -> None:
         ends.begin_term()
@@ -38,7 +36,7 @@ def service(parts: Parts) -> Service:
     return Service(
         handlers={
             RequestCode.END_TRANSACTION: Handler(processor.end),
-            RequestCode.RESUME_CHECK_HALF_MESSAGE: Handler(resuming.resume),
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: Handler(processor.resume),
         },
         begin_term=begin_term,
         tick=checks.tick,
