@@ -1,8 +1,10 @@
 """Errors of the broker. Each has fields, and one line that says what to do."""
 
-from typing import Final
+from typing import Final, Self
 
 from dledger.declared_error import DeclaredError
+from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 
 
 class BrokerError(DeclaredError):
@@ -80,6 +82,8 @@ _MAX_REMARK_CHARACTERS: Final = 300
 class RequestRefused(BrokerError):
     """A request that cannot be carried out; it becomes the reply.
 
+    The class methods make one of each usual code.
+
     Attributes:
         code: a `remoting.wire.codes.ResponseCode`.
         remark: what is wrong and what to do, on one line.
@@ -93,6 +97,50 @@ class RequestRefused(BrokerError):
         line = "".join([character if character.isprintable() else " " for character in remark])
         self.code = code
         self.remark = line[:_MAX_REMARK_CHARACTERS]
+
+    def reply_to(self, command: Command) -> Command:
+        """The reply to the request."""
+        return command.reply(self.code, remark=self.remark)
+
+    @classmethod
+    def failed(cls, remark: str) -> Self:
+        """(1) It failed, or what it names is not here."""
+        return cls(ResponseCode.SYSTEM_ERROR, remark)
+
+    @classmethod
+    def busy(cls, remark: str) -> Self:
+        """(2) Too much waits, or is kept."""
+        return cls(ResponseCode.SYSTEM_BUSY, remark)
+
+    @classmethod
+    def illegal(cls, remark: str) -> Self:
+        """(13) No such message is taken."""
+        return cls(ResponseCode.MESSAGE_ILLEGAL, remark)
+
+    @classmethod
+    def not_available(cls, remark: str) -> Self:
+        """(14) Not done here: ask another member."""
+        return cls(ResponseCode.SERVICE_NOT_AVAILABLE, remark)
+
+    @classmethod
+    def forbidden(cls, remark: str) -> Self:
+        """(16) Settings do not allow it."""
+        return cls(ResponseCode.NO_PERMISSION, remark)
+
+    @classmethod
+    def no_topic(cls, remark: str) -> Self:
+        """(17) There is no such topic."""
+        return cls(ResponseCode.TOPIC_NOT_EXIST, remark)
+
+    @classmethod
+    def no_group(cls, remark: str) -> Self:
+        """(26) There is no such consumer group."""
+        return cls(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, remark)
+
+    @classmethod
+    def invalid(cls, remark: str) -> Self:
+        """(29) A name or a value that cannot be."""
+        return cls(ResponseCode.INVALID_PARAMETER, remark)
 
 
 class NeverStored(RequestRefused):

@@ -13,8 +13,7 @@ from importlib.util import find_spec
 from typing import Final, TypeVar
 
 import broker
-from broker.log.registry import CommandType, Registry
-from broker.log.state import BrokerState, StatePart
+from broker.log.state import BrokerState, CommandType, Registry, StatePart
 from broker.messages.fold import RecordFold
 
 T = TypeVar("T")

@@ -7,8 +7,7 @@ from broker.errors import EntryTooNew
 from broker.log.entry import FORMAT_VERSION
 from broker.log.fold import fold
 from broker.log.folded import EntryRefused, Folded
-from broker.log.registry import Registry
-from broker.log.state import BrokerState
+from broker.log.state import BrokerState, Registry
 from broker.log.state_snapshot import STATE_FORMAT, captured, restored
 from broker.messages.state import MESSAGES
 from broker.store.consume_queues import ConsumeQueues

@@ -31,7 +31,7 @@ from broker.settings.settings import SETTINGS
 from broker.settings.state import CHANGED_SETTINGS
 from broker.store.consume_queue_disk import remove_leftovers
 from broker.store.consume_queues import MAX_OPEN_FILES, ConsumeQueues
-from broker.store.rebuilding import rebuild_queues
+from broker.store.rebuild_steps import RebuildSteps
 from broker.topics.state import TOPICS
 from dledger import Node, NodeConfig, RoleChange, open_node
 from dledger.start_report import StartReport
@@ -353,3 +353,13 @@ def _role_words(change: RoleChange) -> str:
     if change.role.lower() == "leader":
         return words if change.ready else f"{words}, not ready yet"
     return f"{words}, leader {change.leader or 'unknown'}"
+
+
+async def rebuild_queues(node: Node, machine: BrokerMachine) -> None:
+    """Make the damaged queues again, before clients are served. Raises DiskFailed."""
+    steps = RebuildSteps(node, machine)
+    try:
+        while steps.step():
+            await trio.lowlevel.checkpoint()
+    finally:
+        steps.close()

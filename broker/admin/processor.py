@@ -1,33 +1,32 @@
-"""Answers administrators: run-time figures, single messages.
+"""Answers administrators: run-time figures, single messages, and how far members are.
 
 Source: RocketMQ's AdminBrokerProcessor and QueryMessageProcessor.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from broker.errors import RequestRefused
 from broker.serving.origin import Origin
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.store.message_reader import MESSAGE_READER
+from dledger import Status
 from remoting.bodies.table import encode_table
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
+from remoting.wire.loose_json import JsonValue, compact_json
 
 
 class AdminProcessor:
     """What `mqadmin` and `dledger-mq` ask of a broker itself.
 
     Args:
-        reader: reads messages.
-        figures: run-time figures by name.
+        status: of this member, now.
     """
 
-    def __init__(
-        self,
-        reader: MessageReader,
-        figures: Callable[[], Mapping[str, str]],
-    ) -> None:
-        self._reader = reader
-        self._figures = figures
+    def __init__(self, parts: Parts, status: Callable[[], Status]) -> None:
+        self._status = status
+        self._peers = parts.config.peers
+        self._reader = parts[MESSAGE_READER]
+        self._figures = parts.figures
 
     def runtime_info(self, _origin: Origin, command: Command) -> Command:
         """Run-time figures (28), all as text."""
@@ -42,7 +41,44 @@ class AdminProcessor:
         position = command.integer("offset")
         record = self._reader.record_at(position)
         if record is None:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, f"can not find message by the offset, {position}"
-            )
+            raise RequestRefused.failed(f"can not find message by the offset, {position}")
         return command.reply(body=record)
+
+    def replication(self, _origin: Origin, command: Command) -> Command:
+        """How far the members of the group are (907), as mqadmin's haStatus shows it.
+
+        The leader: how far each other member has the log. Another member: whom it follows. Offsets
+        are indexes of entries in the group's log. Source: RocketMQ's HARuntimeInfo.
+        """
+        status = self._status()
+        leads = status.role.lower() == "leader"
+        rows: list[JsonValue] = []
+        for name, peer in sorted(status.peers.items()) if leads else []:
+            has = -1 if peer.match_index is None else peer.match_index
+            rows.append(
+                {
+                    "addr": self._peers.get(name, name),
+                    "diff": status.last_index - has,
+                    "inSync": has >= status.committed,
+                    "slaveAckOffset": has,
+                    "transferFromWhere": has if peer.next_index is None else peer.next_index,
+                    "transferredByteInSecond": 0,
+                }
+            )
+        leader = status.leader or ""
+        body: dict[str, JsonValue] = {
+            "haClientRuntimeInfo": {
+                "activated": not leads,
+                "lastReadTimestamp": 0,
+                "lastWriteTimestamp": 0,
+                "masterAddr": self._peers.get(leader, leader),
+                "masterFlushOffset": status.committed,
+                "maxOffset": status.last_index,
+                "transferredByteInSecond": 0,
+            },
+            "haConnectionInfo": rows,
+            "inSyncSlaveNums": sum(isinstance(row, dict) and bool(row["inSync"]) for row in rows),
+            "master": leads,
+            "masterCommitLogMaxOffset": status.last_index,
+        }
+        return command.reply(body=compact_json(body).encode())

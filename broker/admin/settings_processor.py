@@ -5,23 +5,22 @@ made remote execution possible. Here a change is an entry of the log, so that al
 and only settings of `CHANGEABLE` can be changed. Source: RocketMQ's AdminBrokerProcessor.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from broker.admin.settings import shown_settings
 from broker.errors import RequestRefused, SettingInvalid
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
+from broker.serving.replying import replying
 from broker.settings.changeable import CHANGEABLE, judged_config
 from broker.settings.commands import ChangeSettings
-from broker.settings.settings import Settings
+from broker.settings.settings import SETTINGS
 from broker.settings.state import CHANGED_SETTINGS
 from broker.topics.state import TOPICS
 from remoting.bodies.table import encode_properties_text
 from remoting.bodies.topic_config import DataVersion
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
@@ -34,33 +33,16 @@ BACK: Final = "commandLine"
 
 
 class SettingsProcessor:
-    """Answers operators about settings.
+    """Answers operators about settings."""
 
-    Args:
-        state: the applied state.
-        log: the log.
-        settings: the settings in force.
-        led_term: the term that this member leads, or None.
-        announce: registers the topics with the name servers, then calls what it is given.
-        wall_clock_ms: milliseconds since 1970.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        settings: Settings,
-        led_term: Callable[[], int | None],
-        announce: Callable[[Callable[[], None] | None], None],
-        wall_clock_ms: Callable[[], int],
-    ) -> None:
-        self._changed = state[CHANGED_SETTINGS]
-        self._topics = state[TOPICS]
-        self._log = log
-        self._settings = settings
-        self._led_term = led_term
-        self._announce = announce
-        self._wall_clock_ms = wall_clock_ms
+    def __init__(self, parts: Parts) -> None:
+        self._changed = parts.state[CHANGED_SETTINGS]
+        self._topics = parts.state[TOPICS]
+        self._log = parts.log
+        self._settings = parts[SETTINGS]
+        self._led_term = parts.led_term
+        self._announce = parts.announce
+        self._wall_clock_ms = parts.wall_clock_ms
 
     def show(self, _origin: Origin, command: Command) -> Command:
         """The settings in force (26)."""
@@ -90,22 +72,19 @@ class SettingsProcessor:
         except SettingInvalid as error:
             raise _invalid(f"{', '.join(sorted(values))}: {error.problem}") from None
 
-        def then(refusal: RequestRefused | None) -> None:
-            if refusal is not None:
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
-            else:
-                self._announce(lambda: origin.send(command.reply()))
+        def changed() -> None:
+            self._announce(lambda: origin.send(command.reply()))
 
-        submit_commands(self._log, [ChangeSettings(values, self._wall_clock_ms())], then)
+        change = ChangeSettings(values, self._wall_clock_ms())
+        submit_commands(self._log, [change], replying(origin, command, changed))
 
     def _check(self, name: str, value: str | None) -> None:
         setting = CHANGEABLE.get(name)
         if setting is None:
             leads = self._led_term() is not None
             if name in shown_settings(self._settings, self._changed, self._topics, leads=leads):
-                raise RequestRefused(
-                    ResponseCode.NO_PERMISSION,
-                    f"{name} cannot be changed while the broker runs; nothing was changed",
+                raise RequestRefused.forbidden(
+                    f"{name} cannot be changed while the broker runs; nothing was changed"
                 )
             raise _invalid(f"there is no setting {name!r:.80}")
         if value is None:
@@ -142,4 +121,4 @@ def read_changes(body: bytes) -> Mapping[str, str | None]:
 
 
 def _invalid(problem: str) -> RequestRefused:
-    return RequestRefused(ResponseCode.INVALID_PARAMETER, f"{problem}; nothing was changed")
+    return RequestRefused.invalid(f"{problem}; nothing was changed")

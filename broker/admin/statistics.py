@@ -8,20 +8,19 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
-from broker.consumers.members import Consumers
+from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.groups.state import GROUPS
-from broker.log.state import BrokerState
 from broker.offsets.state import OFFSETS
-from broker.pulls.pulled_offsets import PulledOffsets
+from broker.pulls.pulled_offsets import PULLED_OFFSETS
 from broker.serving.origin import Origin
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.state import TOPICS
-from broker.traffic.traffic import Traffic
+from broker.traffic.traffic import TRAFFIC
 from remoting.bodies.message_queue import MessageQueue, queue_keyed_row
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
@@ -35,37 +34,18 @@ _QUEUES_A_STEP: Final = 32
 
 
 class Statistics:
-    """Counts messages by queue offsets.
+    """Counts messages by queue offsets."""
 
-    Args:
-        state: the applied state.
-        reader: reads messages.
-        consumers: the members of consumer groups.
-        pulled: how far groups have pulled.
-        traffic: how much they get.
-        broker_name: the group of brokers this one belongs to.
-        address: the broker's address as clients know it.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        reader: MessageReader,
-        consumers: Consumers,
-        pulled: PulledOffsets,
-        traffic: Traffic,
-        broker_name: str,
-        address: str,
-    ) -> None:
-        self._topics = state[TOPICS]
-        self._groups = state[GROUPS]
-        self._offsets = state[OFFSETS]
-        self._reader = reader
-        self._consumers = consumers
-        self._pulled = pulled
-        self._traffic = traffic
-        self._broker_name = broker_name
-        self._address = address
+    def __init__(self, parts: Parts) -> None:
+        self._topics = parts.state[TOPICS]
+        self._groups = parts.state[GROUPS]
+        self._offsets = parts.state[OFFSETS]
+        self._reader = parts[MESSAGE_READER]
+        self._consumers = parts[CONSUMERS]
+        self._pulled = parts[PULLED_OFFSETS]
+        self._traffic = parts[TRAFFIC]
+        self._broker_name = parts.config.group
+        self._address = str(parts.config.address)
 
     def topic_stats(self, _origin: Origin, command: Command) -> Steps:
         """The first and last offset of each queue of a topic, and how much it gets (202)."""
@@ -114,10 +94,9 @@ class Statistics:
                 rows += map(queue_keyed_row, part)
                 yield
             if len(rows) > MAX_TOLD_QUEUES_OF_GROUP:
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_BUSY,
+                raise RequestRefused.busy(
                     f"group {name:.80} has offsets of more than {MAX_TOLD_QUEUES_OF_GROUP} queues: "
-                    "ask topic by topic (consumerProgress -g -t)",
+                    "ask topic by topic (consumerProgress -g -t)"
                 )
         per_second = round(per_second, 2)
         body = f'{{"offsetTable":{{{",".join(rows)}}},"consumeTps":{per_second}}}'
@@ -140,10 +119,9 @@ class Statistics:
                     count += queues
             yield
             if count > MAX_TOLD_QUEUES:
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_BUSY,
+                raise RequestRefused.busy(
                     f"groups have offsets of more than {MAX_TOLD_QUEUES} queues: ask group by "
-                    "group (consumerProgress -g)",
+                    "group (consumerProgress -g)"
                 )
         total = in_flight = 0
         texts: list[str] = []

@@ -6,8 +6,7 @@ from typing import ClassVar, Final
 from broker.assignment.state import MODES, Mode
 from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
-from broker.log.registry import CommandType
-from broker.log.state import BrokerState
+from broker.log.state import BrokerState, CommandType
 from dledger import Entry
 
 

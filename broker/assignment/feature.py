@@ -1,16 +1,14 @@
 """Queues that brokers assign, and request modes."""
 
 from broker.assignment.processor import AssignmentProcessor
-from broker.consumers.members import CONSUMERS
 from broker.serving.parts import Parts
-from broker.serving.routes import ROUTES
 from broker.serving.service import Handler, Service
 from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
     """What serves clients."""
-    processor = AssignmentProcessor(parts.state, parts.log, parts[CONSUMERS], parts[ROUTES])
+    processor = AssignmentProcessor(parts)
     return Service(
         handlers={
             RequestCode.QUERY_ASSIGNMENT: Handler(processor.query),

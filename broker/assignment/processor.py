@@ -9,14 +9,13 @@ from typing import Final
 
 from broker.assignment.commands import SetMode
 from broker.assignment.state import MODES, POP, PULL, Mode
-from broker.consumers.members import Consumers
+from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.serving.routes import Routes
+from broker.serving.routes import ROUTES
 from broker.topics.names import RETRY_PREFIX, check_group_name, check_topic_name
 from remoting.bodies.assignment import Assigned, encode_assigned
 from remoting.bodies.json_object import JsonObject
@@ -50,20 +49,13 @@ _SHARES: Final[Mapping[str, _Share]] = {
 
 
 class AssignmentProcessor:
-    """Shares queues among the members of groups.
+    """Shares queues among the members of groups."""
 
-    Args:
-        state: the applied state.
-        log: the log.
-        consumers: the members.
-        routes: says which queues a topic has, with those of other groups of brokers.
-    """
-
-    def __init__(self, state: BrokerState, log: Log, consumers: Consumers, routes: Routes) -> None:
-        self._modes = state[MODES]
-        self._log = log
-        self._consumers = consumers
-        self._routes = routes
+    def __init__(self, parts: Parts) -> None:
+        self._modes = parts.state[MODES]
+        self._log = parts.log
+        self._consumers = parts[CONSUMERS]
+        self._routes = parts[ROUTES]
         self._waiting = 0
 
     def query(self, origin: Origin, command: Command) -> None:
@@ -80,14 +72,11 @@ class AssignmentProcessor:
         is_broadcast = asked.text("messageModel", "CLUSTERING") == "BROADCASTING"
         share = _SHARES.get(strategy)
         if share is None:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"strategy {strategy:.50} is not known here: use {' or '.join(_SHARES)}",
+            raise RequestRefused.failed(
+                f"strategy {strategy:.50} is not known here: use {' or '.join(_SHARES)}"
             )
         if self._waiting >= MAX_WAITING:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"{self._waiting} wait for name servers: ask later"
-            )
+            raise RequestRefused.busy(f"{self._waiting} wait for name servers: ask later")
         self._waiting += 1
 
         def then(route: TopicRoute | None) -> None:
@@ -122,16 +111,13 @@ class AssignmentProcessor:
         asked = JsonObject.parse("request mode", command.body, _MAX_BODY_BYTES)
         group, topic = asked.name("consumerGroup"), asked.name("topic")
         if topic.startswith(RETRY_PREFIX):
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION, "retry topic is not allowed to set mode"
-            )
+            raise RequestRefused.forbidden("retry topic is not allowed to set mode")
         check_group_name(group)
         check_topic_name(topic)
         mode = Mode(asked.text("mode", PULL), asked.int32("popShareQueueNum", 0))
         if mode.name not in (PULL, POP) or abs(mode.shares) > _MAX_SHARES:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"mode {mode.name:.20} of {mode.shares}: set PULL or POP, and how many share",
+            raise RequestRefused.invalid(
+                f"mode {mode.name:.20} of {mode.shares}: set PULL or POP, and how many share"
             )
         submit_commands(
             self._log, [SetMode(topic, group, *mode, MAX_MODES)], replying(origin, command)

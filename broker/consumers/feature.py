@@ -2,28 +2,15 @@
 
 from broker.consumers.members import CONSUMERS
 from broker.consumers.processor import ClientProcessor
-from broker.filters.changes import FILTER_CHANGES
-from broker.groups.changes import GROUP_CHANGES
-from broker.producers.members import PRODUCERS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
-from broker.settings.settings import SETTINGS
 from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
     """What serves clients."""
     consumers = parts[CONSUMERS]
-    processor = ClientProcessor(
-        parts.state,
-        consumers,
-        parts[PRODUCERS],
-        parts[GROUP_CHANGES],
-        parts[FILTER_CHANGES],
-        parts[SETTINGS],
-        parts.clock,
-        parts.work,
-    )
+    processor = ClientProcessor(parts)
     return Service(
         handlers={
             RequestCode.HEART_BEAT: Handler(processor.heartbeat),

@@ -5,22 +5,21 @@ A heartbeat names the groups that a client sends for, too.
 Source: RocketMQ's ClientManageProcessor and ConsumerManageProcessor.
 """
 
-from collections.abc import Callable, Generator, Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from typing import Final
 
 from broker.consumers.differences import Differences
-from broker.consumers.members import Consumers, Member
+from broker.consumers.members import CONSUMERS, Member
 from broker.consumers.namesakes import Namesakes
 from broker.consumers.notices import Notices
 from broker.errors import RequestRefused
-from broker.filters.changes import FilterChanges
-from broker.groups.changes import GroupChanges
+from broker.filters.changes import FILTER_CHANGES
+from broker.groups.changes import GROUP_CHANGES
 from broker.groups.state import GROUPS
-from broker.log.state import BrokerState
-from broker.producers.members import Producer, Producers
+from broker.producers.members import PRODUCERS, Producer
 from broker.serving.origin import Origin
-from broker.serving.work_in_steps import WorkInSteps
-from broker.settings.settings import Settings
+from broker.serving.parts import Parts
+from broker.settings.settings import SETTINGS
 from broker.topics.names import check_group_name, is_legal_name
 from remoting.bodies.consumer_group import encode_consumer_list
 from remoting.bodies.heartbeat import (
@@ -47,42 +46,21 @@ _GROUPS_A_STEP: Final = 16
 
 
 class ClientProcessor:
-    """Keeps the consumers and the producers of each group.
+    """Keeps the consumers and the producers of each group."""
 
-    Args:
-        state: the applied state.
-        consumers: the members of consumer groups.
-        producers: the members of producer groups.
-        changes: makes a group that is heard of for the first time, with its retry topic.
-        filters: keeps the conditions of consumers that filter by SQL92.
-        settings: how many members and subscriptions there may be, and whether members are told of
-            one another.
-        clock: seconds on the monotonic clock.
-        work: takes what takes long, in steps.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        consumers: Consumers,
-        producers: Producers,
-        changes: GroupChanges,
-        filters: FilterChanges,
-        settings: Settings,
-        clock: Callable[[], float],
-        work: WorkInSteps,
-    ) -> None:
-        self._groups = state[GROUPS]
+    def __init__(self, parts: Parts) -> None:
+        consumers = parts[CONSUMERS]
+        self._groups = parts.state[GROUPS]
         self._consumers = consumers
-        self._producers = producers
+        self._producers = parts[PRODUCERS]
         self._notices = Notices(consumers)
         self._differences = Differences(consumers)
         self._namesakes = Namesakes(consumers)
-        self._changes = changes
-        self._filters = filters
-        self._settings = settings
-        self._clock = clock
-        self._work = work
+        self._changes = parts[GROUP_CHANGES]
+        self._filters = parts[FILTER_CHANGES]
+        self._settings = parts[SETTINGS]
+        self._clock = parts.clock
+        self._work = parts.work
 
     def heartbeat(self, origin: Origin, command: Command) -> Steps:
         """Register a client. The reply comes when the groups of its consumers are in the log.
@@ -112,11 +90,7 @@ class ClientProcessor:
             elif not origin.is_closed:
                 self._register(origin, command, heartbeat.client_id, data)
             if not waiting:
-                origin.send(
-                    command.reply(refusals[0].code, remark=refusals[0].remark)
-                    if refusals
-                    else command.reply()
-                )
+                origin.send(refusals[0].reply_to(command) if refusals else command.reply())
 
         for number, data in enumerate(heartbeat.consumers, 1):
             if number % _GROUPS_A_STEP == 0:
@@ -148,9 +122,7 @@ class ClientProcessor:
         group = command.name("consumerGroup")
         client_ids = self._consumers.client_ids(group)
         if not client_ids:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, f"no consumer for this group, {group:.120}"
-            )
+            raise RequestRefused.failed(f"no consumer for this group, {group:.120}")
         return command.reply(body=encode_consumer_list(client_ids))
 
     def consumer_connections(self, _origin: Origin, command: Command) -> Steps:
@@ -239,9 +211,8 @@ class ClientProcessor:
                 return  # a client names so many at once, and none needs more
             is_new = not self._producers.is_member(origin, group)
             if is_new and len(self._producers) >= self._settings.now.limits.max_clients:
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_BUSY,
-                    f"{len(self._producers)} producers are registered: stop some",
+                raise RequestRefused.busy(
+                    f"{len(self._producers)} producers are registered: stop some"
                 )
             member = Producer(heartbeat.client_id, self._clock(), command.language, command.version)
             self._producers.register(origin, group, member)
@@ -254,31 +225,25 @@ class ClientProcessor:
             known = {one.group for one in heartbeat.consumers}
             added -= consumers.size_in(origin, known)
             if consumers.size_of(origin) + added > MAX_CLIENT_BYTES:
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_BUSY,
+                raise RequestRefused.busy(
                     f"the groups and subscriptions of one connection take more than "
-                    f"{MAX_CLIENT_BYTES} bytes: use more connections",
+                    f"{MAX_CLIENT_BYTES} bytes: use more connections"
                 )
         if consumers.size + added > self._settings.now.limits.max_client_bytes:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"the subscriptions of all consumers take {consumers.size} bytes: stop some",
+            raise RequestRefused.busy(
+                f"the subscriptions of all consumers take {consumers.size} bytes: stop some"
             )
 
     def _check(self, origin: Origin, data: ConsumerData) -> None:
         check_group_name(data.group)
         if len(data.subscriptions) > self._settings.now.limits.max_subscriptions:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
+            raise RequestRefused.busy(
                 f"{len(data.subscriptions)} subscriptions of group {data.group}: "
-                f"at most {self._settings.now.limits.max_subscriptions}",
+                f"at most {self._settings.now.limits.max_subscriptions}"
             )
         is_new = not self._consumers.is_member(origin, data.group)
         if is_new and len(self._consumers) >= self._settings.now.limits.max_clients:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"{len(self._consumers)} consumers are registered: stop some",
-            )
+            raise RequestRefused.busy(f"{len(self._consumers)} consumers are registered: stop some")
 
     def _register(
         self, origin: Origin, command: Command, client_id: str, data: ConsumerData

@@ -9,13 +9,13 @@ from broker.dead_letters.request import RedriveRequest, read_redrive_request
 from broker.dead_letters.state import REDRIVEN
 from broker.errors import NeverStored, RequestRefused
 from broker.groups.state import GROUPS
-from broker.log.state import BrokerState
-from broker.retention.full_disk import FullDisk
-from broker.sends.copies import Copies, Copy
-from broker.sends.sends import Sends
+from broker.retention.full_disk import FULL_DISK
+from broker.sends.copies import COPIES, Copy
+from broker.sends.sends import SENDS
 from broker.serving.origin import Origin
-from broker.settings.settings import Settings
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import created_for_group, dead_letter_topic, retry_topic
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_WRITE, TopicConfig
@@ -35,7 +35,6 @@ from remoting.message.properties import (
     edit_properties,
 )
 from remoting.message.record import MessageRecord, decode_record
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 # Looked at by one request; 256 KiB at most, as in a pull.
@@ -102,31 +101,17 @@ class _Outcome:
 
 
 class RedriveProcessor:
-    """Stores copies of dead letters, in their group's retry topic or in the topic they come from.
+    """Stores copies of dead letters: in their group's retry topic, or in that they come from."""
 
-    Args:
-        state, sends, copies, reader: what it works with.
-        disk: refuses messages when it is too full.
-        settings: whether clients may send.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        sends: Sends,
-        copies: Copies,
-        reader: MessageReader,
-        disk: FullDisk,
-        settings: Settings,
-    ) -> None:
-        self._redriven = state[REDRIVEN]
-        self._topics = state[TOPICS]
-        self._groups = state[GROUPS]
-        self._sends = sends
-        self._copies = copies
-        self._reader = reader
-        self._disk = disk
-        self._settings = settings
+    def __init__(self, parts: Parts) -> None:
+        self._redriven = parts.state[REDRIVEN]
+        self._topics = parts.state[TOPICS]
+        self._groups = parts.state[GROUPS]
+        self._sends = parts[SENDS]
+        self._copies = parts[COPIES]
+        self._reader = parts[MESSAGE_READER]
+        self._disk = parts[FULL_DISK]
+        self._settings = parts[SETTINGS]
         self._turn = 0
         self._busy: set[tuple[str, int]] = set()  # queues of which some are on their way
 
@@ -150,19 +135,14 @@ class RedriveProcessor:
         request = read_redrive_request(command)
         topic = dead_letter_topic(request.group)
         if request.queue_id >= self._topics.found(topic).read_queue_count:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER, f"topic {topic} has no queue {request.queue_id}"
-            )
+            raise RequestRefused.invalid(f"topic {topic} has no queue {request.queue_id}")
         if request.group not in self._groups.configs:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {request.group}: nobody would consume them",
+            raise RequestRefused.no_group(
+                f"subscription group not exist, {request.group}: nobody would consume them"
             )
         queue = (topic, request.queue_id)
         if queue in self._busy:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"dead letters of {topic} are on their way: ask again"
-            )
+            raise RequestRefused.busy(f"dead letters of {topic} are on their way: ask again")
         outcome = self._look(topic, request)
         if request.is_dry or not outcome.chosen:
             return command.reply(fields=outcome.fields())
@@ -220,9 +200,8 @@ class RedriveProcessor:
             made = created_for_group(retry_topic(request.group), max(1, group.retry_queue_count))
             config = self._topics.configs.get(made.topic, made)
         if config is not None and not config.permission & PERMISSION_WRITE:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"the topic[{config.topic}] sending message is forbidden",
+            raise RequestRefused.forbidden(
+                f"the topic[{config.topic}] sending message is forbidden"
             )
         return config
 
@@ -230,10 +209,9 @@ class RedriveProcessor:
         """Raises RequestRefused (2) when what was taken has too many gaps."""
         taken = sum(len(runs) for of in self._redriven.runs.values() for runs in of.values())
         if taken + _LOOKED_AT > MAX_RUNS:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
+            raise RequestRefused.busy(
                 f"dead letters were taken with over {MAX_RUNS - _LOOKED_AT} gaps between: take all "
-                f"of one group, or delete a topic such as {topic}",
+                f"of one group, or delete a topic such as {topic}"
             )
 
     def _send(
@@ -257,7 +235,7 @@ class RedriveProcessor:
             busy.discard(queue)
             if refusals:
                 # Some may be stored. They are passed over when the client asks again.
-                origin.send(command.reply(refusals[0].code, remark=refusals[0].remark))
+                origin.send(refusals[0].reply_to(command))
             else:
                 origin.send(command.reply(fields=outcome.fields()))
 

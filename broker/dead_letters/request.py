@@ -5,7 +5,6 @@ from typing import Final, NamedTuple
 from broker.errors import RequestRefused
 from broker.topics.names import check_group_name
 from remoting.bodies.json_object import JsonObject
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 # Delivered once more by one request: one append, some 10 ms of the event loop.
@@ -67,14 +66,12 @@ def read_redrive_request(command: Command) -> RedriveRequest:
         (target, target in (TO_GROUP, TO_TOPIC), f"target: give {TO_GROUP} or {TO_TOPIC}"),
     ):
         if not is_right:
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, f"{value!r:.40} as {what}")
+            raise RequestRefused.invalid(f"{value!r:.40} as {what}")
     ids: list[str] = []
     if command.body:
         ids = JsonObject.parse("dead letters", command.body, MAX_BODY_BYTES).texts("msgIds")
     if len(ids) > MAX_IDS:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER, f"{len(ids)} message ids: at most {MAX_IDS}"
-        )
+        raise RequestRefused.invalid(f"{len(ids)} message ids: at most {MAX_IDS}")
     return RedriveRequest(
         group,
         queue_id,

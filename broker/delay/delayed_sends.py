@@ -13,13 +13,12 @@ from broker.delay.recall_handle import recall_handle
 from broker.delay.state import DELAYS
 from broker.errors import RequestRefused
 from broker.log.command_layout import LogCommand
-from broker.log.state import BrokerState
 from broker.sends.copies import Copy
 from broker.sends.pending_messages import PendingSend
 from broker.serving.parts import Parts, Shared
-from broker.settings.settings import SETTINGS, Settings
+from broker.settings.settings import SETTINGS
 from broker.topics.names import SCHEDULE_TOPIC, TIMER_TOPIC
-from broker.topics.own_topics import OWN_TOPICS, OwnTopics
+from broker.topics.own_topics import OWN_TOPICS
 from remoting.message.properties import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
@@ -30,35 +29,19 @@ from remoting.message.properties import (
     shown_value,
 )
 from remoting.message.record import MessageRecord
-from remoting.wire.codes import ResponseCode
 
 
 class DelayedSends:
-    """Lets messages wait. Implements `sends.special_sends.SpecialSend`.
-
-    Args:
-        state: the applied state.
-        own_topics: makes the topics in which they wait.
-        broker_name: the group of brokers, which stands in handles for recalls.
-        settings: how many messages may wait, and for how long.
-        wall_clock_ms: milliseconds since 1970.
-    """
+    """Lets messages wait. Implements `sends.special_sends.SpecialSend`."""
 
     names = DELAY_NAMES
 
-    def __init__(
-        self,
-        state: BrokerState,
-        own_topics: OwnTopics,
-        broker_name: str,
-        settings: Settings,
-        wall_clock_ms: Callable[[], int],
-    ) -> None:
-        self._delays = state[DELAYS]
-        self._own_topics = own_topics
-        self._broker_name = broker_name
-        self._settings = settings
-        self._wall_clock_ms = wall_clock_ms
+    def __init__(self, parts: Parts) -> None:
+        self._delays = parts.state[DELAYS]
+        self._own_topics = parts[OWN_TOPICS]
+        self._broker_name = parts.config.group
+        self._settings = parts[SETTINGS]
+        self._wall_clock_ms = parts.wall_clock_ms
 
     def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
         """Whether the message is for later. A transactional one is not, as in RocketMQ.
@@ -84,9 +67,8 @@ class DelayedSends:
         """
         waiting = len(self._delays.waiting)
         if waiting >= self._settings.now.limits.max_delayed_messages:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"[OVERLOAD]{waiting} delayed messages wait already: send it when fewer do",
+            raise RequestRefused.busy(
+                f"[OVERLOAD]{waiting} delayed messages wait already: send it when fewer do"
             )
         due = self._read_due(pairs)
         if due is None:
@@ -148,14 +130,4 @@ class DelayedSends:
         return due.due_ms
 
 
-def _made(parts: Parts) -> DelayedSends:
-    return DelayedSends(
-        parts.state,
-        parts[OWN_TOPICS],
-        parts.config.group,
-        parts[SETTINGS],
-        parts.wall_clock_ms,
-    )
-
-
-DELAYED_SENDS: Final = Shared("delayed sends", _made)
+DELAYED_SENDS: Final = Shared("delayed sends", DelayedSends)

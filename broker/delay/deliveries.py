@@ -15,14 +15,12 @@ from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting
 from broker.errors import RequestRefused
 from broker.log.command_layout import LogCommand
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
-from broker.retention.full_disk import FULL_DISK, FullDisk
-from broker.sends.copies import COPIES, Copies, Copy, StandIn
-from broker.sends.sends import SENDS, Sends
+from broker.retention.full_disk import FULL_DISK
+from broker.sends.copies import COPIES, Copy, StandIn
+from broker.sends.sends import SENDS
 from broker.serving.parts import Parts, Shared
-from broker.topics.changes import TOPIC_CHANGES, TopicChanges
+from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.state import TOPICS
 from remoting.message.properties import REAL_TOPIC, edit_properties, kept_queue_id
 from remoting.message.record import MessageRecord, decode_record
@@ -54,43 +52,21 @@ _RETRY_SECONDS: Final = 0.5
 class Deliveries:
     """Delivers what is due, while this member leads.
 
-    Args:
-        state: the applied state.
-        log: the log.
-        sends: takes messages for the log.
-        copies: stores copies by it.
-        changes: knows the topics that are being deleted.
-        disk: nothing is delivered while it is too full for messages.
-        is_leading: whether this member leads and serves.
-        wall_clock_ms: milliseconds since 1970.
-        clock: seconds on the monotonic clock.
-
     Attributes:
         on_sooner: called when `deliver` should be called sooner than it has said.
     """
 
-    def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        sends: Sends,
-        copies: Copies,
-        changes: TopicChanges,
-        disk: FullDisk,
-        is_leading: Callable[[], bool],
-        wall_clock_ms: Callable[[], int],
-        clock: Callable[[], float],
-    ) -> None:
-        self._delays = state[DELAYS]
-        self._topics = state[TOPICS]
-        self._log = log
-        self._sends = sends
-        self._copies = copies
-        self._changes = changes
-        self._disk = disk
-        self._is_leading = is_leading
-        self._wall_clock_ms = wall_clock_ms
-        self._clock = clock
+    def __init__(self, parts: Parts) -> None:
+        self._delays = parts.state[DELAYS]
+        self._topics = parts.state[TOPICS]
+        self._log = parts.log
+        self._sends = parts[SENDS]
+        self._copies = parts[COPIES]
+        self._changes = parts[TOPIC_CHANGES]
+        self._disk = parts[FULL_DISK]
+        self._led_term = parts.led_term
+        self._wall_clock_ms = parts.wall_clock_ms
+        self._clock = parts.clock
         self._fetched: deque[Waiting] = deque()  # due, the oldest first
         self._under_way: set[int] = set()  # positions; a new set for each term
         # Those that wait for the end of their topic, and when to look at them again.
@@ -132,7 +108,7 @@ class Deliveries:
     def deliver(self) -> float:
         """Hand what is due to the log; how many seconds later to look again."""
         self._asleep_until_ms = 0
-        if not self._is_leading():
+        if self._led_term() is None or not self._log.is_ready_leader:
             return _MAX_PAUSE_SECONDS
         if self._deferred and self._clock() >= self._deferred_until:
             self._deferred.clear()
@@ -297,18 +273,4 @@ def _stand_in(row: Waiting) -> StandIn:
     return StandIn(Deliver(row.position), DropDelayed(row.position))
 
 
-def _made(parts: Parts) -> Deliveries:
-    return Deliveries(
-        parts.state,
-        parts.log,
-        parts[SENDS],
-        parts[COPIES],
-        parts[TOPIC_CHANGES],
-        parts[FULL_DISK],
-        lambda: parts.led_term() is not None and parts.log.is_ready_leader,
-        parts.wall_clock_ms,
-        parts.clock,
-    )
-
-
-DELIVERIES: Final = Shared("deliveries", _made)
+DELIVERIES: Final = Shared("deliveries", Deliveries)

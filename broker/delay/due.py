@@ -15,7 +15,6 @@ from remoting.message.properties import (
     TIMER_DELAY_SECONDS,
     TIMER_DELIVER_MILLISECONDS,
 )
-from remoting.wire.codes import ResponseCode
 from remoting.wire.field_values import INT32_MAX, read_int64
 
 _MINUTE: Final = 60_000
@@ -82,10 +81,9 @@ def read_due(pairs: Mapping[str, str], now_ms: int, max_delay_ms: int = MAX_DELA
     if delay_ms > 0:
         due_ms = max(due_ms, now_ms + delay_ms)
     if due_ms - now_ms > max_delay_ms:
-        raise RequestRefused(
-            ResponseCode.MESSAGE_ILLEGAL,
+        raise RequestRefused.illegal(
             f"timer message illegal, the delay time should not be bigger than the max delay "
-            f"{max_delay_ms} ms: it is {due_ms - now_ms} ms",
+            f"{max_delay_ms} ms: it is {due_ms - now_ms} ms"
         )
     return AtTime(due_ms) if due_ms > now_ms else None
 
@@ -96,7 +94,5 @@ def _number(pairs: Mapping[str, str], name: str, most: int = _MAX_NUMBER) -> int
         return 0
     value = read_int64(text)
     if value is None or not -most - 1 <= value <= most:
-        raise RequestRefused(
-            ResponseCode.MESSAGE_ILLEGAL, f"property {name}={text!r:.40}: give a whole number"
-        )
+        raise RequestRefused.illegal(f"property {name}={text!r:.40}: give a whole number")
     return value

@@ -1,53 +1,70 @@
-"""Delayed messages."""
+"""Delayed messages, and the task that delivers what is due."""
 
-from collections.abc import Mapping
+from typing import Final
+
+import trio
 
 from broker.delay.delayed_sends import DELAYED_SENDS
-from broker.delay.deliveries import DELIVERIES
-from broker.delay.delivery_task import DeliveryTask
+from broker.delay.deliveries import DELIVERIES, Deliveries
 from broker.delay.figures import DelayFigures
 from broker.delay.recall import RecallProcessor
-from broker.delay.state import DELAYS
-from broker.delay.timer_rates import TimerRates
+from broker.log.one_by_one import failure
 from broker.retention.kept_back import KEPT_BACK
 from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
-from broker.store.message_reader import MESSAGE_READER
+from dledger import DLedgerError
+from dledger.wake_up import WakeUp
 from remoting.wire.codes import RequestCode
+
+# After a failure; it may be over by then.
+_AFTER_FAILURE_SECONDS: Final = 10.0
+
+
+class DeliveryTask:
+    """Calls `Deliveries.deliver` as often as it wants to be called."""
+
+    def __init__(self, deliveries: Deliveries) -> None:
+        self._deliveries = deliveries
+        self._woken = WakeUp()
+        deliveries.on_sooner = self._wake
+
+    async def run(self) -> None:
+        """Deliver, for ever."""
+        while True:
+            with trio.move_on_after(self._deliver()):
+                await self._woken.wait()
+            await trio.lowlevel.checkpoint()
+
+    def _deliver(self) -> float:
+        """As `Deliveries.deliver`; a defect does not end the member, and is met again."""
+        try:
+            return self._deliveries.deliver()
+        except DLedgerError:
+            raise
+        except Exception as error:
+            failure("delivering what is due", error)
+            return _AFTER_FAILURE_SECONDS
+
+    def _wake(self) -> None:
+        self._woken.set()
 
 
 def service(parts: Parts) -> Service:
     """What serves clients."""
-    delays, sends, deliveries = parts.state[DELAYS], parts[DELAYED_SENDS], parts[DELIVERIES]
-    parts[SPECIAL_SENDS].add(sends)
+    deliveries, figures, processor = parts[DELIVERIES], DelayFigures(parts), RecallProcessor(parts)
+    parts[SPECIAL_SENDS].add(parts[DELAYED_SENDS])
     parts[KEPT_BACK].add(deliveries.move_before)
-    told = DelayFigures(parts.state, parts[MESSAGE_READER], parts.wall_clock_ms)
-    processor = RecallProcessor(parts.state, parts.log, deliveries, parts.config.group)
-
-    rates = TimerRates(delays, parts.clock)
-
-    def figures() -> Mapping[str, str]:
-        came, went = rates.rates()
-        return {
-            **told.figures(),
-            "timerDequeueTps": f"{went:.2f}",
-            "timerEnqueueTps": f"{came:.2f}",
-            "dledgerDelayedDelivered": str(delays.delivered),
-            "dledgerDelayedDropped": str(delays.dropped),
-            "dledgerDelayedWaiting": str(len(delays.waiting)),
-        }
-
     return Service(
         handlers={
             RequestCode.RECALL_MESSAGE: Handler(processor.recall),
-            RequestCode.GET_ALL_DELAY_OFFSET: Handler(told.level_offsets, confirmed=True),
-            RequestCode.GET_TIMER_CHECK_POINT: Handler(told.timer_checkpoint, confirmed=True),
-            RequestCode.GET_TIMER_METRICS: Handler(told.timer_metrics, confirmed=True),
+            RequestCode.GET_ALL_DELAY_OFFSET: Handler(figures.level_offsets, confirmed=True),
+            RequestCode.GET_TIMER_CHECK_POINT: Handler(figures.timer_checkpoint, confirmed=True),
+            RequestCode.GET_TIMER_METRICS: Handler(figures.timer_metrics, confirmed=True),
         },
         begin_term=deliveries.begin_term,
         applied=lambda _folded: deliveries.applied(),
-        look_over=rates.sample,
-        figures=figures,
+        look_over=figures.sample,
+        figures=figures.figures,
         tasks=(DeliveryTask(deliveries).run,),
     )

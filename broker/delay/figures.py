@@ -5,14 +5,15 @@ they stand for every member. Source: RocketMQ's AdminBrokerProcessor.
 """
 
 import struct
-from collections.abc import Callable, Mapping
+from collections import deque
+from collections.abc import Mapping
 from typing import Final
 
 from broker.delay.due import LEVEL_MS
 from broker.delay.state import DELAYS
-from broker.log.state import BrokerState
 from broker.serving.origin import Origin
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import SCHEDULE_TOPIC, TIMER_TOPIC
 from remoting.bodies.topic_config import DataVersion
 from remoting.wire.command import Command
@@ -21,22 +22,37 @@ from remoting.wire.loose_json import JsonValue, compact_json
 # RocketMQ's TimerCheckpoint: times and offsets of its timer, and a version of three numbers.
 _CHECKPOINT: Final = struct.Struct(">7q")
 
+# Samples are ten seconds apart: rates are those of the last minute.
+_SAMPLES: Final = 7
+
 
 class DelayFigures:
-    """Tells about delayed messages.
+    """Tells about delayed messages."""
 
-    Args:
-        state, reader: what it works with.
-        wall_clock_ms: milliseconds since 1970.
-    """
+    def __init__(self, parts: Parts) -> None:
+        self._state = parts.state
+        self._delays = parts.state[DELAYS]
+        self._reader = parts[MESSAGE_READER]
+        self._wall_clock_ms = parts.wall_clock_ms
+        self._clock = parts.clock
+        self._samples: deque[tuple[float, int, int]] = deque(maxlen=_SAMPLES)
 
-    def __init__(
-        self, state: BrokerState, reader: MessageReader, wall_clock_ms: Callable[[], int]
-    ) -> None:
-        self._state = state
-        self._delays = state[DELAYS]
-        self._reader = reader
-        self._wall_clock_ms = wall_clock_ms
+    def sample(self) -> None:
+        """Remember how many have come and gone; called every ten seconds."""
+        self._samples.append(self._counts())
+
+    def _counts(self) -> tuple[float, int, int]:
+        """The time, in seconds; how many messages have come; and how many have gone."""
+        gone = self._delays.delivered + self._delays.dropped
+        return self._clock(), gone + len(self._delays.waiting), gone
+
+    def _rates(self) -> tuple[float, float]:
+        """How many came and how many went, a second, over the last minute."""
+        at, came, went = self._counts()
+        began, came_before, went_before = self._samples[0] if self._samples else (at, came, went)
+        if at <= began:
+            return 0.0, 0.0
+        return (came - came_before) / (at - began), (went - went_before) / (at - began)
 
     def level_offsets(self, _origin: Origin, command: Command) -> Command:
         """For each level with messages: the first offset in its queue that waits (45)."""
@@ -50,11 +66,12 @@ class DelayFigures:
         return command.reply(body=compact_json(body).encode())
 
     def figures(self) -> Mapping[str, str]:
-        """What code 28 says of delayed messages, by RocketMQ's names.
+        """What code 28 says of delayed messages, by RocketMQ's names where it has some.
 
         For each level with messages the first offset that waits and the queue's end; how late the
-        timer is, in seconds; and how many messages wait.
+        timer is, in seconds; how many messages wait, and how many come and go a second.
         """
+        came, went = self._rates()
         now_ms = self._wall_clock_ms()
         overdue = self._delays.waiting.due(now_ms, 0, 1)
         return {
@@ -64,6 +81,11 @@ class DelayFigures:
             },
             "timerCongestNum": str(len(self._delays.waiting)),
             "timerOffsetBehind": "0",  # what is applied is on the timer
+            "timerDequeueTps": f"{went:.2f}",
+            "timerEnqueueTps": f"{came:.2f}",
+            "dledgerDelayedDelivered": str(self._delays.delivered),
+            "dledgerDelayedDropped": str(self._delays.dropped),
+            "dledgerDelayedWaiting": str(len(self._delays.waiting)),
             "timerReadBehind": str((now_ms - overdue[0].due_ms) // 1000 if overdue else 0),
         }
 

@@ -4,16 +4,16 @@ from collections.abc import Generator
 from typing import Final
 
 from broker.delay.commands import DropDelayed
-from broker.delay.deliveries import Deliveries
+from broker.delay.deliveries import DELIVERIES
 from broker.delay.recall_handle import RecallHandle, read_recall_handle
 from broker.delay.state import DELAYS
 from broker.delay.waiting_table import Waiting
 from broker.errors import EntryPassedOver, RequestRefused
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.messages.record_facts import properties_run, read_without_body
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
+from broker.serving.replying import replying
 from remoting.bodies.pieces import pieces
 from remoting.message.properties import REAL_TOPIC, UNIQUE_KEY, found_value, shown_value
 from remoting.net.answering import Steps
@@ -29,19 +29,13 @@ _KEY: Final = UNIQUE_KEY.encode()
 
 
 class RecallProcessor:
-    """Takes back messages that were not delivered yet.
+    """Takes back messages that were not delivered yet."""
 
-    Args:
-        state, log, deliveries, broker_name: what it works with.
-    """
-
-    def __init__(
-        self, state: BrokerState, log: Log, deliveries: Deliveries, broker_name: str
-    ) -> None:
-        self._delays = state[DELAYS]
-        self._log = log
-        self._deliveries = deliveries
-        self._broker_name = broker_name
+    def __init__(self, parts: Parts) -> None:
+        self._delays = parts.state[DELAYS]
+        self._log = parts.log
+        self._deliveries = parts[DELIVERIES]
+        self._broker_name = parts.config.group
 
     def recall(self, origin: Origin, command: Command) -> Steps:
         """Drop a delayed message, once and for all; or say that it is too late.
@@ -53,24 +47,22 @@ class RecallProcessor:
         topic = command.name("topic")
         handle = read_recall_handle(command.text("recallHandle"))
         if (handle.topic, handle.broker_name) != (topic, self._broker_name):
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
+            raise RequestRefused.invalid(
                 f"recall failed: the handle is of topic {handle.topic!r:.80} at broker "
-                f"{handle.broker_name!r:.80}",
+                f"{handle.broker_name!r:.80}"
             )
         found = yield from self._found(handle)
         claimed = None if found is None else self._deliveries.claim(found.position)
         if found is None or claimed is None:
             raise _too_late(handle)
 
+        reply = replying(
+            origin, command, lambda: command.reply(fields={"msgId": handle.unique_key})
+        )
+
         def then(refusal: RequestRefused | None) -> None:
             claimed(None)
-            if isinstance(refusal, EntryPassedOver):
-                refusal = _too_late(handle)
-            if refusal is not None:
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
-            else:
-                origin.send(command.reply(ResponseCode.SUCCESS, {"msgId": handle.unique_key}))
+            reply(_too_late(handle) if isinstance(refusal, EntryPassedOver) else refusal)
 
         submit_commands(self._log, [DropDelayed(found.position)], then)
         return None

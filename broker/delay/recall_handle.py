@@ -10,7 +10,6 @@ import binascii
 from typing import NamedTuple
 
 from broker.errors import RequestRefused
-from remoting.wire.codes import ResponseCode
 from remoting.wire.field_values import read_natural
 
 # Numbers that the table of those that wait can hold.
@@ -55,7 +54,6 @@ def read_recall_handle(text: str) -> RecallHandle:
 
 
 def _malformed(text: str) -> RequestRefused:
-    return RequestRefused(
-        ResponseCode.INVALID_PARAMETER,
-        f"recall handle {text!r:.80}: give the one that the broker answered the send with",
+    return RequestRefused.invalid(
+        f"recall handle {text!r:.80}: give the one that the broker answered the send with"
     )

@@ -7,11 +7,8 @@ from broker.errors import RequestRefused
 from broker.filters.commands import PutFilter
 from broker.filters.condition import condition
 from broker.filters.state import FILTERS
-from broker.limits import BrokerLimits
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
-from broker.serving.parts import Shared
+from broker.serving.parts import Parts, Shared
 from broker.topics.state import TOPICS
 from remoting.bodies.heartbeat import ConsumerData, SubscriptionData
 from remoting.wire.codes import ResponseCode
@@ -25,19 +22,13 @@ _MAX_VERSION: Final = (1 << 63) - 1
 
 
 class FilterChanges:
-    """Follows the conditions of groups.
+    """Follows the conditions of groups."""
 
-    Args:
-        state: the applied state.
-        log: the log.
-        limits: how many conditions are kept.
-    """
-
-    def __init__(self, state: BrokerState, log: Log, limits: BrokerLimits) -> None:
-        self._filters = state[FILTERS]
-        self._topics = state[TOPICS]
-        self._log = log
-        self._max_filters = limits.max_filters
+    def __init__(self, parts: Parts) -> None:
+        self._filters = parts.state[FILTERS]
+        self._topics = parts.state[TOPICS]
+        self._log = parts.log
+        self._max_filters = parts.config.limits.max_filters
         self._making: set[tuple[str, str, int]] = set()
 
     def check(self, data: ConsumerData) -> Iterator[None]:
@@ -81,6 +72,4 @@ class FilterChanges:
         submit_commands(self._log, [put], lambda _refusal: self._making.discard(making))
 
 
-FILTER_CHANGES: Final = Shared(
-    "filter changes", lambda parts: FilterChanges(parts.state, parts.log, parts.config.limits)
-)
+FILTER_CHANGES: Final = Shared("filter changes", FilterChanges)

@@ -7,8 +7,7 @@ from broker.filters.state import FILTERS, GroupFilter
 from broker.log.command_layout import Natural, Told
 from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
-from broker.log.registry import CommandType
-from broker.log.state import BrokerState
+from broker.log.state import BrokerState, CommandType
 from broker.topics.state import TOPICS
 from dledger import Entry
 

@@ -11,8 +11,7 @@ from typing import ClassVar, Final
 from broker.formats.state import FORMATS
 from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
-from broker.log.registry import CommandType
-from broker.log.state import BrokerState
+from broker.log.state import BrokerState, CommandType
 from dledger import Entry
 
 

@@ -1,11 +1,11 @@
 """The format of the log: what its entries may hold."""
 
-from broker.formats.gate import READ_BY_ALL, FormatGate
+from broker.formats.gate import FormatGate
 from broker.serving.parts import Parts
 from broker.serving.service import Service
 
 
 def service(parts: Parts) -> Service:
     """What serves clients."""
-    gate = FormatGate(parts.state, parts.log, parts[READ_BY_ALL], lambda: parts.announce(None))
+    gate = FormatGate(parts)
     return Service(begin_term=gate.begin_term, tick=gate.look)

@@ -12,36 +12,21 @@ from broker.errors import RequestRefused
 from broker.formats.commands import RaiseFormat
 from broker.formats.state import FORMATS
 from broker.log.entry import FORMAT_VERSION
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
-from broker.serving.parts import Shared
+from broker.serving.parts import Parts, Shared
 
 # The newest version that all members read, voters and learners; None while one has not told.
 READ_BY_ALL: Final[Shared[Callable[[], int | None]]] = Shared("version read by all")
 
 
 class FormatGate:
-    """Raises the format of one log.
+    """Raises the format of one log."""
 
-    Args:
-        state: the applied state.
-        log: the log.
-        read_by_all: the newest version that all members read; None while it is not known.
-        raised: called when the format was raised.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        read_by_all: Callable[[], int | None],
-        raised: Callable[[], None] = lambda: None,
-    ) -> None:
-        self._formats = state[FORMATS]
-        self._log = log
-        self._read_by_all = read_by_all
-        self._tell_raised = raised
+    def __init__(self, parts: Parts) -> None:
+        self._formats = parts.state[FORMATS]
+        self._log = parts.log
+        self._read_by_all = parts[READ_BY_ALL]
+        self._announce = parts.announce
         self._is_raising = False
 
     def begin_term(self) -> None:
@@ -62,4 +47,4 @@ class FormatGate:
     def _raised(self, refusal: RequestRefused | None) -> None:
         self._is_raising = False  # if it failed, the next look tries again
         if refusal is None:
-            self._tell_raised()
+            self._announce(None)

@@ -9,38 +9,26 @@ from broker.groups.config import ConsumerGroup
 from broker.groups.state import GROUPS
 from broker.log.command_layout import LogCommand
 from broker.log.one_by_one import call_each
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.serving.parts import Parts, Shared
-from broker.settings.settings import SETTINGS, Settings
-from broker.topics.changes import TOPIC_CHANGES, TopicChanges
+from broker.settings.settings import SETTINGS
+from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.names import created_for_group, is_system_group, retry_topic
 from broker.topics.state import TOPICS
-from remoting.wire.codes import ResponseCode
 
 # Pairs of group and topic that are kept apart; operators name them one by one.
 MAX_FORBIDDEN: Final = 20_000
 
 
 class GroupChanges:
-    """Makes, changes and deletes consumer groups.
+    """Makes, changes and deletes consumer groups."""
 
-    Args:
-        state: the applied state.
-        log: the log.
-        topics: makes their retry topics.
-        settings: how many groups there may be, and whether they make themselves.
-    """
-
-    def __init__(
-        self, state: BrokerState, log: Log, topics: TopicChanges, settings: Settings
-    ) -> None:
-        self._groups = state[GROUPS]
-        self._topics = state[TOPICS]
-        self._log = log
-        self._topic_changes = topics
-        self._settings = settings
+    def __init__(self, parts: Parts) -> None:
+        self._groups = parts.state[GROUPS]
+        self._topics = parts.state[TOPICS]
+        self._log = parts.log
+        self._topic_changes = parts[TOPIC_CHANGES]
+        self._settings = parts[SETTINGS]
         self._creating: dict[str, list[Then]] = {}
         self._deleting: set[str] = set()
 
@@ -69,15 +57,10 @@ class GroupChanges:
             return
         settings = self._settings.now
         if group not in groups and not (settings.auto_create_groups or is_system_group(group)):
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {group:.120}: create it",
-            )
+            raise RequestRefused.no_group(f"subscription group not exist, {group:.120}: create it")
         count, limit = len(groups) + len(self._creating), settings.limits.max_groups
         if count >= limit:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"{count} consumer groups: delete one first"
-            )
+            raise RequestRefused.busy(f"{count} consumer groups: delete one first")
         self._topic_changes.check_room()
         commands: list[LogCommand] = [PutGroup(config, only_if_absent=True, max_groups=limit)]
         if needs_topic:
@@ -101,10 +84,7 @@ class GroupChanges:
         groups = self._groups.configs
         new = len({config.group for config in configs} - groups.keys())
         if new and len(groups) + len(self._creating) + new > limit:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"there are {len(groups)} consumer groups: delete one first",
-            )
+            raise RequestRefused.busy(f"there are {len(groups)} consumer groups: delete one first")
         commands = [PutGroup(config, max_groups=limit) for config in configs]
         submit_commands(self._log, commands, then)
 
@@ -123,8 +103,4 @@ class GroupChanges:
         submit_commands(self._log, [DeleteGroup(group, with_offsets, with_locks=True)], deleted)
 
 
-def _made(parts: Parts) -> GroupChanges:
-    return GroupChanges(parts.state, parts.log, parts[TOPIC_CHANGES], parts[SETTINGS])
-
-
-GROUP_CHANGES: Final = Shared("group changes", _made)
+GROUP_CHANGES: Final = Shared("group changes", GroupChanges)

@@ -8,8 +8,7 @@ from broker.groups.state import GROUPS
 from broker.log.command_layout import FIRST_VERSION, Added, Form, Implied, Told, number
 from broker.log.entry import ATTACHED_VERSION, GUARDED_VERSION
 from broker.log.folded import EntryRefused, Folded
-from broker.log.registry import CommandType
-from broker.log.state import BrokerState, Deletion
+from broker.log.state import BrokerState, CommandType, Deletion
 from dledger import Entry
 
 

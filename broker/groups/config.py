@@ -7,7 +7,7 @@ from broker.errors import RequestRefused
 from broker.log.command_layout import number, text
 from broker.topics.names import check_group_name
 from remoting.bodies.json_object import JsonObject
-from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed
 from remoting.wire.loose_json import JsonValue, compact_json, parse_json
 
@@ -29,6 +29,9 @@ _ADDED: Final[dict[str, object]] = {
 
 # RocketMQ's number of deliveries before a message goes to the dead letter topic.
 DEFAULT_RETRY_MAX_TIMES: Final = 16
+
+# From this version on, clients say how often a message may fail; RocketMQ 3.4.9.
+_VERSION_WITH_MAX_TIMES: Final = 121
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,9 +157,8 @@ def check_group_config(config: ConsumerGroup) -> None:
         (len(config.subscriptions), 0, MAX_KEPT_CHARACTERS, "characters of subscriptions"),
     ):
         if not least <= value <= most:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"group {config.group}: {value} {what}: give {least} to {most}",
+            raise RequestRefused.invalid(
+                f"group {config.group}: {value} {what}: give {least} to {most}"
             )
 
 
@@ -172,3 +174,10 @@ def _check_kept(kept: str) -> None:
 def _kept(value: JsonValue) -> str:
     """What is only kept, as text; an empty object or list, or none, is none."""
     return compact_json(value) if value else ""
+
+
+def max_times(command: Command, said: int | None) -> int | None:
+    """How often a message may fail, as the client says; None when the group's number counts."""
+    if said is None or said < 0 or command.version < _VERSION_WITH_MAX_TIMES:
+        return None
+    return said

@@ -1,6 +1,5 @@
 """Consumer groups."""
 
-from broker.groups.changes import GROUP_CHANGES
 from broker.groups.processor import GroupProcessor
 from broker.groups.state import GROUPS
 from broker.serving.parts import Parts
@@ -10,7 +9,7 @@ from remoting.wire.codes import RequestCode
 
 def service(parts: Parts) -> Service:
     """What serves clients."""
-    processor = GroupProcessor(parts.state, parts[GROUP_CHANGES])
+    processor = GroupProcessor(parts)
     groups = parts.state[GROUPS]
     return Service(
         handlers={

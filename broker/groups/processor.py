@@ -6,18 +6,17 @@ Source: RocketMQ's AdminBrokerProcessor.
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.groups.changes import GroupChanges
+from broker.groups.changes import GROUP_CHANGES
 from broker.groups.config import ConsumerGroup, check_group_config
 from broker.groups.state import GROUPS
-from broker.log.state import BrokerState
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.topics.names import check_group_name, check_topic_name
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.pieces import pieces
 from remoting.bodies.topic_config import PERMISSION_READ, DataVersion
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, JsonValue, compact_json
 
@@ -28,9 +27,9 @@ MAX_GROUPS_AT_ONCE: Final = 500
 class GroupProcessor:
     """Makes, deletes and shows consumer groups."""
 
-    def __init__(self, state: BrokerState, changes: GroupChanges) -> None:
-        self._groups = state[GROUPS]
-        self._changes = changes
+    def __init__(self, parts: Parts) -> None:
+        self._groups = parts.state[GROUPS]
+        self._changes = parts[GROUP_CHANGES]
 
     def put_group(self, origin: Origin, command: Command) -> None:
         """Create or change a consumer group (200).
@@ -52,7 +51,7 @@ class GroupProcessor:
         body = JsonObject.parse("consumer groups", command.body, size=LARGE)
         configs = [_asked(one) for one in body.objects("groupConfigList", MAX_GROUPS_AT_ONCE)]
         if not configs:
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, "no group is named")
+            raise RequestRefused.invalid("no group is named")
         self._changes.put_groups(configs, replying(origin, command))
 
     def forbid(self, origin: Origin, command: Command) -> Command | None:
@@ -73,13 +72,8 @@ class GroupProcessor:
 
         if not command.fields.get("readable"):
             return told()
-
-        def then(refusal: RequestRefused | None) -> None:
-            origin.send(
-                told() if refusal is None else command.reply(refusal.code, remark=refusal.remark)
-            )
-
-        self._changes.forbid(group, topic, not command.boolean("readable"), then)
+        is_forbidden = not command.boolean("readable")
+        self._changes.forbid(group, topic, is_forbidden, replying(origin, command, told))
         return None
 
     def delete_group(self, origin: Origin, command: Command) -> None:
@@ -105,22 +99,16 @@ class GroupProcessor:
         name = command.name("group")
 
         def told() -> Command:
-            group = self._groups.configs[name]
+            group = self._groups.configs.get(name)
+            if group is None:
+                words = f"subscription group not exist, {name:.120}: it was deleted"
+                return RequestRefused.no_group(words).reply_to(command)
             return command.reply(body=compact_json(group.to_json()).encode())
 
         if name in self._groups.configs:
             return told()
         check_group_name(name)
-
-        def then(refusal: RequestRefused | None) -> None:
-            if refusal is None and name not in self._groups.configs:
-                words = f"subscription group not exist, {name:.120}: it was deleted"
-                refusal = RequestRefused(ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, words)
-            origin.send(
-                told() if refusal is None else command.reply(refusal.code, remark=refusal.remark)
-            )
-
-        self._changes.ensure_group(name, then)
+        self._changes.ensure_group(name, replying(origin, command, told))
         return None
 
     def all_groups(self, _origin: Origin, command: Command) -> Steps:
@@ -145,9 +133,8 @@ class GroupProcessor:
 def _asked(value: JsonObject) -> ConsumerGroup:
     """A consumer group as it is asked for. Raises BodyMalformed, RequestRefused (29)."""
     for name in value.object("attributes").members:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
-            f"unsupported key {name!r:.80}: consumer groups have no attributes",
+        raise RequestRefused.invalid(
+            f"unsupported key {name!r:.80}: consumer groups have no attributes"
         )
     config = ConsumerGroup.from_json(value)
     check_group_config(config)

@@ -53,14 +53,12 @@ class ConsumerStatus:
                     members[one.client_id] = peer
             yield
         if not members:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"No Any Consumer online in the consumer group: [{group:.120}]",
+            raise RequestRefused.failed(
+                f"No Any Consumer online in the consumer group: [{group:.120}]"
             )
         if len(members) > MAX_MEMBERS:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"{len(members)} members: at most {MAX_MEMBERS} are asked at once; name one",
+            raise RequestRefused.busy(
+                f"{len(members)} members: at most {MAX_MEMBERS} are asked at once; name one"
             )
         tables: dict[str, str] = {}
         waiting = set(members)

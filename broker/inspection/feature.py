@@ -5,29 +5,17 @@ from broker.inspection.consumer_status import ConsumerStatus
 from broker.inspection.forwarding import Forwarding
 from broker.inspection.processor import InspectionProcessor
 from broker.inspection.queue_units import QueueUnits
-from broker.offsets.commits import OFFSET_COMMITS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
-from broker.settings.settings import SETTINGS
-from broker.store.message_reader import MESSAGE_READER
 from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
     """What serves clients."""
-    consumers, reader, config = parts[CONSUMERS], parts[MESSAGE_READER], parts.config
-    forwarding = Forwarding(consumers, reader, config.group)
-    processor = InspectionProcessor(
-        parts.state,
-        consumers,
-        reader,
-        parts[OFFSET_COMMITS],
-        parts[SETTINGS],
-        config.group,
-        parts.wall_clock_ms,
-    )
-    units = QueueUnits(parts.state, consumers, reader)
-    status = ConsumerStatus(consumers)
+    forwarding = Forwarding(parts)
+    processor = InspectionProcessor(parts)
+    units = QueueUnits(parts)
+    status = ConsumerStatus(parts[CONSUMERS])
     return Service(
         handlers={
             RequestCode.GET_CONSUMER_RUNNING_INFO: Handler(forwarding.running_info),

@@ -6,10 +6,11 @@ Source: RocketMQ's AdminBrokerProcessor.callConsumer.
 
 from typing import Final
 
-from broker.consumers.members import Consumers
+from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.serving.origin import Origin
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.store.message_reader import MESSAGE_READER
 from remoting.message.message_id import parse_message_id
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command, server_request
@@ -20,18 +21,12 @@ FORWARD_SECONDS: Final = 10.0
 
 
 class Forwarding:
-    """Asks members of consumer groups.
+    """Asks members of consumer groups."""
 
-    Args:
-        consumers: the members.
-        reader: reads messages.
-        broker_name: the group of brokers.
-    """
-
-    def __init__(self, consumers: Consumers, reader: MessageReader, broker_name: str) -> None:
-        self._consumers = consumers
-        self._reader = reader
-        self._broker_name = broker_name
+    def __init__(self, parts: Parts) -> None:
+        self._consumers = parts[CONSUMERS]
+        self._reader = parts[MESSAGE_READER]
+        self._broker_name = parts.config.group
 
     def running_info(self, origin: Origin, command: Command) -> None:
         """What a consumer is doing (307).
@@ -56,9 +51,8 @@ class Forwarding:
             position = -1
         record = self._reader.record_at(position)
         if record is None:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"no message of this broker has the id {message_id:.80}: give its offset id",
+            raise RequestRefused.failed(
+                f"no message of this broker has the id {message_id:.80}: give its offset id"
             )
         self._forward(origin, command, record)
 
@@ -82,6 +76,4 @@ class Forwarding:
 
 
 def _not_online(group: str, client_id: str) -> RequestRefused:
-    return RequestRefused(
-        ResponseCode.SYSTEM_ERROR, f"The Consumer <{group:.120}> <{client_id:.120}> not online"
-    )
+    return RequestRefused.failed(f"The Consumer <{group:.120}> <{client_id:.120}> not online")

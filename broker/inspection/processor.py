@@ -3,24 +3,22 @@
 Source: RocketMQ's AdminBrokerProcessor.
 """
 
-from collections.abc import Callable
 from typing import Final
 
-from broker.consumers.members import Consumers
+from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
-from broker.log.state import BrokerState
 from broker.offsets.commands import CommittedOffset
-from broker.offsets.commits import OffsetCommits
+from broker.offsets.commits import OFFSET_COMMITS
 from broker.offsets.state import OFFSETS
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.settings.settings import Settings
-from broker.store.message_reader import MessageReader
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import check_group_name
 from broker.topics.state import TOPICS
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
 
@@ -38,31 +36,17 @@ MAX_CLONED_OFFSETS: Final = 5_000
 
 
 class InspectionProcessor:
-    """Looks at offsets and subscriptions.
+    """Looks at offsets and subscriptions."""
 
-    Args:
-        state, consumers, reader, commits, settings, broker_name: what it works with.
-        wall_clock_ms: milliseconds since 1970.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        consumers: Consumers,
-        reader: MessageReader,
-        commits: OffsetCommits,
-        settings: Settings,
-        broker_name: str,
-        wall_clock_ms: Callable[[], int],
-    ) -> None:
-        self._topics = state[TOPICS]
-        self._offsets = state[OFFSETS]
-        self._consumers = consumers
-        self._reader = reader
-        self._commits = commits
-        self._settings = settings
-        self._broker_name = broker_name
-        self._wall_clock_ms = wall_clock_ms
+    def __init__(self, parts: Parts) -> None:
+        self._topics = parts.state[TOPICS]
+        self._offsets = parts.state[OFFSETS]
+        self._consumers = parts[CONSUMERS]
+        self._reader = parts[MESSAGE_READER]
+        self._commits = parts[OFFSET_COMMITS]
+        self._settings = parts[SETTINGS]
+        self._broker_name = parts.config.group
+        self._wall_clock_ms = parts.wall_clock_ms
 
     def groups_of_topic(self, _origin: Origin, command: Command) -> Steps:
         """The groups that subscribe to a topic now, or have consumed it (300)."""
@@ -182,15 +166,13 @@ class InspectionProcessor:
         tables = self._offsets.tables
         wanted = [key for key in tables.of_group(source) if topic in ("", key[1])]
         if not wanted:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"group {source:.80} has no offsets{f' in {topic:.80}' if topic else ''}",
+            raise RequestRefused.no_group(
+                f"group {source:.80} has no offsets{f' in {topic:.80}' if topic else ''}"
             )
         if sum(len(tables[key]) for key in wanted) > MAX_CLONED_OFFSETS:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
+            raise RequestRefused.busy(
                 f"group {source:.80} has more than {MAX_CLONED_OFFSETS} offsets: clone one topic "
-                "after the other",
+                "after the other"
             )
         offsets: list[CommittedOffset] = []
         for piece in pieces(wanted):
@@ -199,15 +181,11 @@ class InspectionProcessor:
                 offsets += [CommittedOffset(target, key[1], *one) for one in queues.items()]
             yield
         if not offsets:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST, f"group {source:.80} was deleted"
-            )
+            raise RequestRefused.no_group(f"group {source:.80} was deleted")
         new = sum((target, key[1]) not in tables for key in wanted)
         room = self._settings.now.limits.max_offset_tables - new
         if (new and not tables.has_room(room + 1)) or self._commits.is_full:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
-            )
+            raise RequestRefused.busy("offsets of too many groups: delete a group first")
         done = replying(origin, command)
         for one in offsets[:-1]:
             self._commits.add(one, None)

@@ -5,15 +5,14 @@ Source: RocketMQ's AdminBrokerProcessor.queryConsumeQueue.
 
 from typing import Final
 
-from broker.consumers.members import Consumers
+from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.filters.state import FILTERS
-from broker.log.state import BrokerState
 from broker.pulls.request import filter_of
 from broker.serving.origin import Origin
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.state import TOPICS
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
 
@@ -22,17 +21,13 @@ MAX_UNITS: Final = 1000
 
 
 class QueueUnits:
-    """Shows units of consume queues.
+    """Shows units of consume queues."""
 
-    Args:
-        state, consumers, reader: what it works with.
-    """
-
-    def __init__(self, state: BrokerState, consumers: Consumers, reader: MessageReader) -> None:
-        self._topics = state[TOPICS]
-        self._filters = state[FILTERS]
-        self._consumers = consumers
-        self._reader = reader
+    def __init__(self, parts: Parts) -> None:
+        self._topics = parts.state[TOPICS]
+        self._filters = parts.state[FILTERS]
+        self._consumers = parts[CONSUMERS]
+        self._reader = parts[MESSAGE_READER]
 
     def show(self, _origin: Origin, command: Command) -> Command:
         """Where the messages of a queue lie in the log, and whether a group wants them by their
@@ -49,13 +44,10 @@ class QueueUnits:
         if config is None or not (
             0 <= queue_id < max(config.read_queue_count, config.write_queue_count)
         ):
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, f"{queue_id}@{topic:.127} is not exist!"
-            )
+            raise RequestRefused.failed(f"{queue_id}@{topic:.127} is not exist!")
         if not 0 <= count <= MAX_UNITS or index < 0:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"{count} units from {index} on: give up to {MAX_UNITS}, from 0 on",
+            raise RequestRefused.invalid(
+                f"{count} units from {index} on: give up to {MAX_UNITS}, from 0 on"
             )
         subscription = self._consumers.subscription(group, topic) if group else None
         filter_data: str | None = None

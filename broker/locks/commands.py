@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Final
 from broker.locks.state import LOCKS
 from broker.log.command_layout import Told
 from broker.log.folded import EntryRefused, Folded
-from broker.log.registry import CommandType
-from broker.log.state import BrokerState
+from broker.log.state import BrokerState, CommandType
 from dledger import Entry
 
 

@@ -8,7 +8,7 @@ from remoting.wire.codes import RequestCode
 
 def service(parts: Parts) -> Service:
     """What serves clients."""
-    processor = LockProcessor(parts.state, parts.log, parts.config.limits, parts.clock)
+    processor = LockProcessor(parts)
     return Service(
         handlers={
             RequestCode.LOCK_BATCH_MQ: Handler(processor.lock),

@@ -3,17 +3,15 @@
 Source: RocketMQ's RebalanceLockManager.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Generator
 from typing import Final
 
-from broker.errors import RequestRefused
-from broker.limits import BrokerLimits
 from broker.locks.commands import LockQueues
 from broker.locks.state import LOCKS
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
+from broker.serving.replying import replying
 from broker.topics.names import check_group_name, check_topic_name
 from dledger import SessionClock
 from remoting.bodies.consumer_group import (
@@ -34,22 +32,13 @@ _IN_ONE_ENTRY: Final = 1024
 
 
 class LockProcessor:
-    """Changes the locks of ordered consumers.
+    """Changes the locks of ordered consumers."""
 
-    Args:
-        state: the applied state.
-        log: where locks of queues go.
-        limits: how many locks there may be.
-        clock: seconds on the monotonic clock.
-    """
-
-    def __init__(
-        self, state: BrokerState, log: Log, limits: BrokerLimits, clock: Callable[[], float]
-    ) -> None:
-        self._locks = state[LOCKS]
-        self._log = log
-        self._limits = limits
-        self._clock = clock
+    def __init__(self, parts: Parts) -> None:
+        self._locks = parts.state[LOCKS]
+        self._log = parts.log
+        self._limits = parts.config.limits
+        self._clock = parts.clock
         self._lock_clock = SessionClock()
 
     def lock(self, origin: Origin, command: Command) -> Steps:
@@ -72,13 +61,10 @@ class LockProcessor:
                 wanted.append((queue.topic, queue.queue_id))
             yield
 
-        def then(refusal: RequestRefused | None) -> None:
-            if refusal is not None:
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
-                return
+        def locked() -> None:
             answer_each(origin, [command], lambda _origin, command: self._owned(command, asked))
 
-        self._change_locks(asked, True, wanted, then)
+        self._change_locks(asked, True, wanted, replying(origin, command, locked))
         return None
 
     def _owned(self, command: Command, asked: QueueLock) -> Steps:
@@ -101,16 +87,8 @@ class LockProcessor:
             RequestRefused (29): a bad name.
         """
         asked = yield from _read(command)
-
-        def then(refusal: RequestRefused | None) -> None:
-            origin.send(
-                command.reply()
-                if refusal is None
-                else command.reply(refusal.code, remark=refusal.remark)
-            )
-
         queues = [(queue.topic, queue.queue_id) for queue in asked.queues]
-        self._change_locks(asked, False, queues, then)
+        self._change_locks(asked, False, queues, replying(origin, command))
         return None
 
     def _change_locks(

@@ -15,23 +15,20 @@ from remoting.wire.codes import ResponseCode
 
 def not_leader(broker_name: str) -> RequestRefused:
     """The answer of a member that does not lead."""
-    return RequestRefused(
-        ResponseCode.SERVICE_NOT_AVAILABLE,
-        f"this member does not lead {broker_name}: ask a name server for the route",
+    return RequestRefused.not_available(
+        f"this member does not lead {broker_name}: ask a name server for the route"
     )
 
 
 def refused_append(error: DLedgerError) -> RequestRefused:
     """What to answer for an append that failed."""
     if isinstance(error, LogFull):
-        return RequestRefused(ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{error}")
+        return RequestRefused.busy(f"[OVERLOAD]{error}")
     if isinstance(error, EntryTooLarge):
-        return RequestRefused(ResponseCode.MESSAGE_ILLEGAL, str(error))
+        return RequestRefused.illegal(str(error))
     if isinstance(error, Rejected) or error.retry_safe:
-        return RequestRefused(
-            ResponseCode.SERVICE_NOT_AVAILABLE, f"not stored ({error}): send it again"
-        )
-    return RequestRefused(ResponseCode.SYSTEM_ERROR, f"it may or may not have been stored: {error}")
+        return RequestRefused.not_available(f"not stored ({error}): send it again")
+    return RequestRefused.failed(f"it may or may not have been stored: {error}")
 
 
 def refusal_of(outcome: Sequence[Appended] | DLedgerError) -> RequestRefused | None:

@@ -54,7 +54,7 @@ _MAX_NATURAL: Final = (1 << 63) - 1
 
 
 class LogCommand(Protocol):
-    """One command: an immutable value. Each feature has its own, see `log.registry`."""
+    """One command: an immutable value. Each feature has its own, see `log.state`."""
 
     kind: ClassVar[int]  # the first element of the array; a number is never used again
 

@@ -10,7 +10,6 @@ from typing import Final, ParamSpec
 
 from broker.errors import RequestRefused
 from dledger import Fatal
-from remoting.wire.codes import ResponseCode
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
@@ -65,8 +64,6 @@ def failure(what: str, error: Exception) -> RequestRefused:
     """
     if isinstance(error, Fatal):
         _log.warning("%s: left to another member: %s", what, quoted(error))
-        return RequestRefused(
-            ResponseCode.SERVICE_NOT_AVAILABLE, f"this member ends, ask another one: {error}"
-        )
+        return RequestRefused.not_available(f"this member ends, ask another one: {error}")
     _log.error("%s failed", what, exc_info=error)
-    return RequestRefused(ResponseCode.SYSTEM_ERROR, _REMARK)
+    return RequestRefused.failed(_REMARK)

@@ -10,8 +10,7 @@ from typing import Final
 import msgpack
 
 from broker.errors import SnapshotUnreadable
-from broker.log.registry import Registry
-from broker.log.state import BrokerState
+from broker.log.state import BrokerState, Registry
 
 # The name of this format. Another one is not read: see docs/broker.md.
 STATE_FORMAT: Final = "broker/1"

@@ -12,7 +12,7 @@ from dledger import HEADER_BYTES, Entry
 
 
 class RecordFold:
-    """Folds the records of one run of entries. Implements `log.registry.FoldsRecords`."""
+    """Folds the records of one run of entries. Implements `log.state.FoldsRecords`."""
 
     __slots__ = ("_arrivals", "_folded", "_format", "_messages", "_state", "_topics")
 

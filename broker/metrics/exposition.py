@@ -9,16 +9,16 @@ from typing import Final
 
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 
-from broker.consumers.members import Consumers
+from broker.consumers.members import CONSUMERS
 from broker.delay.state import DELAYS
 from broker.groups.state import GROUPS
-from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.metrics.lags import Lags
-from broker.producers.members import Producers
+from broker.producers.members import PRODUCERS
+from broker.serving.parts import Parts
 from broker.topics.names import RETRY_PREFIX, UNDELIVERED_TOPIC, is_system_topic
 from broker.topics.state import TOPICS
-from broker.traffic.traffic import Counted, Traffic
+from broker.traffic.traffic import TRAFFIC, Counted
 from broker.transactions.state import TRANSACTIONS
 
 # Rows of a metric of what was counted: some ten milliseconds. Of more topics and groups, those are
@@ -34,31 +34,17 @@ class BrokerMetrics:
     """Makes the metrics of one broker.
 
     Args:
-        state: the applied state.
-        traffic: what was counted.
-        consumers: the members of consumer groups.
-        producers: the producers.
         lags: how far groups are behind; None if this member does not serve.
-        cluster: the broker's cluster.
-        broker_name: the group of brokers; RocketMQ's `node_id`.
     """
 
-    def __init__(
-        self,
-        state: BrokerState,
-        traffic: Traffic,
-        consumers: Consumers,
-        producers: Producers,
-        lags: Lags | None,
-        cluster: str,
-        broker_name: str,
-    ) -> None:
-        self._state = state
-        self._traffic = traffic
-        self._consumers = consumers
-        self._producers = producers
+    def __init__(self, parts: Parts, lags: Lags | None) -> None:
+        self._state = parts.state
+        self._traffic = parts[TRAFFIC]
+        self._consumers = parts[CONSUMERS]
+        self._producers = parts[PRODUCERS]
         self._lags_told = lags
-        self._broker = (cluster, broker_name)
+        # RocketMQ's `node_id` is the group of brokers.
+        self._broker = (parts.config.cluster, parts.config.group)
         self._left_out: dict[str, int] = {}  # rows, by metric
 
     def collect(self) -> Iterator[Metric]:

@@ -4,14 +4,10 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING
 
-from broker.consumers.members import CONSUMERS
-from broker.metrics.lags import lags_of
-from broker.metrics.lags_notice import LagsNotice
-from broker.producers.members import PRODUCERS
+from broker.metrics.lags import LagsNotice, lags_of
 from broker.serving.member import MEMBER
 from broker.serving.parts import Parts
 from broker.serving.service import Service
-from broker.traffic.traffic import TRAFFIC
 from dledger import serve_metrics
 
 if TYPE_CHECKING:
@@ -36,15 +32,6 @@ async def _serve(parts: Parts, address: str) -> None:
         lags = None if parts.led_term() is None else lags_of(parts.state)
         if lags is not None:
             notice.look(lags.left_out)
-        metrics = BrokerMetrics(
-            parts.state,
-            parts[TRAFFIC],
-            parts[CONSUMERS],
-            parts[PRODUCERS],
-            lags,
-            parts.config.cluster,
-            parts.config.group,
-        )
-        return metrics.collect()
+        return BrokerMetrics(parts, lags).collect()
 
     await serve_metrics(lambda: [parts[MEMBER].node], address, more=collect)

@@ -1,5 +1,6 @@
 """How many messages consumer groups have not consumed, for all groups and topics, largest first."""
 
+import logging
 from heapq import nlargest
 from typing import Final, NamedTuple
 
@@ -7,6 +8,8 @@ from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.offsets.state import OFFSETS
 from broker.topics.state import TOPICS
+
+_log = logging.getLogger(__name__)
 
 # Ends of queues that are compared with offsets: 0.2 us each, of a step that may take 50 ms.
 MAX_QUEUES: Final = 100_000
@@ -64,3 +67,20 @@ def lags_of(state: BrokerState) -> Lags:
         found.append(Lag(behind, group, topic))
     largest = nlargest(MAX_LAGS, found)
     return Lags(largest, there - len(largest))
+
+
+class LagsNotice:
+    """Says in the log that lags are left out: when that begins, not at every scrape."""
+
+    def __init__(self) -> None:
+        self._is_said = False
+
+    def look(self, left_out: int) -> None:
+        """Take how many are left out of a scrape."""
+        if left_out and not self._is_said:
+            _log.warning(
+                "the metrics leave out the lags of %d groups and topics, the smallest: there are "
+                "too many for one answer (rocketmq_metric_rows_left_out counts them)",
+                left_out,
+            )
+        self._is_said = left_out > 0

@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Final, NamedTuple
 from broker.log.command_layout import Added
 from broker.log.entry import GUARDED_VERSION, OFFSETS_WITH_TIME_VERSION
 from broker.log.folded import EntryRefused, Folded
-from broker.log.registry import CommandType
-from broker.log.state import BrokerState
+from broker.log.state import BrokerState, CommandType
 from broker.offsets.state import OFFSETS, OffsetMoved
 from broker.topics.state import TOPICS
 from dledger import Entry

@@ -5,18 +5,15 @@ bring offsets along for which nobody waits, one with each: an entry for each of 
 every member write and sync for each pull. They go with the next entry, and five times a second.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from broker.errors import RequestRefused
 from broker.groups.state import GROUPS
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.serving.parts import Parts, Shared
-from broker.serving.work_in_steps import WorkInSteps
 from broker.topics.state import TOPICS
 
 # Offsets in one entry: if all are of pairs that had none, folding it takes ten milliseconds.
@@ -40,29 +37,14 @@ class _Waiting:
 
 
 class OffsetCommits:
-    """Gathers committed offsets while an entry of them is on its way: one entry at a time.
+    """Gathers committed offsets while an entry of them is on its way: one entry at a time."""
 
-    Args:
-        log: the log.
-        state: the applied state.
-        max_waiting: how many requests may wait for their offsets.
-        wall_clock_ms: milliseconds since 1970; each entry carries the time it was made.
-        work: tells those that wait.
-    """
-
-    def __init__(
-        self,
-        log: Log,
-        state: BrokerState,
-        max_waiting: int,
-        wall_clock_ms: Callable[[], int],
-        work: WorkInSteps,
-    ) -> None:
-        self._log = log
-        self._state = state
-        self._max_waiting = max_waiting
-        self._wall_clock_ms = wall_clock_ms
-        self._work = work
+    def __init__(self, parts: Parts) -> None:
+        self._log = parts.log
+        self._state = parts.state
+        self._max_waiting = parts.config.limits.max_waiting_commits
+        self._wall_clock_ms = parts.wall_clock_ms
+        self._work = parts.work
         self._waiting = _Waiting()
         self._is_on_its_way = False
 
@@ -140,9 +122,4 @@ class OffsetCommits:
         self._work.each("answers about offsets", thens, lambda then: then(refusal))
 
 
-def _made(parts: Parts) -> OffsetCommits:
-    most = parts.config.limits.max_waiting_commits
-    return OffsetCommits(parts.log, parts.state, most, parts.wall_clock_ms, parts.work)
-
-
-OFFSET_COMMITS: Final = Shared("offset commits", _made)
+OFFSET_COMMITS: Final = Shared("offset commits", OffsetCommits)

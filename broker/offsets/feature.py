@@ -3,14 +3,11 @@
 from functools import partial
 
 from broker.errors import RequestRefused
-from broker.offsets.askers import knows_refusals_of_offsets
 from broker.offsets.commits import OFFSET_COMMITS
 from broker.offsets.generations import GENERATIONS
-from broker.offsets.processor import OffsetProcessor
+from broker.offsets.processor import OffsetProcessor, knows_refusals_of_offsets
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
-from broker.settings.settings import SETTINGS
-from broker.store.message_reader import MESSAGE_READER
 from remoting.wire.codes import RequestCode
 
 
@@ -18,9 +15,7 @@ def service(parts: Parts) -> Service:
     """What serves clients."""
     commits = parts[OFFSET_COMMITS]
     generations = parts[GENERATIONS]
-    processor = OffsetProcessor(
-        parts.state, parts[MESSAGE_READER], commits, generations, parts[SETTINGS], parts.confirm
-    )
+    processor = OffsetProcessor(parts)
 
     def end_term(refusal: RequestRefused) -> None:
         commits.refuse_waiting(refusal)

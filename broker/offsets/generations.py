@@ -17,11 +17,9 @@ its new place. What is known of connections goes with the leader; a member that 
 not know is sent back to the offset that the group has committed, and joins by that.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.offsets.begun_resets import RESET_MS, QueueKey
 from broker.offsets.state import OFFSETS
@@ -38,17 +36,12 @@ class _Joined:
 
 
 class Generations:
-    """Judges commits and pulls of groups that were moved, on the leader.
+    """Judges commits and pulls of groups that were moved, on the leader."""
 
-    Args:
-        state: the applied state.
-        wall_clock_ms: milliseconds since 1970.
-    """
-
-    def __init__(self, state: BrokerState, wall_clock_ms: Callable[[], int]) -> None:
-        self._offsets = state[OFFSETS]
-        self._messages = state[MESSAGES]
-        self._wall_clock_ms = wall_clock_ms
+    def __init__(self, parts: Parts) -> None:
+        self._offsets = parts.state[OFFSETS]
+        self._messages = parts.state[MESSAGES]
+        self._wall_clock_ms = parts.wall_clock_ms
         self._joined: dict[Origin, dict[QueueKey, _Joined]] = {}
         # Where connections were sent that have not joined yet.
         self._sent: dict[Origin, dict[QueueKey, int]] = {}
@@ -114,8 +107,4 @@ class Generations:
         self._sent.clear()
 
 
-def _made(parts: Parts) -> Generations:
-    return Generations(parts.state, parts.wall_clock_ms)
-
-
-GENERATIONS: Final = Shared("generations of offsets", _made)
+GENERATIONS: Final = Shared("generations of offsets", Generations)

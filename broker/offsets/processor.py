@@ -3,25 +3,24 @@
 Source: RocketMQ's ConsumerManageProcessor and AdminBrokerProcessor.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from broker.errors import RequestRefused
 from broker.limits import MAX_QUEUES_PER_TOPIC
-from broker.log.state import BrokerState
-from broker.log.submissions import Then
 from broker.offsets.commands import CommittedOffset
-from broker.offsets.commits import OffsetCommits
-from broker.offsets.generations import Generations
+from broker.offsets.commits import OFFSET_COMMITS
+from broker.offsets.generations import GENERATIONS
 from broker.offsets.state import OFFSETS
 from broker.serving.origin import Origin
-from broker.settings.settings import Settings
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.serving.replying import replying
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import check_group_name, check_topic_name
 from broker.topics.state import TOPICS
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
+from remoting.wire.codes import LanguageCode, ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import compact_json
 
@@ -31,31 +30,36 @@ _MAX_TABLES_BYTES: Final = 12 * 1024 * 1024
 # A table may have the offsets of 1024 queues, which take some 200 microseconds.
 _TABLES_A_STEP: Final = 16
 
+# RocketMQ 5.0.0, whose client has an exception of its own for a group without an offset.
+_JAVA_VERSION_5: Final = 413
+
+_OTHERS: Final = frozenset({LanguageCode.GO, LanguageCode.PYTHON})
+
+
+def knows_refusals_of_offsets(command: Command) -> bool:
+    """Whether a client knows a refusal of an offset (14) from the answer that there is none.
+
+    Java's clients of version 4 and the C++ client do not: whatever a broker answers but an offset,
+    they take it that the group has none, and a consumer that begins with a queue goes to its end.
+    What the group has not consumed is then lost to it. They ask again when there is no answer.
+    Source: RemoteBrokerOffsetStore.readOffset of RocketMQ 4.9 and 5.3.
+    """
+    if command.language == LanguageCode.JAVA:
+        return command.version >= _JAVA_VERSION_5
+    return command.language in _OTHERS
+
 
 class OffsetProcessor:
-    """Reads and commits offsets. Its reads are asked for when the group has confirmed them.
+    """Reads and commits offsets. Its reads are asked for when the group has confirmed them."""
 
-    Args:
-        state, reader, commits, generations, settings: what it works with.
-        confirm: tells when the applied state may be looked at; see `ConfirmedReads.add`.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        reader: MessageReader,
-        commits: OffsetCommits,
-        generations: Generations,
-        settings: Settings,
-        confirm: Callable[[Then], None],
-    ) -> None:
-        self._confirm = confirm
-        self._topics = state[TOPICS]
-        self._offsets = state[OFFSETS]
-        self._reader = reader
-        self._commits = commits
-        self._generations = generations
-        self._settings = settings
+    def __init__(self, parts: Parts) -> None:
+        self._confirm = parts.confirm
+        self._topics = parts.state[TOPICS]
+        self._offsets = parts.state[OFFSETS]
+        self._reader = parts[MESSAGE_READER]
+        self._commits = parts[OFFSET_COMMITS]
+        self._generations = parts[GENERATIONS]
+        self._settings = parts[SETTINGS]
 
     def query(self, origin: Origin, command: Command) -> Command:
         """The offset a group has committed.
@@ -97,14 +101,7 @@ class OffsetProcessor:
         offset = command.integer("commitOffset")
         if offset < 0:
             return command.reply()
-
-        def then(refusal: RequestRefused | None) -> None:
-            origin.send(
-                command.reply()
-                if refusal is None
-                else command.reply(refusal.code, remark=refusal.remark)
-            )
-
+        then = replying(origin, command)
         if not self._generations.counts(origin, key, offset):
             # RocketMQ's words; of a topic that was made again they are true as well.
             return command.reply(remark="Offset has been previously reset")
@@ -116,20 +113,15 @@ class OffsetProcessor:
             check_group_name(group)
             check_topic_name(topic)
             if not self._offsets.tables.has_room(self._settings.now.limits.max_offset_tables):
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
-                )
+                raise RequestRefused.busy("offsets of too many groups: delete a group first")
         # Of a queue that was taken away, too: a member that had read it tells how far it has come,
         # and the queue may be given back.
         if topic not in self._topics.configs or not 0 <= queue_id < MAX_QUEUES_PER_TOPIC:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"there is no queue {queue_id} of topic {topic}: refresh its route",
+            raise RequestRefused.invalid(
+                f"there is no queue {queue_id} of topic {topic}: refresh its route"
             )
         if self._commits.is_full:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, "[OVERLOAD]too many offsets wait: commit again"
-            )
+            raise RequestRefused.busy("[OVERLOAD]too many offsets wait: commit again")
         self._commits.add(CommittedOffset(*key, offset), then)
         return None
 
@@ -174,10 +166,9 @@ class OffsetProcessor:
                 rows.append(f"{compact_json(f'{topic}@{group}')}:{compact_json(queues)}")
                 size += len(rows[-1])
             if size > _MAX_TABLES_BYTES:
-                raise RequestRefused(
-                    ResponseCode.SYSTEM_BUSY,
+                raise RequestRefused.busy(
                     f"offsets of more than {_MAX_TABLES_BYTES} bytes: ask group by group "
-                    "(consumerProgress -g)",
+                    "(consumerProgress -g)"
                 )
             yield
         return command.reply(body=f'{{"offsetTable":{{{",".join(rows)}}}}}'.encode())

@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 from broker.errors import RequestRefused
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.pop.choice import Chooser
 from broker.pop.commands import AckPopped, HidePopped, PoppedMessage
@@ -18,10 +16,11 @@ from broker.pop.limits import MAX_WAITING_ACKS
 from broker.pop.request import read_invisible_ms
 from broker.pop.state import POPS, Flight, QueueKey
 from broker.serving.origin import Origin
-from broker.serving.work_in_steps import WorkInSteps
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.serving.replying import replying
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.state import TOPICS
-from broker.traffic.traffic import Traffic
+from broker.traffic.traffic import TRAFFIC
 from remoting.bodies.pop import MAX_ACKS, decode_batch_ack
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -31,39 +30,23 @@ class PopAcks:
     """Acknowledgements on their way into the log: one entry at a time, of all that has gathered.
 
     Args:
-        state: the applied state.
-        log: the log.
-        reader: knows which messages there are.
         chooser: told when a message is due.
         freed: told of which queues something may be given now.
-        confirm: tells when the applied state is at least as new as it was anywhere.
-        traffic: told what is acknowledged.
-        wall_clock_ms: milliseconds since 1970.
-        work: answers many in steps.
     """
 
     def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        reader: MessageReader,
-        chooser: Chooser,
-        freed: Callable[[Iterable[QueueKey]], None],
-        confirm: Callable[[Then], None],
-        traffic: Traffic,
-        wall_clock_ms: Callable[[], int],
-        work: WorkInSteps,
+        self, parts: Parts, chooser: Chooser, freed: Callable[[Iterable[QueueKey]], None]
     ) -> None:
-        self._pops = state[POPS]
-        self._topics = state[TOPICS]
-        self._log = log
-        self._reader = reader
+        self._pops = parts.state[POPS]
+        self._topics = parts.state[TOPICS]
+        self._log = parts.log
+        self._reader = parts[MESSAGE_READER]
         self._chooser = chooser
         self._freed = freed
-        self._confirm = confirm
-        self._traffic = traffic
-        self._wall_clock_ms = wall_clock_ms
-        self._work = work
+        self._confirm = parts.confirm
+        self._traffic = parts[TRAFFIC]
+        self._wall_clock_ms = parts.wall_clock_ms
+        self._work = parts.work
         self._messages: list[PoppedMessage] = []
         self._thens: list[Then] = []
         self._is_on_its_way = False
@@ -100,13 +83,14 @@ class PopAcks:
     ) -> None:
         if flight.popped_ms != message.popped_ms:
             raise _given_again(message)
+        reply = replying(origin, command)
 
         def then(refusal: RequestRefused | None) -> None:
             flight = self._pops.flight(message.key, message.offset)
             # Another pop may have been given it before the log had the acknowledgement.
             if refusal is None and flight is not None and flight.popped_ms != message.popped_ms:
                 refusal = _given_again(message)
-            _reply(origin, command, refusal)
+            reply(refusal)
 
         self._add([message], then)
 
@@ -135,7 +119,7 @@ class PopAcks:
             if flight is not None and flight.popped_ms == one.popped_ms:
                 out.append(one)
         if out:
-            self._add(out, partial(_reply, origin, command))
+            self._add(out, replying(origin, command))
         else:
             origin.send(command.reply())
 
@@ -151,7 +135,7 @@ class PopAcks:
                 except RequestRefused as error:
                     refusal = error
             if refusal is not None:
-                _reply(origin, command, refusal)
+                origin.send(refusal.reply_to(command))
             else:
                 self.flush()
 
@@ -237,9 +221,8 @@ class PopAcks:
 
     def _add(self, messages: Sequence[PoppedMessage], then: Then) -> None:
         if len(self._messages) + len(messages) > MAX_WAITING_ACKS:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"{len(self._messages)} acknowledgements wait already: send them later",
+            raise RequestRefused.busy(
+                f"{len(self._messages)} acknowledgements wait already: send them later"
             )
         self._messages += messages
         self._thens.append(then)
@@ -258,15 +241,13 @@ class PopAcks:
         """Whether there is such a message at all. Raises RequestRefused (13, 17, 208)."""
         config = self._topics.configs.get(message.topic)
         if config is None:
-            raise RequestRefused(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{message.topic:.127}] not exist: its messages are gone with it",
+            raise RequestRefused.no_topic(
+                f"topic[{message.topic:.127}] not exist: its messages are gone with it"
             )
         queues = max(config.read_queue_count, config.write_queue_count)
         if not 0 <= message.queue_id < queues:
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"topic[{message.topic:.127}] has {queues} queues, and none {message.queue_id}",
+            raise RequestRefused.illegal(
+                f"topic[{message.topic:.127}] has {queues} queues, and none {message.queue_id}"
             )
         if not 0 <= message.offset < self._reader.end(message.topic, message.queue_id):
             raise RequestRefused(
@@ -278,13 +259,6 @@ class PopAcks:
         """What is out; None when it is not, or acknowledged already."""
         flight = self._pops.flight(message.key, message.offset)
         return None if flight is None or flight.is_settled else flight
-
-
-def _reply(origin: Origin, command: Command, refusal: RequestRefused | None) -> None:
-    if refusal is None:
-        origin.send(command.reply())
-    else:
-        origin.send(command.reply(refusal.code, remark=refusal.remark))
 
 
 def _not_hidden(command: Command, refusal: RequestRefused) -> Command:

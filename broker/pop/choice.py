@@ -8,13 +8,13 @@ from typing import Final, NamedTuple
 from broker.groups.config import ConsumerGroup
 from broker.groups.state import GROUPS
 from broker.limits import MAX_PULL_BYTES
-from broker.log.state import BrokerState
 from broker.offsets.state import OFFSETS
 from broker.pop.limits import MAX_FLYING, MAX_FLYING_PER_QUEUE, MAX_QUEUES
 from broker.pop.request import PopRequest
 from broker.pop.state import POPS, Flight, PopQueue, QueueKey
 from broker.pulls.message_filter import MessageFilter
-from broker.store.message_reader import Found, MessageReader
+from broker.serving.parts import Parts
+from broker.store.message_reader import MESSAGE_READER, Found
 
 _SIZE: Final = struct.Struct(">i")
 _QUEUE_OFFSET: Final = struct.Struct(">q")
@@ -72,19 +72,15 @@ class Lost(NamedTuple):
 class Chooser:
     """Chooses on the leader.
 
-    Args:
-        state: the applied state.
-        reader: reads messages.
-
     Attributes:
         lost: what was found that cannot be given again.
     """
 
-    def __init__(self, state: BrokerState, reader: MessageReader) -> None:
-        self._pops = state[POPS]
-        self._offsets = state[OFFSETS]
-        self._groups = state[GROUPS]
-        self._reader = reader
+    def __init__(self, parts: Parts) -> None:
+        self._pops = parts.state[POPS]
+        self._offsets = parts.state[OFFSETS]
+        self._groups = parts.state[GROUPS]
+        self._reader = parts[MESSAGE_READER]
         # Nothing of a queue is due before this time. Nothing is known of queues that are not here.
         self._soonest: dict[QueueKey, int] = {}
         # When to look at a queue again, where a choice found nothing; and the same as a heap.

@@ -12,8 +12,7 @@ from typing import ClassVar, Final, NamedTuple
 from broker.log.command_layout import Natural
 from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
-from broker.log.registry import CommandType
-from broker.log.state import BrokerState
+from broker.log.state import BrokerState, CommandType
 from broker.offsets.state import OFFSETS, OffsetMoved
 from broker.pop.state import POPS, Flight, PopQueue, PopStep, QueueKey
 from broker.topics.state import TOPICS

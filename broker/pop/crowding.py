@@ -2,26 +2,20 @@
 
 import logging
 import math
-from collections.abc import Callable
 
-from broker.log.state import BrokerState
 from broker.pop.limits import MAX_FLYING, WARN_SECONDS
 from broker.pop.state import POPS
+from broker.serving.parts import Parts
 
 _log = logging.getLogger(__name__)
 
 
 class Crowding:
-    """Looks how many messages are out.
+    """Looks how many messages are out."""
 
-    Args:
-        state: the applied state.
-        clock: seconds on the monotonic clock.
-    """
-
-    def __init__(self, state: BrokerState, clock: Callable[[], float]) -> None:
-        self._pops = state[POPS]
-        self._clock = clock
+    def __init__(self, parts: Parts) -> None:
+        self._pops = parts.state[POPS]
+        self._clock = parts.clock
         self._warn_at = -math.inf
 
     def look(self) -> None:

@@ -7,7 +7,6 @@ time of the pop, invisible time, queue of check-points, kind of topic, broker, q
 from typing import Final
 
 from broker.errors import RequestRefused
-from remoting.wire.codes import ResponseCode
 from remoting.wire.field_values import read_natural
 
 # Pops in order have this number instead of a queue of check-points; clients look at it.
@@ -54,7 +53,5 @@ def popped_ms_of(text: str) -> int:
     words = text.split(" ") if len(text) <= _MAX_CHARACTERS else []
     popped = read_natural(words[_POPPED_AT]) if len(words) >= _FEWEST_WORDS else None
     if popped is None:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER, f"{text!r:.100} is no receipt handle: pop anew"
-        )
+        raise RequestRefused.invalid(f"{text!r:.100} is no receipt handle: pop anew")
     return popped

@@ -7,17 +7,16 @@ from collections.abc import Callable
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.pop.choice import Lost
 from broker.pop.commands import AckPopped, BuryPopped, PoppedMessage
 from broker.pop.state import QueueKey
-from broker.retention.full_disk import FullDisk
+from broker.retention.full_disk import FULL_DISK
 from broker.retry.copies import dead_letter_properties
-from broker.sends.copies import Copies, Copy, StandIn
-from broker.sends.sends import Sends
-from broker.store.message_reader import MessageReader
+from broker.sends.copies import COPIES, Copy, StandIn
+from broker.sends.sends import SENDS
+from broker.serving.parts import Parts
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import created_for_group, dead_letter_topic
 from broker.topics.state import TOPICS
 from remoting.message.properties import edit_properties
@@ -35,32 +34,15 @@ MAX_UNDER_WAY: Final = 64
 
 
 class LostMessages:
-    """Takes them out of the pops.
+    """Takes them out of the pops."""
 
-    Args:
-        state: the applied state.
-        log: the log.
-        reader: reads messages.
-        sends: takes dead letters for the log.
-        copies: stores copies by it, and makes their topic.
-        disk: no dead letter is made while it is too full for messages.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        reader: MessageReader,
-        sends: Sends,
-        copies: Copies,
-        disk: FullDisk,
-    ) -> None:
-        self._topics = state[TOPICS]
-        self._log = log
-        self._reader = reader
-        self._sends = sends
-        self._copies = copies
-        self._disk = disk
+    def __init__(self, parts: Parts) -> None:
+        self._topics = parts.state[TOPICS]
+        self._log = parts.log
+        self._reader = parts[MESSAGE_READER]
+        self._sends = parts[SENDS]
+        self._copies = parts[COPIES]
+        self._disk = parts[FULL_DISK]
         self._under_way: set[tuple[QueueKey, int]] = set()  # a new set for each term
 
     def begin_term(self) -> None:

@@ -3,16 +3,14 @@
 Source: RocketMQ's PopMessageProcessor and NotificationProcessor.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 
-from broker.consumers.members import Consumers
+from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
-from broker.groups.changes import GroupChanges
+from broker.groups.changes import GROUP_CHANGES
 from broker.log.folded import Folded
 from broker.log.one_by_one import call, failure
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.pop.choice import Choice, Chooser
 from broker.pop.commands import Pop
@@ -24,13 +22,14 @@ from broker.pop.request import ANY_QUEUE, PopRequest, read_notice, read_peek, re
 from broker.pop.state import POPS, QueueKey
 from broker.pop.waiting_pops import WaitingPop, WaitingPops
 from broker.pulls.message_filter import MessageFilter
-from broker.pulls.readable import Readable
+from broker.pulls.readable import READABLE
 from broker.pulls.request import filter_of
 from broker.serving.origin import Origin
-from broker.serving.work_in_steps import WorkInSteps
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.serving.replying import replying
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.state import TOPICS
-from broker.traffic.traffic import Traffic
+from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.field_values import saturated_int32
@@ -51,52 +50,25 @@ class Popping:
     One pop of a queue is on its way at a time: another one takes another queue, or waits.
 
     Args:
-        state: the applied state.
-        log: the log.
-        reader: reads messages.
         chooser: chooses what is given.
-        lost: takes what cannot be given.
-        crowding: says when too much is out.
-        groups: makes groups.
-        consumers: the groups' subscriptions, for pops that bring none.
-        readable: whether a group may read a topic.
-        traffic: told what is given out.
-        wall_clock_ms: milliseconds since 1970.
-        clock: seconds on the monotonic clock.
-        work: answers many pops in steps.
     """
 
-    def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        reader: MessageReader,
-        chooser: Chooser,
-        lost: LostMessages,
-        crowding: Crowding,
-        groups: GroupChanges,
-        consumers: Consumers,
-        readable: Readable,
-        traffic: Traffic,
-        wall_clock_ms: Callable[[], int],
-        clock: Callable[[], float],
-        work: WorkInSteps,
-    ) -> None:
-        self._state = state
-        self._pops = state[POPS]
-        self._topics = state[TOPICS]
-        self._log = log
-        self._reader = reader
+    def __init__(self, parts: Parts, chooser: Chooser) -> None:
+        self._state = parts.state
+        self._pops = parts.state[POPS]
+        self._topics = parts.state[TOPICS]
+        self._log = parts.log
+        self._reader = parts[MESSAGE_READER]
         self._chooser = chooser
-        self._lost = lost
-        self._crowding = crowding
-        self._group_changes = groups
-        self._consumers = consumers
-        self._readable = readable
-        self._traffic = traffic
-        self._wall_clock_ms = wall_clock_ms
-        self._clock = clock
-        self._work = work
+        self._lost = LostMessages(parts)
+        self._crowding = Crowding(parts)
+        self._group_changes = parts[GROUP_CHANGES]
+        self._consumers = parts[CONSUMERS]
+        self._readable = parts[READABLE]
+        self._traffic = parts[TRAFFIC]
+        self._wall_clock_ms = parts.wall_clock_ms
+        self._clock = parts.clock
+        self._work = parts.work
         self._waiting = WaitingPops(MAX_WAITING)
         self._busy: set[QueueKey] = set()  # a new set for each term
         self._stirred: dict[tuple[str, str], None] = {}  # groups and topics with something new
@@ -119,13 +91,10 @@ class Popping:
         request = read_pop(command)
         self._check(request)
 
-        def then(refusal: RequestRefused | None) -> None:
-            if refusal is not None:
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
-            else:
-                self._begin(origin, command, request)
+        def begin() -> None:
+            self._begin(origin, command, request)
 
-        self._group_changes.ensure_group(request.group, then)
+        self._group_changes.ensure_group(request.group, replying(origin, command, begin))
 
     def notify(self, origin: Origin, command: Command) -> None:
         """Tell a consumer when there is something to pop. Raises as `pop`."""
@@ -233,6 +202,7 @@ class Popping:
         self._busy = set()
         self._stirred.clear()
         self._chooser.begin_term()
+        self._lost.begin_term()
 
     def end_term(self, _refusal: RequestRefused) -> None:
         """Have all that wait ask again: another member leads, or soon will."""
@@ -281,7 +251,7 @@ class Popping:
             self._check(request)  # again, if it has waited
             wanted = self._wanted(request)
         except RequestRefused as error:
-            pop.origin.send(pop.command.reply(error.code, remark=error.remark))
+            pop.origin.send(error.reply_to(pop.command))
             return True
         if request.invisible_ms and not self._group_changes.is_there(request.group):
             self._answer_nothing(pop)  # its group was deleted; a new pop makes it again
@@ -352,7 +322,7 @@ class Popping:
         def then(refusal: RequestRefused | None) -> None:
             busy.discard(key)
             if refusal is not None:
-                pop.origin.send(pop.command.reply(refusal.code, remark=refusal.remark))
+                pop.origin.send(refusal.reply_to(pop.command))
             else:
                 self._chooser.shown(key, command.visible_ms)
                 self._answer(pop, command, choice.rest)
@@ -463,7 +433,7 @@ def _times(popped_ms: int, invisible_ms: int, queue: int) -> dict[str, str]:
 def _failed(pop: WaitingPop, error: Exception) -> Command:
     """The answer to a pop in which something of the broker failed."""
     refusal = failure(_WHAT, error)
-    return pop.command.reply(refusal.code, remark=refusal.remark)
+    return refusal.reply_to(pop.command)
 
 
 def _notice(has_message: bool) -> dict[str, str]:

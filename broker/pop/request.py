@@ -9,7 +9,6 @@ from broker.pulls.message_filter import MessageFilter
 from broker.pulls.request import filter_of
 from broker.topics.names import check_group_name
 from remoting.bodies.heartbeat import SubscriptionData
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 ANY_QUEUE: Final = -1
@@ -55,9 +54,7 @@ def read_pop(command: Command) -> PopRequest:
     """
     wanted = command.int32("maxMsgNums")
     if not 1 <= wanted <= MAX_MESSAGES:
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR, f"maxMsgNums {wanted}: pop 1 to {MAX_MESSAGES} messages"
-        )
+        raise RequestRefused.failed(f"maxMsgNums {wanted}: pop 1 to {MAX_MESSAGES} messages")
     asked = read_notice(command)
     expression = command.fields.get("exp", "")
     kind = command.fields.get("expType", "")
@@ -80,10 +77,7 @@ def read_invisible_ms(command: Command) -> int:
     """For how long messages are not given again. Raises FieldMissing, RequestRefused (29)."""
     invisible_ms = command.integer("invisibleTime")
     if not 1 <= invisible_ms <= MAX_INVISIBLE_MS:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
-            f"invisibleTime {invisible_ms}: 1 to {MAX_INVISIBLE_MS} ms",
-        )
+        raise RequestRefused.invalid(f"invisibleTime {invisible_ms}: 1 to {MAX_INVISIBLE_MS} ms")
     return invisible_ms
 
 
@@ -93,9 +87,8 @@ def read_notice(command: Command) -> PopRequest:
     check_group_name(group)  # it is kept while the request waits
     attempt_id = command.fields.get("attemptId", "")
     if len(attempt_id) > MAX_ATTEMPT_CHARACTERS:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
-            f"attemptId of {len(attempt_id)} characters: at most {MAX_ATTEMPT_CHARACTERS}",
+        raise RequestRefused.invalid(
+            f"attemptId of {len(attempt_id)} characters: at most {MAX_ATTEMPT_CHARACTERS}"
         )
     return PopRequest(
         group,

@@ -10,7 +10,7 @@ from remoting.wire.codes import RequestCode
 def service(parts: Parts) -> Service:
     """What serves clients."""
     producers = parts[PRODUCERS]
-    processor = ProducerProcessor(producers, parts.wall_clock_ms, parts.clock, parts.work)
+    processor = ProducerProcessor(parts)
     return Service(
         handlers={
             RequestCode.GET_PRODUCER_CONNECTION_LIST: Handler(processor.connections),

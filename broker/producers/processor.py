@@ -3,16 +3,15 @@
 Source: RocketMQ's AdminBrokerProcessor.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.producers.members import Producer, Producers
+from broker.producers.members import PRODUCERS, Producer
 from broker.serving.origin import Origin
-from broker.serving.work_in_steps import WorkInSteps
+from broker.serving.parts import Parts
 from remoting.bodies.pieces import pieces
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
 
@@ -21,26 +20,13 @@ _MAX_TOLD: Final = 10_000
 
 
 class ProducerProcessor:
-    """Tells which producers are connected.
+    """Tells which producers are connected."""
 
-    Args:
-        producers: the members of the groups.
-        wall_clock_ms: milliseconds since 1970.
-        clock: seconds on the monotonic clock.
-        work: takes what takes long, in steps.
-    """
-
-    def __init__(
-        self,
-        producers: Producers,
-        wall_clock_ms: Callable[[], int],
-        clock: Callable[[], float],
-        work: WorkInSteps,
-    ) -> None:
-        self._producers = producers
-        self._wall_clock_ms = wall_clock_ms
-        self._clock = clock
-        self._work = work
+    def __init__(self, parts: Parts) -> None:
+        self._producers = parts[PRODUCERS]
+        self._wall_clock_ms = parts.wall_clock_ms
+        self._clock = parts.clock
+        self._work = parts.work
 
     def connections(self, _origin: Origin, command: Command) -> Steps:
         """The members of one group (204).
@@ -52,9 +38,7 @@ class ProducerProcessor:
         group = command.name("producerGroup")
         members = self._producers.members(group)
         if not members:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR, f"the producer group[{group:.120}] not exist"
-            )
+            raise RequestRefused.failed(f"the producer group[{group:.120}] not exist")
         connections: list[str] = []
         for piece in pieces(list(members.items())[:_MAX_TOLD]):
             connections += [compact_json(_connection(*one)) for one in piece]

@@ -6,6 +6,7 @@ from typing import Final
 from broker.pulls.request import PullRequest
 from broker.serving.deadlines import Deadlines
 from broker.serving.origin import Origin
+from broker.serving.parts import Shared
 from remoting.wire.command import Command
 
 # Pulls that are looked at or answered in one step; an answer takes about 60 microseconds.
@@ -126,3 +127,8 @@ class HeldPulls:
                 if not waiting:
                     del table[key]  # type: ignore[arg-type]
         return taken
+
+
+HELD_PULLS: Final = Shared(
+    "held pulls", lambda parts: HeldPulls(parts.config.limits.max_held_pulls)
+)

@@ -7,33 +7,32 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Final, TypeAlias
 
-from broker.consumers.members import Consumers
+from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.filters.changes import SQL92
 from broker.filters.state import FILTERS
 from broker.formats.state import FORMATS
 from broker.groups.state import GROUPS
+from broker.limits import MAX_HOLD_SECONDS
 from broker.log.entry import INCARNATIONS_VERSION
 from broker.log.folded import Arrivals, Folded
 from broker.log.one_by_one import failure
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.offsets.commands import CommittedOffset
-from broker.offsets.commits import OffsetCommits
-from broker.offsets.generations import Generations
+from broker.offsets.commits import OFFSET_COMMITS
+from broker.offsets.generations import GENERATIONS
 from broker.offsets.state import OFFSETS
-from broker.pulls.held_pulls import HeldPull, HeldPulls
+from broker.pulls.held_pulls import HELD_PULLS, HeldPull
 from broker.pulls.message_filter import MessageFilter, sql_filter
-from broker.pulls.pulled_offsets import PulledOffsets
-from broker.pulls.readable import Readable
+from broker.pulls.pulled_offsets import PULLED_OFFSETS
+from broker.pulls.readable import READABLE
 from broker.pulls.request import PullRequest, filter_of, read_pull_request
 from broker.resets.commands import EndReset
 from broker.serving.origin import Origin
-from broker.serving.work_in_steps import WorkInSteps
-from broker.settings.settings import Settings
-from broker.store.message_reader import Found, MessageReader, ReadResult
-from broker.traffic.traffic import Traffic
+from broker.serving.parts import Parts
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER, Found, ReadResult
+from broker.traffic.traffic import TRAFFIC
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.net.answering import answer_each
 from remoting.wire.codes import ResponseCode
@@ -56,62 +55,26 @@ _Woken: TypeAlias = tuple[HeldPull, Arrivals | None]
 
 
 class PullProcessor:
-    """Reads messages for consumers and lets pulls wait.
+    """Reads messages for consumers and lets pulls wait."""
 
-    Args:
-        state: the applied state.
-        log: the log.
-        reader: reads messages.
-        consumers: the groups' subscriptions, for pulls that bring none.
-        commits: where offsets go that a pull brings along.
-        generations: knows who reads where a group was moved.
-        held: the pulls that wait.
-        pulled: told how far each group has pulled.
-        traffic: told what is given out.
-        readable: whether a group may read a topic.
-        clock: seconds on the monotonic clock.
-        wall_clock_ms: milliseconds since 1970.
-        max_hold_seconds: the longest wait.
-        settings: how many pairs of group and topic may have offsets.
-        work: answers many pulls in steps.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        reader: MessageReader,
-        consumers: Consumers,
-        commits: OffsetCommits,
-        generations: Generations,
-        held: HeldPulls,
-        pulled: PulledOffsets,
-        traffic: Traffic,
-        readable: Readable,
-        clock: Callable[[], float],
-        wall_clock_ms: Callable[[], int],
-        max_hold_seconds: float,
-        settings: Settings,
-        work: WorkInSteps,
-    ) -> None:
-        self._groups = state[GROUPS]
-        self._offsets = state[OFFSETS]
-        self._filters = state[FILTERS]
-        self._formats = state[FORMATS]
-        self._log = log
-        self._reader = reader
-        self._consumers = consumers
-        self._commits = commits
-        self._generations = generations
-        self._held = held
-        self._pulled = pulled
-        self._traffic = traffic
-        self._readable = readable
-        self._clock = clock
-        self._wall_clock_ms = wall_clock_ms
-        self._max_hold_seconds = max_hold_seconds
-        self._settings = settings
-        self._work = work
+    def __init__(self, parts: Parts) -> None:
+        self._groups = parts.state[GROUPS]
+        self._offsets = parts.state[OFFSETS]
+        self._filters = parts.state[FILTERS]
+        self._formats = parts.state[FORMATS]
+        self._log = parts.log
+        self._reader = parts[MESSAGE_READER]
+        self._consumers = parts[CONSUMERS]
+        self._commits = parts[OFFSET_COMMITS]
+        self._generations = parts[GENERATIONS]
+        self._held = parts[HELD_PULLS]
+        self._pulled = parts[PULLED_OFFSETS]
+        self._traffic = parts[TRAFFIC]
+        self._readable = parts[READABLE]
+        self._clock = parts.clock
+        self._wall_clock_ms = parts.wall_clock_ms
+        self._settings = parts[SETTINGS]
+        self._work = parts.work
         self._commits_offsets = True
         self._resets_seen = 0
         # Resets whose end is on its way, and where they have moved the group.
@@ -126,7 +89,7 @@ class PullProcessor:
                 (17) no such topic, (23) tags or a condition cannot be read, (25) a condition that
                 is not known yet, (29) no such queue.
         """
-        request = read_pull_request(command, self._max_hold_seconds)
+        request = read_pull_request(command, MAX_HOLD_SECONDS)
         self._check(request)
         if (moved_to := self._moved_to(origin, request)) is not None:
             return self._moved(command, request, moved_to)
@@ -144,9 +107,7 @@ class PullProcessor:
             origin, command.without_content(), request, self._clock() + request.hold_seconds
         )
         if not self._held.has_room(held):
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"{len(self._held)} pulls wait already: pull again later"
-            )
+            raise RequestRefused.busy(f"{len(self._held)} pulls wait already: pull again later")
         self._held.add(held)
         return None
 
@@ -267,7 +228,7 @@ class PullProcessor:
                     return self._moved(command, request, moved_to)
                 return self._answer(origin, command, request, arrivals)
             except RequestRefused as error:
-                return command.reply(error.code, remark=error.remark)
+                return error.reply_to(command)
 
         def answer_now() -> None:
             answer_each(origin, [command], answer)

@@ -2,32 +2,24 @@
 
 from typing import Final
 
-from broker.consumers.members import CONSUMERS, Consumers
+from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.groups.state import GROUPS
-from broker.log.state import BrokerState
-from broker.serving.parts import Shared
-from broker.settings.settings import SETTINGS, Settings
+from broker.serving.parts import Parts, Shared
+from broker.settings.settings import SETTINGS
 from broker.topics.names import is_system_group
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import PERMISSION_READ, TopicConfig
-from remoting.wire.codes import ResponseCode
 
 
 class Readable:
-    """Judges by the settings of the broker, of topics and of groups.
+    """Judges by the settings of the broker, of topics and of groups."""
 
-    Args:
-        state: the applied state.
-        consumers: the groups' members, and how they consume.
-        settings: whether clients may read, and whether groups make themselves.
-    """
-
-    def __init__(self, state: BrokerState, consumers: Consumers, settings: Settings) -> None:
-        self._topics = state[TOPICS]
-        self._groups = state[GROUPS]
-        self._consumers = consumers
-        self._settings = settings
+    def __init__(self, parts: Parts) -> None:
+        self._topics = parts.state[TOPICS]
+        self._groups = parts.state[GROUPS]
+        self._consumers = parts[CONSUMERS]
+        self._settings = parts[SETTINGS]
 
     def check(self, group: str, topic: str, queue_id: int | None) -> TopicConfig:
         """The topic, if the group may read it, and this queue if one is given.
@@ -39,49 +31,39 @@ class Readable:
         self._settings.check_readable()
         config = self._topics.configs.get(topic)
         if config is None:
-            raise RequestRefused(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{topic}] not exist, apply first please: send to it or create it",
+            raise RequestRefused.no_topic(
+                f"topic[{topic}] not exist, apply first please: send to it or create it"
             )
         if not config.permission & PERMISSION_READ:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION, f"the topic[{topic}] pulling is forbidden"
-            )
+            raise RequestRefused.forbidden(f"the topic[{topic}] pulling is forbidden")
         if queue_id is not None and not 0 <= queue_id < config.read_queue_count:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"topic {topic} has no queue {queue_id}: refresh its route",
+            raise RequestRefused.invalid(
+                f"topic {topic} has no queue {queue_id}: refresh its route"
             )
         settings = self._groups.configs.get(group)
         if settings is None and not (
             self._settings.now.auto_create_groups or is_system_group(group)
         ):
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group [{group:.120}] does not exist: create it",
+            raise RequestRefused.no_group(
+                f"subscription group [{group:.120}] does not exist: create it"
             )
         if settings is not None and not settings.consume_enable:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"subscription group no permission, {group}: it is switched off",
+            raise RequestRefused.forbidden(
+                f"subscription group no permission, {group}: it is switched off"
             )
         if self._groups.forbidden and (group, topic) in self._groups.forbidden:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"the consumer group[{group}] is forbidden for topic[{topic}]",
+            raise RequestRefused.forbidden(
+                f"the consumer group[{group}] is forbidden for topic[{topic}]"
             )
         if (
             settings is not None
             and not settings.consume_broadcast_enable
             and self._consumers.is_broadcasting(group)
         ):
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                f"the consumer group[{group}] can not consume by broadcast way: it shares",
+            raise RequestRefused.forbidden(
+                f"the consumer group[{group}] can not consume by broadcast way: it shares"
             )
         return config
 
 
-READABLE: Final = Shared(
-    "readable", lambda parts: Readable(parts.state, parts[CONSUMERS], parts[SETTINGS])
-)
+READABLE: Final = Shared("readable", Readable)

@@ -109,9 +109,8 @@ def _is_sql(expression_type: str) -> bool:
     if expression_type == SQL92:
         return True
     if expression_type not in _TAG_EXPRESSIONS:
-        raise RequestRefused(
-            ResponseCode.SYSTEM_ERROR,
+        raise RequestRefused.failed(
             f"The broker does not support consumer to filter message by {expression_type:.20}: "
-            "use TAG or SQL92",
+            "use TAG or SQL92"
         )
     return False

@@ -29,7 +29,7 @@ def service(parts: Parts) -> Service:
     indexing = KeyIndexing(parts.state, member.machine.queues, parts.log, index)
     searches = Searches(parts.state, index, parts[MESSAGE_READER])
     tasks = IndexTasks(index, indexing, searches, member, messages)
-    processor = QueryProcessor(parts.state, searches, parts.clock)
+    processor = QueryProcessor(parts, searches)
 
     def figures() -> dict[str, str]:
         return {

@@ -3,14 +3,12 @@
 Source: RocketMQ's QueryMessageProcessor.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.log.state import BrokerState
 from broker.query.searches import WAIT_SECONDS, Search, Searches
 from broker.serving.origin import Origin
-from remoting.wire.codes import ResponseCode
+from broker.serving.parts import Parts
 from remoting.wire.command import Command
 
 # RocketMQ's values: the most messages of one answer, and those of a search for a unique key.
@@ -22,15 +20,13 @@ class QueryProcessor:
     """Reads the requests.
 
     Args:
-        state: the applied state.
         searches: answers them.
-        clock: seconds on the monotonic clock.
     """
 
-    def __init__(self, state: BrokerState, searches: Searches, clock: Callable[[], float]) -> None:
-        self._state = state
+    def __init__(self, parts: Parts, searches: Searches) -> None:
+        self._state = parts.state
         self._searches = searches
-        self._clock = clock
+        self._clock = parts.clock
 
     def query(self, origin: Origin, command: Command) -> None:
         """Find the newest messages with a key that were stored within some time.
@@ -43,10 +39,7 @@ class QueryProcessor:
         if command.fields.get("_UNIQUE_KEY_QUERY") == "true":
             wanted = UNIQUE_MESSAGES
         if wanted < 1:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"maxNum {wanted}: ask for 1 to {MAX_MESSAGES} messages",
-            )
+            raise RequestRefused.invalid(f"maxNum {wanted}: ask for 1 to {MAX_MESSAGES} messages")
         self._searches.add(
             Search(
                 origin,

@@ -81,9 +81,7 @@ class Searches:
     def add(self, search: Search) -> None:
         """Have a search answered. Raises RequestRefused (2): too many wait."""
         if len(self.waiting) >= MAX_WAITING:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"{MAX_WAITING} searches wait: search again later"
-            )
+            raise RequestRefused.busy(f"{MAX_WAITING} searches wait: search again later")
         self.waiting.append(search)
         self.on_added()
 
@@ -91,7 +89,7 @@ class Searches:
         """Another member leads: it answers."""
         waiting, self.waiting = self.waiting, deque()
         for search in waiting:
-            search.origin.send(search.command.reply(refusal.code, remark=refusal.remark))
+            search.origin.send(refusal.reply_to(search.command))
 
     def drop(self, origin: Origin) -> None:
         """A client is gone."""

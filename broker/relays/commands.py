@@ -4,8 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Final
 
 from broker.log.folded import EntryRefused, Folded
-from broker.log.registry import CommandType
-from broker.log.state import BrokerState
+from broker.log.state import BrokerState, CommandType
 from broker.relays.state import LEADER_PLACE
 from dledger import Entry
 

@@ -9,20 +9,17 @@ the leader itself would stay open until the client gives it up.
 """
 
 import logging
-from collections.abc import Callable
 from typing import Final
 
 import trio
 
-from broker.config import BrokerConfig
-from broker.relays.state import LEADER_PLACE, LeaderPlace
+from broker.relays.state import LEADER_PLACE
 from broker.serving.member import MEMBER
 from broker.serving.parts import Parts, Shared
-from dledger import Node
 from remoting.net.address import Address, parse_address
 from remoting.net.errors import AddressMalformed
 from remoting.net.relay import Relays
-from remoting.net.server import Server, listen
+from remoting.net.server import listen
 
 _log = logging.getLogger(__name__)
 
@@ -34,29 +31,13 @@ _LOOK_SECONDS: Final = 0.02
 
 
 class GroupDoor:
-    """The address of the group, at one member.
+    """The address of the group, `listen_group`, at one member."""
 
-    Args:
-        config: its settings; `listen_group` is given.
-        node: the member.
-        place: where the leader is, as the log says.
-        server: serves clients.
-        end_connections: ends the connections of all clients that are served here.
-    """
-
-    def __init__(
-        self,
-        config: BrokerConfig,
-        node: Node,
-        place: LeaderPlace,
-        server: Callable[[], Server],
-        end_connections: Callable[[], None],
-    ) -> None:
-        self._config = config
-        self._node = node
-        self._place = place
-        self._server = server
-        self.end_connections = end_connections
+    def __init__(self, parts: Parts) -> None:
+        self._config = parts.config
+        self._member = parts[MEMBER]
+        self._node = self._member.node
+        self._place = parts.state[LEADER_PLACE]
         self._relays = Relays(self._turn)
         self._leader: str | None = None
         self._role_changed = trio.lowlevel.ParkingLot()
@@ -67,6 +48,11 @@ class GroupDoor:
     def relays(self) -> int:
         """How many connections are passed on."""
         return len(self._relays)
+
+    def end_connections(self) -> None:
+        """End the connections of all clients that are served here: another member leads now."""
+        for connection in list(self._member.connections()):
+            connection.close_when_sent("another member leads now")
 
     def begin_ending(self) -> None:
         """Take no more clients, and let those go that are passed on: they come by other members."""
@@ -99,7 +85,7 @@ class GroupDoor:
             return
         with trio.CancelScope() as self._taking:
             listeners = await listen(at.host, at.port, is_shared=self._config.shares_port)
-            await self._server().take(listeners, gate=self._pass_on, nursery=nursery)
+            await self._member.server().take(listeners, gate=self._pass_on, nursery=nursery)
 
     async def _until(self, *, leads: bool) -> None:
         """Wait until this member leads, or leads no more."""
@@ -114,7 +100,7 @@ class GroupDoor:
             self._role_changed.unpark_all()
 
     async def _turn(self) -> None:
-        await self._server().client_work.turn()
+        await self._member.server().client_work.turn()
 
     async def _pass_on(self, stream: trio.SocketStream, peer: Address) -> bool:
         """Implements `remoting.net.server.Gate`."""
@@ -151,20 +137,4 @@ class GroupDoor:
             return None
 
 
-def _made(parts: Parts) -> GroupDoor:
-    member = parts[MEMBER]
-
-    def end_connections() -> None:
-        for connection in list(member.connections()):
-            connection.close_when_sent("another member leads now")
-
-    return GroupDoor(
-        parts.config,
-        member.node,
-        parts.state[LEADER_PLACE],
-        member.server,
-        end_connections,
-    )
-
-
-GROUP_DOOR: Final = Shared("group door", _made)
+GROUP_DOOR: Final = Shared("group door", GroupDoor)

@@ -1,6 +1,5 @@
 """Request and reply."""
 
-from broker.producers.members import PRODUCERS
 from broker.replies.askers import ASKERS
 from broker.replies.processor import ReplyProcessor
 from broker.replies.question_sends import QuestionSends, StrayReplies
@@ -15,7 +14,7 @@ def service(parts: Parts) -> Service:
     askers, config = parts[ASKERS], parts.config
     parts[SPECIAL_SENDS].add(QuestionSends(askers, config.cluster))
     parts[SPECIAL_SENDS].add(StrayReplies())
-    processor = ReplyProcessor(askers, parts[PRODUCERS], config.address, parts.wall_clock_ms)
+    processor = ReplyProcessor(parts)
     return Service(
         handlers={
             RequestCode.SEND_REPLY_MESSAGE: Handler(processor.reply),

@@ -4,15 +4,15 @@ A reply is not stored: whoever asked waits for it now. RocketMQ stores replies, 
 reads them. Source: RocketMQ's ReplyMessageProcessor.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.producers.members import Producers
-from broker.replies.askers import Askers
+from broker.producers.members import PRODUCERS
+from broker.replies.askers import ASKERS
 from broker.replies.question_sends import REPLY_TOPIC_SUFFIX
 from broker.sends.request import SendRequest, read_send_request
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import message_id
 from remoting.message.properties import (
@@ -21,7 +21,6 @@ from remoting.message.properties import (
     edit_properties,
     properties_text,
 )
-from remoting.net.address import Address
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command, server_request
 from remoting.wire.errors import RemotingError
@@ -31,26 +30,13 @@ PUSH_SECONDS: Final = 3.0
 
 
 class ReplyProcessor:
-    """Hands replies over.
+    """Hands replies over."""
 
-    Args:
-        askers: who has asked here.
-        producers: who has sent heartbeats; those that have asked another group are among them.
-        address: the broker's IPv4 address as clients know it.
-        wall_clock_ms: milliseconds since 1970.
-    """
-
-    def __init__(
-        self,
-        askers: Askers,
-        producers: Producers,
-        address: Address,
-        wall_clock_ms: Callable[[], int],
-    ) -> None:
-        self._askers = askers
-        self._producers = producers
-        self._address = address
-        self._wall_clock_ms = wall_clock_ms
+    def __init__(self, parts: Parts) -> None:
+        self._askers = parts[ASKERS]
+        self._producers = parts[PRODUCERS]
+        self._address = parts.config.address
+        self._wall_clock_ms = parts.wall_clock_ms
 
     def reply(self, origin: Origin, command: Command) -> None:
         """Pass a reply on, and answer when the asker has it.
@@ -63,17 +49,14 @@ class ReplyProcessor:
         try:
             request = read_send_request(command)
         except MessageMalformed as error:
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason) from None
+            raise RequestRefused.illegal(error.reason) from None
         if len(request.records) != 1 or not request.topic.endswith(REPLY_TOPIC_SUFFIX):
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"replies go one by one to a topic that ends in {REPLY_TOPIC_SUFFIX}",
+            raise RequestRefused.illegal(
+                f"replies go one by one to a topic that ends in {REPLY_TOPIC_SUFFIX}"
             )
         asker_id = request.records[0].property_map().get(REPLY_TO_CLIENT, "")
         if not asker_id:
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL, f"the reply has no property {REPLY_TO_CLIENT}"
-            )
+            raise RequestRefused.illegal(f"the reply has no property {REPLY_TO_CLIENT}")
         asker = self._askers.found(asker_id) or self._producers.client(asker_id)
         if asker is None or asker.is_closed:
             raise _not_there(asker_id)
@@ -81,7 +64,7 @@ class ReplyProcessor:
         def pushed(outcome: Command | RemotingError) -> None:
             if isinstance(outcome, RemotingError) or outcome.code != ResponseCode.SUCCESS:
                 refusal = _not_there(asker_id)
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
+                origin.send(refusal.reply_to(command))
                 return
             fields = {
                 "msgId": message_id(self._address.host, self._address.port, 0),
@@ -120,8 +103,7 @@ class ReplyProcessor:
 
 
 def _not_there(asker_id: str) -> RequestRefused:
-    return RequestRefused(
-        ResponseCode.SYSTEM_ERROR,
+    return RequestRefused.failed(
         f"push reply message fail, channel of <{asker_id:.120}> not found: it waits no longer, or "
-        "asked another broker",
+        "asked another broker"
     )

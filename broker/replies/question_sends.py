@@ -17,7 +17,7 @@ from remoting.message.properties import (
     REPLY_TO_CLIENT,
     edit_properties,
 )
-from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.codes import RequestCode
 from remoting.wire.field_values import is_name
 
 REPLY_TOPIC_SUFFIX: Final = "_REPLY_TOPIC"
@@ -73,9 +73,8 @@ class StrayReplies:
 
     def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
         """Raises RequestRefused (13)."""
-        raise RequestRefused(
-            ResponseCode.MESSAGE_ILLEGAL,
+        raise RequestRefused.illegal(
             f"a reply to {pairs[REPLY_TO_CLIENT]:.120} would be stored and not reach it: send it "
             f"with request {RequestCode.SEND_REPLY_MESSAGE} or "
-            f"{RequestCode.SEND_REPLY_MESSAGE_V2}",
+            f"{RequestCode.SEND_REPLY_MESSAGE_V2}"
         )

@@ -5,23 +5,21 @@ it works for every client, and for groups that have no member now. RocketMQ 4 as
 it. Source: RocketMQ's AdminBrokerProcessor.
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from broker.errors import RequestRefused
 from broker.groups.state import GROUPS
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
 from broker.offsets.state import OFFSETS
 from broker.resets.commands import ResetOffsets
 from broker.serving.origin import Origin
-from broker.settings.settings import Settings
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.serving.replying import replying
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.state import TOPICS
 from remoting.bodies.message_queue import MessageQueue, encode_queue_keyed
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 # Each takes up to 30 looks at the log, 10 us each.
@@ -29,33 +27,18 @@ _QUEUES_A_STEP: Final = 4
 
 
 class ResetProcessor:
-    """Moves groups by time, to an offset, or to the end.
+    """Moves groups by time, to an offset, or to the end."""
 
-    Args:
-        state, log, reader: what it works with.
-        settings: how many groups may have offsets.
-        broker_name: the group of brokers.
-        wall_clock_ms: milliseconds since 1970.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        reader: MessageReader,
-        settings: Settings,
-        broker_name: str,
-        wall_clock_ms: Callable[[], int],
-    ) -> None:
-        self._state = state
-        self._topics = state[TOPICS]
-        self._groups = state[GROUPS]
-        self._offsets = state[OFFSETS]
-        self._log = log
-        self._reader = reader
-        self._settings = settings
-        self._broker_name = broker_name
-        self._wall_clock_ms = wall_clock_ms
+    def __init__(self, parts: Parts) -> None:
+        self._state = parts.state
+        self._topics = parts.state[TOPICS]
+        self._groups = parts.state[GROUPS]
+        self._offsets = parts.state[OFFSETS]
+        self._log = parts.log
+        self._reader = parts[MESSAGE_READER]
+        self._settings = parts[SETTINGS]
+        self._broker_name = parts.config.group
+        self._wall_clock_ms = parts.wall_clock_ms
 
     def reset(self, origin: Origin, command: Command) -> Steps:
         """Move a group in a topic: all queues, or one.
@@ -72,19 +55,13 @@ class ResetProcessor:
         queue_id, offset = command.int32("queueId", -1), command.integer("offset", -1)
         config = self._topics.found(topic)
         if group not in self._groups.configs and (group, topic) not in self._offsets.tables:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"there is no consumer group {group:.120}",
-            )
+            raise RequestRefused.no_group(f"there is no consumer group {group:.120}")
         tables, most = self._offsets.tables, self._settings.now.limits.max_offset_tables
         if (group, topic) not in tables and not tables.has_room(most):
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, "offsets of too many groups: delete a group first"
-            )
+            raise RequestRefused.busy("offsets of too many groups: delete a group first")
         if queue_id >= config.read_queue_count:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"topic {topic} has no queue {queue_id}: refresh its route",
+            raise RequestRefused.invalid(
+                f"topic {topic} has no queue {queue_id}: refresh its route"
             )
         queue_ids = range(config.read_queue_count) if queue_id < 0 else [queue_id]
         wanted: dict[int, int] = {}
@@ -104,25 +81,21 @@ class ResetProcessor:
             if one % _QUEUES_A_STEP == 0:
                 yield
 
-        def then(refusal: RequestRefused | None) -> None:
-            if refusal is not None:
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
-                return
+        def told() -> Command:
             pairs: list[tuple[MessageQueue, object]] = [
                 (MessageQueue(topic, self._broker_name, one), target)
                 for one, target in wanted.items()
             ]
-            origin.send(command.reply(body=encode_queue_keyed("offsetTable", pairs)))
+            return command.reply(body=encode_queue_keyed("offsetTable", pairs))
 
         reset = ResetOffsets(group, topic, wanted, self._wall_clock_ms(), self._state.log_end)
-        submit_commands(self._log, [reset], then)
+        submit_commands(self._log, [reset], replying(origin, command, told))
         return None
 
     def _checked(self, topic: str, queue_id: int, offset: int) -> int:
         begin, end = self._reader.begin(topic, queue_id), self._reader.end(topic, queue_id)
         if not begin <= offset <= end:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"offset {offset} of {topic}/{queue_id}: give {begin} to {end}",
+            raise RequestRefused.failed(
+                f"offset {offset} of {topic}/{queue_id}: give {begin} to {end}"
             )
         return offset

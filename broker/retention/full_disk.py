@@ -5,7 +5,6 @@ from typing import Final
 
 from broker.errors import RequestRefused
 from broker.serving.parts import Shared
-from remoting.wire.codes import ResponseCode
 
 
 class FullDisk:
@@ -27,9 +26,8 @@ class FullDisk:
     def check(self) -> None:
         """Raises RequestRefused (14) while messages are refused."""
         if self.is_refusing or self.has_no_room():
-            raise RequestRefused(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                f"the disk of the broker[{self._broker_name}] is full: free some of it",
+            raise RequestRefused.not_available(
+                f"the disk of the broker[{self._broker_name}] is full: free some of it"
             )
 
 

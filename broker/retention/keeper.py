@@ -2,32 +2,32 @@
 
 The decision is an entry of the log (`KeepLogFrom`): the leader looks at the clock, the disk and the
 ages that the fold has marked, and every member carries out the same. The log's files go when the
-snapshots allow it, and the consume queues' files when the messages they point to are gone.
+snapshots allow it, and the consume queues' files when the messages they point to are gone. An
+operator may have it look now (27, 306, 329; source: RocketMQ's AdminBrokerProcessor).
 """
 
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import Final
 
 import trio
 
 from broker.errors import RequestRefused
 from broker.log.submissions import submit_commands
-from broker.machine import BrokerMachine
 from broker.messages.state import MESSAGES
 from broker.offsets.commands import CommitOffsets
 from broker.retention.commands import KeepLogFrom
-from broker.retention.full_disk import FULL_DISK, FullDisk
-from broker.retention.kept_back import KEPT_BACK, KeptBack
+from broker.retention.full_disk import FULL_DISK
+from broker.retention.kept_back import KEPT_BACK
 from broker.retention.policy import Drop, RetentionPolicy
 from broker.serving.member import MEMBER
+from broker.serving.origin import Origin
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
-from dledger import DiskFailed, Node, OutsideLog, SegmentBegin
+from dledger import DiskFailed, OutsideLog, SegmentBegin
 from dledger.waits.blocking_work import in_a_thread
 from dledger.wake_up import WakeUp
-from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
@@ -48,47 +48,23 @@ _QUEUES_AT_ONCE: Final = 50
 class LogKeeper:
     """One member's retention.
 
-    Args:
-        policy: tells when what goes, as it is set now.
-        directory: where the log lies; its disk is the one that counts.
-        node: the log.
-        machine: the folded log.
-        disk: told whether it is too full for messages.
-        kept_back: moves messages that are needed longer.
-        is_leading: whether this member leads and serves.
-        wall_clock_ms: milliseconds since 1970.
-        hour_of: the local hour of the day at such a time.
-        used_percent: how much of the disk under a directory is used.
-
     Attributes:
         is_deciding: whether a decision is on its way into the log.
     """
 
-    def __init__(
-        self,
-        policy: Callable[[], RetentionPolicy],
-        directory: Path,
-        node: Node,
-        machine: BrokerMachine,
-        disk: FullDisk,
-        kept_back: KeptBack,
-        is_leading: Callable[[], bool],
-        wall_clock_ms: Callable[[], int],
-        hour_of: Callable[[int], int],
-        used_percent: Callable[[Path], float],
-    ) -> None:
+    def __init__(self, parts: Parts) -> None:
+        member, disk = parts[MEMBER], parts[FULL_DISK]
+        self._member = member
+        self._node = member.node
+        self._machine = member.machine
+        self._messages = member.machine.state[MESSAGES]
         self._disk = disk
-        disk.has_no_room = lambda: node.disk_short is not None
-        self._kept_back = kept_back
-        self._policy = policy
-        self._directory = directory
-        self._node = node
-        self._machine = machine
-        self._messages = machine.state[MESSAGES]
-        self._is_leading = is_leading
-        self._wall_clock_ms = wall_clock_ms
-        self._hour_of = hour_of
-        self._used_percent = used_percent
+        disk.has_no_room = lambda: member.node.disk_short is not None
+        self._kept_back = parts[KEPT_BACK]
+        self._settings = parts[SETTINGS]
+        self._directory = parts.config.directory
+        self._led_term = parts.led_term
+        self._wall_clock_ms = parts.wall_clock_ms
         self.is_deciding = False
         self._applied = -1  # at the last look that decided nothing
         self._queues_kept_from = 0  # up to where the consume queues' files were removed
@@ -105,6 +81,23 @@ class LogKeeper:
             with trio.move_on_after(FULL_LOOK_SECONDS if is_full else LOOK_SECONDS):
                 await self._woken.wait()
 
+    def drop_expired(self, origin: Origin, command: Command) -> None:
+        """Drop what is old enough, whatever the hour (27, 329). The reply comes when that is
+        decided; the files go when snapshots allow it, soon after.
+
+        Raises:
+            RequestRefused (2): too many wait for it.
+        """
+        self.look_soon(lambda: origin.send(command.reply()), drops=True)
+
+    def clean_queues(self, origin: Origin, command: Command) -> None:
+        """Remove files of consume queues that point to what is gone (306).
+
+        Raises:
+            RequestRefused (2): too many wait for it.
+        """
+        self.look_soon(lambda: origin.send(command.reply()), drops=False)
+
     def look_soon(self, then: Callable[[], None], *, drops: bool) -> None:
         """Look now; `then` is called when it is decided what goes.
 
@@ -116,9 +109,7 @@ class LogKeeper:
             RequestRefused (2): so many have asked for it that no more may.
         """
         if len(self._asked) >= _MAX_ASKED:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"{len(self._asked)} wait for retention: ask later"
-            )
+            raise RequestRefused.busy(f"{len(self._asked)} wait for retention: ask later")
         self._asked.append(then)
         self._drops_soon |= drops
         self._woken.set()
@@ -130,15 +121,15 @@ class LogKeeper:
         if asked:
             self._queues_kept_from = 0  # an earlier look may have failed
         try:
-            used = await in_a_thread(self._used_percent, self._directory)
+            used = await in_a_thread(self._member.used_percent, self._directory)
         except OSError as error:
             _log.warning("how full the disk is cannot be told: %s", quoted(error))
             used = 0.0
-        policy = self._policy()
+        policy = self._settings.now.retention
         self._refuse(policy.refuses(used), used)
         now_ms = self._wall_clock_ms()
-        if self._is_leading() and not self.is_deciding:
-            drop = policy.due(used, self._hour_of(now_ms))
+        if self._led_term() is not None and not self.is_deciding:
+            drop = policy.due(used, self._member.hour_of(now_ms))
             if self._disk.has_no_room() and policy.drops_oldest:
                 drop = Drop.OLDEST
             if drops and drop is Drop.NOTHING:
@@ -246,20 +237,4 @@ def _call(all_of: list[Callable[[], None]]) -> None:
         one()
 
 
-def _made(parts: Parts) -> LogKeeper:
-    member, settings = parts[MEMBER], parts[SETTINGS]
-    return LogKeeper(
-        lambda: settings.now.retention,
-        parts.config.directory,
-        member.node,
-        member.machine,
-        parts[FULL_DISK],
-        parts[KEPT_BACK],
-        lambda: parts.led_term() is not None,
-        parts.wall_clock_ms,
-        member.hour_of,
-        member.used_percent,
-    )
-
-
-LOG_KEEPER: Final = Shared("log keeper", _made)
+LOG_KEEPER: Final = Shared("log keeper", LogKeeper)

@@ -5,29 +5,29 @@ Source: RocketMQ's AbstractSendMessageProcessor.
 
 from typing import Final
 
-from broker.delay.delayed_sends import DelayedSends
+from broker.delay.delayed_sends import DELAYED_SENDS
 from broker.delay.due import LEVEL_MS, AfterLevel
 from broker.errors import RequestRefused
-from broker.groups.changes import GroupChanges
-from broker.groups.max_times import max_times
+from broker.groups.changes import GROUP_CHANGES
+from broker.groups.config import max_times
 from broker.groups.state import GROUPS
 from broker.log.append_outcome import not_leader
 from broker.log.one_by_one import failure
-from broker.log.state import BrokerState
-from broker.retention.full_disk import FullDisk
+from broker.retention.full_disk import FULL_DISK
 from broker.retry.copies import dead_letter_properties, retry_properties
-from broker.sends.copies import Copies, Copy, StandIn
-from broker.sends.sends import Sends
+from broker.sends.copies import COPIES, Copy, StandIn
+from broker.sends.sends import SENDS
 from broker.serving.origin import Origin
-from broker.settings.settings import Settings
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.serving.replying import replying
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import check_group_name, created_for_group, dead_letter_topic, retry_topic
 from broker.topics.state import TOPICS
-from broker.traffic.traffic import Traffic
+from broker.traffic.traffic import TRAFFIC
 from remoting.bodies.topic_config import PERMISSION_WRITE
 from remoting.message.properties import DELAY_TIME_LEVEL, RETRY_TOPIC, edit_properties
 from remoting.message.record import decode_record
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.field_values import saturated_int32
 
@@ -36,39 +36,20 @@ _WHAT: Final = "storing a message that was sent back"
 
 
 class RetryProcessor:
-    """Stores messages that failed once more, in their group's retry or dead letter topic.
+    """Stores messages that failed once more, in their group's retry or dead letter topic."""
 
-    Args:
-        state, sends, copies, groups, reader, delayed, broker_name: what it works with.
-        disk: refuses messages when it is too full.
-        settings: whether clients may send.
-        traffic: told of each message that came back.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        sends: Sends,
-        copies: Copies,
-        groups: GroupChanges,
-        reader: MessageReader,
-        delayed: DelayedSends,
-        disk: FullDisk,
-        settings: Settings,
-        traffic: Traffic,
-        broker_name: str,
-    ) -> None:
-        self._topics = state[TOPICS]
-        self._groups = state[GROUPS]
-        self._sends = sends
-        self._copies = copies
-        self._group_changes = groups
-        self._reader = reader
-        self._delayed = delayed
-        self._disk = disk
-        self._settings = settings
-        self._traffic = traffic
-        self._broker_name = broker_name
+    def __init__(self, parts: Parts) -> None:
+        self._topics = parts.state[TOPICS]
+        self._groups = parts.state[GROUPS]
+        self._sends = parts[SENDS]
+        self._copies = parts[COPIES]
+        self._group_changes = parts[GROUP_CHANGES]
+        self._reader = parts[MESSAGE_READER]
+        self._delayed = parts[DELAYED_SENDS]
+        self._disk = parts[FULL_DISK]
+        self._settings = parts[SETTINGS]
+        self._traffic = parts[TRAFFIC]
+        self._broker_name = parts.config.group
         self._turn = 0
 
     def send_back(self, origin: Origin, command: Command) -> Command | None:
@@ -90,9 +71,8 @@ class RetryProcessor:
         check_group_name(group)
         record = self._reader.record_at(position)
         if record is None:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"look message by offset failed, {position}: no message of this broker is there",
+            raise RequestRefused.failed(
+                f"look message by offset failed, {position}: no message of this broker is there"
             )
 
         def store(refusal: RequestRefused | None) -> None:
@@ -103,7 +83,7 @@ class RetryProcessor:
                 self._sends.flush()
             except Exception as error:
                 told = error if isinstance(error, RequestRefused) else failure(_WHAT, error)
-                origin.send(command.reply(told.code, remark=told.remark))
+                origin.send(told.reply_to(command))
 
         self._group_changes.ensure_group(group, store)
         return None
@@ -115,7 +95,7 @@ class RetryProcessor:
         group: str,
         level: int,
         said_times: int | None,
-        stored: bytes,
+        body: bytes,
     ) -> None:
         """Queue a copy of a stored message for the retry or the dead letter topic."""
         config = self._groups.configs.get(group)
@@ -124,7 +104,7 @@ class RetryProcessor:
         if config.retry_queue_count <= 0:
             origin.send(command.reply())  # the group wants failed messages to be dropped
             return
-        record, _end = decode_record(stored)
+        record, _end = decode_record(body)
         came_from = record.topic
         allowed = config.retry_max_times if said_times is None else said_times
         pairs = record.property_map()
@@ -143,21 +123,16 @@ class RetryProcessor:
         self._turn += 1
         topic = self._topics.configs.get(topic.topic, topic)
         if not topic.permission & PERMISSION_WRITE:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION, f"the topic[{topic.topic}] sending message is forbidden"
-            )
+            raise RequestRefused.forbidden(f"the topic[{topic.topic}] sending message is forbidden")
         queue_id = self._turn % topic.write_queue_count
 
-        def done(refusal: RequestRefused | None) -> None:
-            if refusal is None:
-                origin_topic = pairs.get(RETRY_TOPIC, "")
-                is_known = origin_topic in self._topics.configs  # it is the client's own word
-                self._traffic.sent_back(group, origin_topic if is_known else came_from)
-                origin.send(command.reply())
-            else:
-                origin.send(command.reply(refusal.code, remark=refusal.remark))
+        def stored() -> Command:
+            origin_topic = pairs.get(RETRY_TOPIC, "")
+            is_known = origin_topic in self._topics.configs  # it is the client's own word
+            self._traffic.sent_back(group, origin_topic if is_known else came_from)
+            return command.reply()
 
-        what = f"a message that group {group} sent back"
+        what, done = f"a message that group {group} sent back", replying(origin, command, stored)
         copy = Copy(what, topic.topic, queue_id, record, done, StandIn())
         if due is not None:
             self._delayed.delay(copy, due)

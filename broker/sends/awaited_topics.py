@@ -4,49 +4,30 @@ A send to a topic that does not exist yet waits until the topic is in the log an
 know it, so that a client that was told "stored" can find the route.
 """
 
-from collections.abc import Callable
 from itertools import chain
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.limits import BrokerLimits
 from broker.log.one_by_one import call
-from broker.log.state import BrokerState
 from broker.sends.pending_messages import PendingMessages
-from broker.sends.sends import SENDS, Sends
+from broker.sends.sends import SENDS
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
-from broker.topics.changes import TOPIC_CHANGES, TopicChanges
+from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.names import TEMPLATE_TOPIC, created_by_send
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import TopicConfig
-from remoting.wire.codes import ResponseCode
 
 
 class AwaitedTopics:
-    """Makes topics for messages, which wait meanwhile.
+    """Makes topics for messages, which wait meanwhile."""
 
-    Args:
-        state: the applied state.
-        sends: where messages go when their topic is there.
-        changes: makes topics.
-        limits: how much may wait, for all topics together.
-        auto_create: tells whether a first message makes its topic now.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        sends: Sends,
-        changes: TopicChanges,
-        limits: BrokerLimits,
-        auto_create: Callable[[], bool],
-    ) -> None:
-        self._topics = state[TOPICS]
-        self._sends = sends
-        self._changes = changes
-        self._limits = limits
-        self._auto_create = auto_create
+    def __init__(self, parts: Parts) -> None:
+        self._topics = parts.state[TOPICS]
+        self._sends = parts[SENDS]
+        self._changes = parts[TOPIC_CHANGES]
+        self._limits = parts.config.limits
+        self._settings = parts[SETTINGS]
         self._waiting: dict[str, list[PendingMessages]] = {}
         self._waiting_messages = 0
         self._waiting_bytes = 0
@@ -59,17 +40,14 @@ class AwaitedTopics:
                 being deleted. (2): there are too many topics.
         """
         if self._changes.is_deleting(topic):
-            raise RequestRefused(
-                ResponseCode.TOPIC_NOT_EXIST, f"topic {topic} is being deleted: wait, then create"
-            )
+            raise RequestRefused.no_topic(f"topic {topic} is being deleted: wait, then create")
         config = self._topics.configs.get(topic) or self._changes.creating(topic)
         if config is not None:
             return config
         template = self._topics.configs.get(default_topic or TEMPLATE_TOPIC)
-        if not self._auto_create() or template is None:
-            raise RequestRefused(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic[{topic}] not exist, apply first please: create it with an admin tool",
+        if not self._settings.now.auto_create_topics or template is None:
+            raise RequestRefused.no_topic(
+                f"topic[{topic}] not exist, apply first please: create it with an admin tool"
             )
         config = created_by_send(topic, template, asked_queues)
         self._changes.check_room()
@@ -91,9 +69,8 @@ class AwaitedTopics:
             self._waiting_messages + len(send.records) > limits.max_waiting_sends
             or self._waiting_bytes + send.size > limits.max_waiting_send_bytes
         ):
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"[OVERLOAD]{self._waiting_messages} messages wait for their topics: send again",
+            raise RequestRefused.busy(
+                f"[OVERLOAD]{self._waiting_messages} messages wait for their topics: send again"
             )
         self._waiting_messages += len(send.records)
         self._waiting_bytes += send.size
@@ -133,24 +110,11 @@ class AwaitedTopics:
                 is_its_own = send.topic == topic
                 if config is None or (is_its_own and send.queue_id >= config.write_queue_count):
                     # Another request made or deleted it at the same moment.
-                    raise RequestRefused(
-                        ResponseCode.TOPIC_NOT_EXIST, f"topic {topic} was changed: send again"
-                    )
+                    raise RequestRefused.no_topic(f"topic {topic} was changed: send again")
                 self._sends.add(send)
             except RequestRefused as error:
                 call("refusing a send", send.refuse, error)
         self._sends.flush()
 
 
-def _made(parts: Parts) -> AwaitedTopics:
-    settings = parts[SETTINGS]
-    return AwaitedTopics(
-        parts.state,
-        parts[SENDS],
-        parts[TOPIC_CHANGES],
-        parts.config.limits,
-        lambda: settings.now.auto_create_topics,
-    )
-
-
-AWAITED_TOPICS: Final = Shared("awaited topics", _made)
+AWAITED_TOPICS: Final = Shared("awaited topics", AwaitedTopics)

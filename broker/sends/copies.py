@@ -18,17 +18,15 @@ from typing import Final, NamedTuple
 from broker.errors import NeverStored, RequestRefused
 from broker.log.command_layout import LogCommand
 from broker.log.one_by_one import failure
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.messages.fitted_properties import fitted
 from broker.messages.state import MESSAGES
-from broker.sends.awaited_topics import AWAITED_TOPICS, AwaitedTopics
+from broker.sends.awaited_topics import AWAITED_TOPICS
 from broker.sends.pending_messages import Attach, MadeMessages
-from broker.sends.sends import SENDS, Sends
+from broker.sends.sends import SENDS
 from broker.serving.parts import Parts, Shared
 from broker.topics.names import UNDELIVERED_TOPIC
-from broker.topics.own_topics import OWN_TOPICS, OwnTopics
+from broker.topics.own_topics import OWN_TOPICS
 from dledger import DLedgerError
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.message_id import message_id, parse_message_id
@@ -42,7 +40,6 @@ from remoting.message.properties import (
     encode_properties,
 )
 from remoting.message.record import MessageRecord, body_crc
-from remoting.net.address import Address
 from remoting.wire.codes import ResponseCode
 from remoting.wire.quoted import quoted
 
@@ -105,14 +102,6 @@ class Copy:
 class Copies:
     """Stores copies.
 
-    Args:
-        state: the applied state.
-        log: the log.
-        sends: takes messages for it.
-        awaited: makes topics.
-        own_topics: makes the topic of what stands in.
-        store_address: the broker's IPv4 address as clients know it.
-
     Attributes:
         stood_in: how many copies this member could not store, and stored something in their place.
         untold: how many it stored nothing for, and ended what waited for them.
@@ -120,21 +109,13 @@ class Copies:
         refused: how many were refused. Most are stored later.
     """
 
-    def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        sends: Sends,
-        awaited: AwaitedTopics,
-        own_topics: OwnTopics,
-        store_address: Address,
-    ) -> None:
-        self._messages = state[MESSAGES]
-        self._log = log
-        self._sends = sends
-        self._awaited = awaited
-        self._own_topics = own_topics
-        self._address = store_address
+    def __init__(self, parts: Parts) -> None:
+        self._messages = parts.state[MESSAGES]
+        self._log = parts.log
+        self._sends = parts[SENDS]
+        self._awaited = parts[AWAITED_TOPICS]
+        self._own_topics = parts[OWN_TOPICS]
+        self._address = parts.config.address
         self.stood_in = 0
         self.untold = 0
         self.shortened = 0
@@ -286,15 +267,4 @@ class Copies:
         }
 
 
-def _made(parts: Parts) -> Copies:
-    return Copies(
-        parts.state,
-        parts.log,
-        parts[SENDS],
-        parts[AWAITED_TOPICS],
-        parts[OWN_TOPICS],
-        parts.config.address,
-    )
-
-
-COPIES: Final = Shared("copies", _made)
+COPIES: Final = Shared("copies", Copies)

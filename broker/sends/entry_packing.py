@@ -10,7 +10,6 @@ from typing import Final, TypeAlias
 
 from broker.errors import NeverStored
 from dledger import Body, PositionedBody, PositionedParts
-from remoting.wire.codes import ResponseCode
 
 # With so much in one entry, what it costs by itself is nothing; and it is read, checked and sent to
 # the others as a whole.
@@ -93,7 +92,6 @@ class EntryPacking:
 
     def _check(self, size: int) -> None:
         if size > self._max_body_bytes:
-            raise NeverStored(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"{size} bytes with what the broker adds: at most {self._max_body_bytes}",
+            raise NeverStored.illegal(
+                f"{size} bytes with what the broker adds: at most {self._max_body_bytes}"
             )

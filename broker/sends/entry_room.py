@@ -29,7 +29,6 @@ from remoting.message.properties import (
     UNIQUE_KEY,
 )
 from remoting.message.record import MAX_TOPIC_BYTES
-from remoting.wire.codes import ResponseCode
 
 _MESSAGE_ID_BYTES: Final = 32
 _NUMBER_BYTES: Final = 20  # of 64 bits, in digits
@@ -100,9 +99,8 @@ class EntryRoom:
             return
         most = self.most_bytes - self._copy_bytes
         if message_bytes > most:
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL,
-                f"a message of {message_bytes} bytes with its properties: at most {most}",
+            raise RequestRefused.illegal(
+                f"a message of {message_bytes} bytes with its properties: at most {most}"
             )
 
 

@@ -1,33 +1,19 @@
 """Sends."""
 
 from broker.errors import RequestRefused
-from broker.retention.full_disk import FULL_DISK
 from broker.sends.awaited_topics import AWAITED_TOPICS
 from broker.sends.copies import COPIES
-from broker.sends.entry_room import ENTRY_ROOM
 from broker.sends.processor import SendProcessor
 from broker.sends.sends import SENDS
-from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
-from broker.settings.settings import SETTINGS
 from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
     """What serves clients."""
     sends, awaited, copies = parts[SENDS], parts[AWAITED_TOPICS], parts[COPIES]
-    processor = SendProcessor(
-        parts.state,
-        awaited,
-        parts[SPECIAL_SENDS],
-        parts[ENTRY_ROOM],
-        parts[FULL_DISK],
-        parts[SETTINGS],
-        parts.config.group,
-        parts.config.address,
-        sends.mended,
-    )
+    processor = SendProcessor(parts)
 
     def end_term(refusal: RequestRefused) -> None:
         waiting = [*sends.take_waiting(), *awaited.take_waiting()]

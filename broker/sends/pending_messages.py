@@ -141,7 +141,7 @@ class PendingSend:
 
     def refuse(self, refusal: RequestRefused) -> None:
         """Answer that the messages were not stored."""
-        self.origin.send(self._command.reply(refusal.code, remark=refusal.remark))
+        self.origin.send(refusal.reply_to(self._command))
 
 
 class MadeMessages:

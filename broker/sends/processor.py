@@ -1,21 +1,21 @@
 """Answers sends (10, 310, 320)."""
 
-from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.groups.max_times import max_times
+from broker.groups.config import max_times
 from broker.groups.state import GROUPS
 from broker.locks.state import LOCKS
-from broker.log.state import BrokerState
-from broker.retention.full_disk import FullDisk
-from broker.sends.awaited_topics import AwaitedTopics
-from broker.sends.entry_room import EntryRoom
+from broker.retention.full_disk import FULL_DISK
+from broker.sends.awaited_topics import AWAITED_TOPICS
+from broker.sends.entry_room import ENTRY_ROOM
 from broker.sends.pending_messages import PendingSend
 from broker.sends.request import SendRequest, read_send_request
-from broker.sends.special_sends import SpecialSends
+from broker.sends.sends import SENDS
+from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.origin import Origin
-from broker.settings.settings import Settings
+from broker.serving.parts import Parts
+from broker.settings.settings import SETTINGS
 from broker.topics.names import RETRY_PREFIX, created_for_group, dead_letter_topic
 from broker.topics.state import TOPICS
 from remoting.bodies.pieces import pieces
@@ -24,9 +24,7 @@ from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import message_id
 from remoting.message.properties import DELAY_TIME_LEVEL, edit_properties
 from remoting.message.record_batch import RecordBatch
-from remoting.net.address import Address
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 # Messages of a batch that are taken in one step.
@@ -34,41 +32,20 @@ _AT_ONCE: Final = 1024
 
 
 class SendProcessor:
-    """Turns requests into messages for the log. Their replies leave when they are applied.
+    """Turns requests into messages for the log. Their replies leave when they are applied."""
 
-    Args:
-        state, topics, broker_name: what it works with.
-        address: the broker's IPv4 address as clients know it; message ids begin with it.
-        special: changes sends that ask for it.
-        room: tells what the log holds.
-        disk: refuses messages when it is too full.
-        settings: whether clients may send, and how much at once.
-        mended: see `Sends.mended`.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        topics: AwaitedTopics,
-        special: SpecialSends,
-        room: EntryRoom,
-        disk: FullDisk,
-        settings: Settings,
-        broker_name: str,
-        address: Address,
-        mended: Callable[[Sequence[bytes]], list[bytes]],
-    ) -> None:
-        self._mended = mended
-        self._topics = state[TOPICS]
-        self._groups = state[GROUPS]
-        self._locks = state[LOCKS]
-        self._awaited = topics
-        self._special = special
-        self._room = room
-        self._disk = disk
-        self._settings = settings
-        self._broker_name = broker_name
-        self._id_prefix = message_id(address.host, address.port, 0)[:-16]
+    def __init__(self, parts: Parts) -> None:
+        self._mended = parts[SENDS].mended
+        self._topics = parts.state[TOPICS]
+        self._groups = parts.state[GROUPS]
+        self._locks = parts.state[LOCKS]
+        self._awaited = parts[AWAITED_TOPICS]
+        self._special = parts[SPECIAL_SENDS]
+        self._room = parts[ENTRY_ROOM]
+        self._disk = parts[FULL_DISK]
+        self._settings = parts[SETTINGS]
+        self._broker_name = parts.config.group
+        self._id_prefix = message_id(parts.config.address.host, parts.config.address.port, 0)[:-16]
         self._turn = 0
 
     def send(self, origin: Origin, command: Command) -> Steps | None:
@@ -84,14 +61,12 @@ class SendProcessor:
         self._settings.check_writable()
         size, most = len(command.body), self._settings.now.max_message_bytes
         if size > most:
-            raise RequestRefused(
-                ResponseCode.MESSAGE_ILLEGAL, f"a body of {size} bytes: at most {most}"
-            )
+            raise RequestRefused.illegal(f"a body of {size} bytes: at most {most}")
         try:
             request = read_send_request(command)
         except MessageMalformed as error:
             # Not 1, which would leave the sender in doubt whether it was stored.
-            raise RequestRefused(ResponseCode.MESSAGE_ILLEGAL, error.reason) from None
+            raise RequestRefused.illegal(error.reason) from None
         self._room.check(request.longest_bytes)
         if isinstance(request.records, RecordBatch) and len(request.records) > _AT_ONCE:
             return self._take_in_steps(origin, command, request, request.records)
@@ -119,18 +94,16 @@ class SendProcessor:
             config = self._awaited.topic_for(topic, request.default_topic, request.default_queues)
             queue_id = request.queue_id
         if not config.permission & PERMISSION_WRITE:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
+            raise RequestRefused.forbidden(
                 f"the broker[{self._broker_name}] sending message to topic {config.topic} is "
-                "forbidden: it is read-only",
+                "forbidden: it is read-only"
             )
         if queue_id < 0:
             self._turn += 1
             queue_id = self._turn % config.write_queue_count
         elif queue_id >= max(config.write_queue_count, config.read_queue_count):
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"topic {config.topic} has no queue {queue_id}: refresh its route",
+            raise RequestRefused.invalid(
+                f"topic {config.topic} has no queue {queue_id}: refresh its route"
             )
         send = PendingSend(
             origin, command, config.topic, queue_id, request.records, self._id_prefix
@@ -149,9 +122,8 @@ class SendProcessor:
         name = request.topic.removeprefix(RETRY_PREFIX)
         group = self._groups.configs.get(name)
         if group is None:
-            raise RequestRefused(
-                ResponseCode.SUBSCRIPTION_GROUP_NOT_EXIST,
-                f"subscription group not exist, {name}: send a heartbeat first",
+            raise RequestRefused.no_group(
+                f"subscription group not exist, {name}: send a heartbeat first"
             )
         said = max_times(command, request.max_reconsume_times)
         allowed = group.retry_max_times if said is None else said

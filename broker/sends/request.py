@@ -30,7 +30,7 @@ from remoting.message.record import (
     MessageRecord,
 )
 from remoting.message.record_batch import RecordBatch, Records
-from remoting.wire.codes import RequestCode, ResponseCode
+from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 
 # A consumer that sends a popped message on sends its handle with it. With another consumer it would
@@ -122,9 +122,7 @@ def read_send_request(command: Command) -> SendRequest:
     topic = command.text(names.topic)
     check_topic_name(topic)
     if topic in SEND_FORBIDDEN:
-        raise RequestRefused(
-            ResponseCode.NO_PERMISSION, f"sending to topic {topic} is forbidden: use your own"
-        )
+        raise RequestRefused.forbidden(f"sending to topic {topic} is forbidden: use your own")
     # That a message waits for a transaction, its properties say; with the flag it is invisible to
     # RocketMQ's tools.
     system_flag = int32(names.system_flag) & ~(_V6 | TRANSACTION_MASK)
@@ -171,9 +169,8 @@ def _batch(envelope: MessageRecord) -> tuple[Records, int]:
     """
     parts = batch_parts(envelope.body)
     if not 1 <= len(parts) <= MAX_BATCH_MESSAGES:
-        raise RequestRefused(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"a batch of {len(parts)} messages: send 1 to {MAX_BATCH_MESSAGES}",
+        raise RequestRefused.illegal(
+            f"a batch of {len(parts)} messages: send 1 to {MAX_BATCH_MESSAGES}"
         )
     bodies, runs, flags = zip(*parts, strict=True)
     properties = _prepared_all(runs)
@@ -216,7 +213,4 @@ def _with_region(properties: bytes) -> bytes:
 def _check_properties(size: int) -> None:
     """Raises RequestRefused when no record can hold properties of so many bytes."""
     if size > MAX_PROPERTIES_BYTES:
-        raise RequestRefused(
-            ResponseCode.MESSAGE_ILLEGAL,
-            f"properties of {size} bytes: at most {MAX_PROPERTIES_BYTES}",
-        )
+        raise RequestRefused.illegal(f"properties of {size} bytes: at most {MAX_PROPERTIES_BYTES}")

@@ -8,7 +8,7 @@ state again.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import repeat, starmap
 from typing import Final, NamedTuple
@@ -16,21 +16,18 @@ from typing import Final, NamedTuple
 from broker.errors import NeverStored, RequestRefused
 from broker.formats.commands import RaiseFormat
 from broker.formats.state import FORMATS
-from broker.limits import BrokerLimits
 from broker.log.append_outcome import refusal_of_entry, refused_append
 from broker.log.entry import ATTACHED_VERSION, RUNS_VERSION, encode_log_command
 from broker.log.folded import Folded
 from broker.log.one_by_one import call, failure
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.sends.entry_packing import EntryPacking, Spot
 from broker.sends.entry_room import EntryRoom
 from broker.sends.pending_messages import PendingMessages, Replies
 from broker.sends.unique_keys import UniqueKeys
 from broker.serving.parts import Parts, Shared
-from broker.traffic.put_times import PUT_TIMES, PutTimes
-from broker.traffic.traffic import TRAFFIC, Traffic
+from broker.traffic.put_times import PUT_TIMES
+from broker.traffic.traffic import TRAFFIC
 from dledger import HEADER_BYTES, Appended, Body, DLedgerError, LogFull, PositionedBody
 from remoting.message.errors import MessageMalformed
 from remoting.message.properties import (
@@ -44,8 +41,6 @@ from remoting.message.properties import (
 )
 from remoting.message.record import MessageRecord, encode_parts_of_all
 from remoting.message.record_batch import RecordBatch
-from remoting.net.address import Address
-from remoting.wire.codes import ResponseCode
 
 _UNIQUE_KEY: Final = name_mark(UNIQUE_KEY)
 _TAGS: Final = name_mark(TAGS)
@@ -69,40 +64,17 @@ class _Placed(NamedTuple):
 
 
 class Sends:
-    """The messages that wait for the log, and the offsets they will have.
+    """The messages that wait for the log, and the offsets they will have."""
 
-    Args:
-        state: the applied state.
-        log: the log.
-        store_address: the broker's IPv4 address as clients know it; it stands in every record.
-        limits: how much may wait.
-        wall_clock_ms: milliseconds since 1970.
-        process_id: makes the keys unique that messages without one are given.
-        clock: seconds on the monotonic clock.
-        put_times: told how long messages took.
-        traffic: told the same, by queue.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        store_address: Address,
-        limits: BrokerLimits,
-        wall_clock_ms: Callable[[], int],
-        process_id: int,
-        clock: Callable[[], float],
-        put_times: PutTimes,
-        traffic: Traffic,
-    ) -> None:
-        self._messages = state[MESSAGES]
-        self._log = log
-        self._host, self._port = store_address.host, store_address.port
-        self._limits = limits
-        self._wall_clock_ms = wall_clock_ms
-        self._clock = clock
-        self._put_times = put_times
-        self._traffic = traffic
+    def __init__(self, parts: Parts) -> None:
+        self._messages = parts.state[MESSAGES]
+        self._log = parts.log
+        self._host, self._port = parts.config.address.host, parts.config.address.port
+        self._limits = parts.config.limits
+        self._wall_clock_ms = parts.wall_clock_ms
+        self._clock = parts.clock
+        self._put_times = parts[PUT_TIMES]
+        self._traffic = parts[TRAFFIC]
         self._waiting: deque[PendingMessages] = deque()
         self._waiting_messages = 0
         self._waiting_bytes = 0
@@ -111,10 +83,10 @@ class Sends:
         # encoded it anew would cost the event loop as much as an append.
         self._held: _Placed | None = None
         self._store_timestamp_ms = 0
-        self._keys = UniqueKeys(store_address, process_id, wall_clock_ms)
+        self._keys = UniqueKeys(parts.config.address, parts.process_id, parts.wall_clock_ms)
         self._epoch = 0
-        self._formats = state[FORMATS]
-        self._room = EntryRoom(state, log)
+        self._formats = parts.state[FORMATS]
+        self._room = EntryRoom(parts.state, parts.log)
         self._raising_format = 0  # what this leader has raised it to, in this term
 
     @property
@@ -133,9 +105,8 @@ class Sends:
             self._waiting_messages + len(send.records) > limits.max_waiting_sends
             or self._waiting_bytes + send.size > limits.max_waiting_send_bytes
         ):
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"[OVERLOAD]{self._waiting_messages} messages wait for the log: send more slowly",
+            raise RequestRefused.busy(
+                f"[OVERLOAD]{self._waiting_messages} messages wait for the log: send more slowly"
             )
         self._push(send)
 
@@ -373,7 +344,7 @@ def _refusal_of(error: Exception) -> RequestRefused:
     if isinstance(error, RequestRefused):
         return error
     if isinstance(error, MessageMalformed):
-        return NeverStored(ResponseCode.MESSAGE_ILLEGAL, error.reason)
+        return NeverStored.illegal(error.reason)
     refusal = failure("placing a send", error)
     return NeverStored(refusal.code, refusal.remark)
 
@@ -383,19 +354,4 @@ def _with_behind(record: PositionedBody, command: bytes) -> PositionedBody:
     return PositionedBody(record.head, record.tail + command)
 
 
-def _made(parts: Parts) -> Sends:
-    config = parts.config
-    return Sends(
-        parts.state,
-        parts.log,
-        config.address,
-        config.limits,
-        parts.wall_clock_ms,
-        parts.process_id,
-        parts.clock,
-        parts[PUT_TIMES],
-        parts[TRAFFIC],
-    )
-
-
-SENDS: Final = Shared("sends", _made)
+SENDS: Final = Shared("sends", Sends)

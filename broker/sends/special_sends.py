@@ -11,7 +11,6 @@ from broker.sends.pending_messages import PendingSend
 from broker.serving.parts import Shared
 from remoting.message.properties import decode_properties
 from remoting.message.record_batch import RecordBatch
-from remoting.wire.codes import ResponseCode
 
 
 class SpecialSend(Protocol):
@@ -72,10 +71,9 @@ class SpecialSends:
         for way in self._ways:
             if way.is_asked_for(pairs):
                 if len(send.records) > 1:
-                    raise RequestRefused(
-                        ResponseCode.MESSAGE_ILLEGAL,
+                    raise RequestRefused.illegal(
                         f"a message of a batch has one of the properties {', '.join(way.names)}: "
-                        "send it by itself",
+                        "send it by itself"
                     )
                 way.prepare(send, pairs)
 

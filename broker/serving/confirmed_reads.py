@@ -11,7 +11,6 @@ from broker.log.submissions import Then
 from broker.serving.work_in_steps import WorkInSteps
 from dledger import DLedgerError
 from dledger.wake_up import WakeUp
-from remoting.wire.codes import ResponseCode
 
 
 class ConfirmedReads:
@@ -36,9 +35,7 @@ class ConfirmedReads:
         Raises RequestRefused (2): too many wait.
         """
         if len(self._waiting) >= self._limit:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"[OVERLOAD]{self._limit} reads wait: ask again later"
-            )
+            raise RequestRefused.busy(f"[OVERLOAD]{self._limit} reads wait: ask again later")
         self._waiting.append(then)
         self._wanted.set()
 
@@ -51,9 +48,7 @@ class ConfirmedReads:
             try:
                 await self._read()
             except DLedgerError as error:
-                refusal = RequestRefused(
-                    ResponseCode.SERVICE_NOT_AVAILABLE, f"not confirmed ({error}): ask again"
-                )
+                refusal = RequestRefused.not_available(f"not confirmed ({error}): ask again")
             self._tell(waiting, refusal)
             del waiting  # and the requests in them, which are answered
 

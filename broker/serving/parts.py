@@ -46,6 +46,8 @@ class NotGiven(BrokerError):
 class Parts:
     """The surroundings of one broker's features, and the objects that they share.
 
+    What a feature is made of is given all of them, and takes what it needs when it is made.
+
     Attributes:
         config: the settings.
         log: the log; what features do with the outcome of an append cannot end the node.

@@ -10,8 +10,8 @@ from broker.errors import RequestRefused
 from broker.log.append_outcome import not_leader
 from broker.log.folded import Folded
 from broker.log.one_by_one import call, call_each
-from broker.log.registry import add_once
 from broker.log.replicated_log import Log
+from broker.log.state import add_once
 from broker.log.submissions import Then
 from broker.serving.not_here import NOT_HERE
 from broker.serving.service import Handler, Service, doing_something
@@ -19,7 +19,6 @@ from dledger import Fatal
 from remoting.net.answering import Steps, answer_each
 from remoting.net.connection import Connection
 from remoting.net.dispatch import unsupported
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
 
@@ -239,11 +238,11 @@ class Requests:
 
 def _failed(command: Command, handler: Handler, error: RequestRefused | Fatal) -> Command | None:
     if isinstance(error, RequestRefused):
-        return command.reply(error.code, remark=error.remark)
+        return error.reply_to(command)
     # The log has failed, and the member ends by that. SYSTEM_ERROR would be more than is known:
     # to a producer that ends a transaction it says that there is none.
     words = f"this member ends, ask another one: {error}"
-    ending = RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, words)
+    ending = RequestRefused.not_available(words)
     return _unserved(command, handler, ending)
 
 
@@ -251,4 +250,4 @@ def _unserved(command: Command, handler: Handler, refusal: RequestRefused) -> Co
     """The reply of a member that cannot serve a request; None for a client that is not told."""
     if not handler.is_told(command):
         return None
-    return command.reply(refusal.code, remark=refusal.remark)
+    return refusal.reply_to(command)

@@ -7,8 +7,7 @@ from typing import Annotated, ClassVar, Final
 from broker.log.command_layout import Natural, Told
 from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
-from broker.log.registry import CommandType
-from broker.log.state import BrokerState
+from broker.log.state import BrokerState, CommandType
 from broker.settings.state import CHANGED_SETTINGS
 from dledger import Entry
 

@@ -15,7 +15,6 @@ from remoting.bodies.topic_config import (
     PERMISSION_WRITE,
     TopicConfig,
 )
-from remoting.wire.codes import ResponseCode
 
 
 class Settings:
@@ -62,9 +61,8 @@ class Settings:
 
 
 def _forbidden(broker_name: str, what: str) -> RequestRefused:
-    return RequestRefused(
-        ResponseCode.NO_PERMISSION,
-        f"the broker[{broker_name}] {what} is forbidden: brokerPermission",
+    return RequestRefused.forbidden(
+        f"the broker[{broker_name}] {what} is forbidden: brokerPermission"
     )
 
 

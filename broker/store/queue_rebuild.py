@@ -17,8 +17,7 @@ from broker.errors import CommandMalformed, EntryTooNew
 from broker.log.entry import EntryKind, kind_of
 from broker.log.fold import fold
 from broker.log.folded import Arrivals, Folded
-from broker.log.registry import Registry
-from broker.log.state import BrokerState
+from broker.log.state import BrokerState, Registry
 from broker.messages.record_facts import UNIT, read_record_facts
 from broker.messages.record_run import RecordRun, holds_several, read_run
 from broker.store.damaged_queues import DamagedQueues

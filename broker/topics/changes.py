@@ -1,48 +1,30 @@
 """Topics that are being made, changed or deleted, through the log."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from broker.errors import EntryPassedOver, NeverStored, RequestRefused
 from broker.formats.state import FORMATS
 from broker.log.entry import INCARNATIONS_VERSION
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
-from broker.serving.parts import Announce, Parts, Shared
+from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
 from broker.topics.commands import DeleteTopic, PutTopic
 from broker.topics.names import check_topic_config
 from broker.topics.state import TOPICS
 from remoting.bodies.topic_config import TopicConfig
-from remoting.wire.codes import ResponseCode
 
 
 class TopicChanges:
-    """Makes, changes and deletes topics.
+    """Makes, changes and deletes topics."""
 
-    Args:
-        state: the applied state.
-        log: the log.
-        max_topics: tells how many topics there may be now.
-        wall_clock_ms: milliseconds since 1970.
-        announce: registers the topics with the name servers, then calls what it is given.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        max_topics: Callable[[], int],
-        wall_clock_ms: Callable[[], int],
-        announce: Announce,
-    ) -> None:
-        self._topics = state[TOPICS]
-        self._formats = state[FORMATS]
-        self._log = log
-        self._max_topics = max_topics
-        self._wall_clock_ms = wall_clock_ms
-        self._announce = announce
+    def __init__(self, parts: Parts) -> None:
+        self._topics = parts.state[TOPICS]
+        self._formats = parts.state[FORMATS]
+        self._log = parts.log
+        self._settings = parts[SETTINGS]
+        self._wall_clock_ms = parts.wall_clock_ms
+        self._announce = parts.announce
         self._creating: dict[str, TopicConfig] = {}
         self._deleting: set[str] = set()
 
@@ -59,7 +41,7 @@ class TopicChanges:
                 again already: ask once more when the deletion is applied.
         """
         if topic in self._deleting:
-            raise RequestRefused(ResponseCode.SYSTEM_BUSY, f"topic {topic:.127} is being deleted")
+            raise RequestRefused.busy(f"topic {topic:.127} is being deleted")
         return self._topics.existed(topic, since)
 
     def creating(self, topic: str) -> TopicConfig | None:
@@ -77,7 +59,7 @@ class TopicChanges:
         def created(refusal: RequestRefused | None) -> None:
             self._creating.pop(topic, None)
             if isinstance(refusal, EntryPassedOver):
-                refusal = NeverStored(ResponseCode.SYSTEM_BUSY, self._full())
+                refusal = NeverStored.busy(self._full())
             then(refusal)
 
         self._change([self.command(config, only_if_absent=True)], created)
@@ -121,13 +103,18 @@ class TopicChanges:
 
     def command(self, config: TopicConfig, *, only_if_absent: bool = False) -> PutTopic:
         """The command that makes or changes a topic."""
-        return PutTopic(config, self._wall_clock_ms(), only_if_absent, self._max_topics())
+        return PutTopic(config, self._wall_clock_ms(), only_if_absent, self._most)
+
+    @property
+    def _most(self) -> int:
+        """How many topics there may be now."""
+        return self._settings.now.limits.max_topics
 
     def check_room(self, new: int = 1) -> None:
         """Raises RequestRefused (2) when there are too many topics for `new` more."""
         topics = len(self._topics.configs) + len(self._creating)
-        if new and topics + new > self._max_topics():
-            raise RequestRefused(ResponseCode.SYSTEM_BUSY, self._full())
+        if new and topics + new > self._most:
+            raise RequestRefused.busy(self._full())
 
     def _full(self) -> str:
         count = len(self._topics.configs) + len(self._creating)
@@ -145,15 +132,4 @@ class TopicChanges:
         submit_commands(self._log, commands, changed)
 
 
-def _made(parts: Parts) -> TopicChanges:
-    settings = parts[SETTINGS]
-    return TopicChanges(
-        parts.state,
-        parts.log,
-        lambda: settings.now.limits.max_topics,
-        parts.wall_clock_ms,
-        parts.announce,
-    )
-
-
-TOPIC_CHANGES: Final = Shared("topic changes", _made)
+TOPIC_CHANGES: Final = Shared("topic changes", TopicChanges)

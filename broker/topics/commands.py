@@ -6,8 +6,7 @@ from typing import Annotated, ClassVar, Final
 from broker.log.command_layout import Added, Form, Implied, Told
 from broker.log.entry import GUARDED_VERSION, INCARNATIONS_VERSION
 from broker.log.folded import EntryRefused, Folded
-from broker.log.registry import CommandType
-from broker.log.state import BrokerState, Deletion
+from broker.log.state import BrokerState, CommandType, Deletion
 from broker.topics.settings import read_topic, topic_members
 from broker.topics.state import TOPICS
 from dledger import Entry

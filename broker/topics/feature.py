@@ -2,7 +2,6 @@
 
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
-from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.own_topics import OWN_TOPICS
 from broker.topics.processor import TopicProcessor
 from broker.topics.state import TOPICS
@@ -11,14 +10,7 @@ from remoting.wire.codes import RequestCode
 
 def service(parts: Parts) -> Service:
     """What serves clients."""
-    config = parts.config
-    processor = TopicProcessor(
-        parts.state,
-        parts[TOPIC_CHANGES],
-        parts[OWN_TOPICS],
-        (config.cluster, config.group, f"{config.cluster}_REPLY_TOPIC"),
-        str(config.address),
-    )
+    processor = TopicProcessor(parts)
     topics = parts.state[TOPICS]
     return Service(
         handlers={

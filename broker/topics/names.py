@@ -1,14 +1,13 @@
 """Names of topics and groups, RocketMQ's special topics, and what a new topic looks like."""
 
 import re
+from collections.abc import Mapping
 from typing import Final
 
 from broker.errors import RequestRefused
 from broker.limits import MAX_QUEUES_PER_TOPIC
-from broker.topics.attributes import check_attributes
 from remoting.bodies.topic_config import PERMISSION_INHERIT, PERMISSION_READ_WRITE, TopicConfig
 from remoting.message.record import MAX_TOPIC_BYTES
-from remoting.wire.codes import ResponseCode
 
 RETRY_PREFIX: Final = "%RETRY%"
 DEAD_LETTER_PREFIX: Final = "%DLQ%"
@@ -126,24 +125,19 @@ def is_legal_name(topic: str) -> bool:
 def check_topic_name(topic: str) -> None:
     """Raises RequestRefused (29) for a name that RocketMQ does not allow."""
     if not _LEGAL.fullmatch(topic):
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
-            f"topic {topic!r:.80}: use letters, digits, '%', '|', '_' and '-'",
+        raise RequestRefused.invalid(
+            f"topic {topic!r:.80}: use letters, digits, '%', '|', '_' and '-'"
         )
     if len(topic) > MAX_TOPIC_BYTES:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
-            f"topic of {len(topic)} characters: at most {MAX_TOPIC_BYTES}",
-        )
+        raise RequestRefused.invalid(f"topic of {len(topic)} characters: at most {MAX_TOPIC_BYTES}")
 
 
 def check_group_name(group: str) -> None:
     """Raises RequestRefused (29) for a name that RocketMQ does not allow."""
     if not _LEGAL.fullmatch(group) or len(group) > MAX_GROUP_CHARACTERS:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
+        raise RequestRefused.invalid(
             f"group {group!r:.80}: use up to {MAX_GROUP_CHARACTERS} letters, digits, '%', '|', "
-            "'_' and '-'",
+            "'_' and '-'"
         )
 
 
@@ -152,37 +146,32 @@ def check_topic_config(config: TopicConfig) -> None:
     check_topic_name(config.topic)
     for count in (config.read_queue_count, config.write_queue_count):
         if not 1 <= count <= MAX_QUEUES_PER_TOPIC:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"topic {config.topic} with {count} queues: 1 to {MAX_QUEUES_PER_TOPIC}",
+            raise RequestRefused.invalid(
+                f"topic {config.topic} with {count} queues: 1 to {MAX_QUEUES_PER_TOPIC}"
             )
     if config.topic_filter_type not in FILTER_TYPES:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
+        raise RequestRefused.invalid(
             f"topic {config.topic} with filter type {config.topic_filter_type!r:.40}: give "
-            + " or ".join(FILTER_TYPES),
+            + " or ".join(FILTER_TYPES)
         )
     if not 0 <= config.topic_system_flag <= MAX_SYSTEM_FLAG:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
+        raise RequestRefused.invalid(
             f"topic {config.topic} with system flag {config.topic_system_flag}: give 0 to "
-            f"{MAX_SYSTEM_FLAG}",
+            f"{MAX_SYSTEM_FLAG}"
         )
     if len(config.attributes) > MAX_ATTRIBUTES or any(
         len(text) > MAX_ATTRIBUTE_CHARACTERS or not text.isprintable()
         for pair in config.attributes.items()
         for text in pair
     ):
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
+        raise RequestRefused.invalid(
             f"attributes of topic {config.topic}: at most {MAX_ATTRIBUTES}, each name and value "
-            f"{MAX_ATTRIBUTE_CHARACTERS} printable characters",
+            f"{MAX_ATTRIBUTE_CHARACTERS} printable characters"
         )
     check_attributes(config.topic, config.attributes)
     if not 0 <= config.permission <= 15:
-        raise RequestRefused(
-            ResponseCode.INVALID_PARAMETER,
-            f"topic {config.topic} with permission {config.permission}: add up 4 read and 2 write",
+        raise RequestRefused.invalid(
+            f"topic {config.topic} with permission {config.permission}: add up 4 read and 2 write"
         )
 
 
@@ -193,9 +182,8 @@ def created_by_send(topic: str, template: TopicConfig, asked_queues: int) -> Top
         RequestRefused (17): the template does not pass itself on.
     """
     if not template.permission & PERMISSION_INHERIT:
-        raise RequestRefused(
-            ResponseCode.TOPIC_NOT_EXIST,
-            f"topic {topic} does not exist and {template.topic} creates none: create it first",
+        raise RequestRefused.no_topic(
+            f"topic {topic} does not exist and {template.topic} creates none: create it first"
         )
     queues = max(1, min(asked_queues, template.write_queue_count, MAX_QUEUES_PER_TOPIC))
     permission = template.permission & ~PERMISSION_INHERIT
@@ -205,3 +193,35 @@ def created_by_send(topic: str, template: TopicConfig, asked_queues: int) -> Top
 def created_for_group(topic: str, queues: int = 1) -> TopicConfig:
     """The retry or dead letter topic of a group."""
     return TopicConfig(topic, queues, queues, PERMISSION_READ_WRITE)
+
+
+_MESSAGE_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED", "UNSPECIFIED")
+
+# What each attribute may be, and why it may not be what else RocketMQ knows.
+_ATTRIBUTES: Final = {
+    "message.type": (_MESSAGE_TYPES, "there are no other types"),
+    # With BatchCQ RocketMQ has a unit for a batch instead of one for each message, for producers
+    # whose batches stay together. Offsets and pulls are the same, so here it has no effect.
+    "queue.type": (("SimpleCQ", "BatchCQ"), "there are no other queues"),
+    "cleanup.policy": (("DELETE",), "messages are dropped by their age only"),
+    "reserve.time": (("-1",), "all topics are kept for as long as the broker says"),
+}
+
+
+def check_attributes(topic: str, attributes: Mapping[str, str]) -> None:
+    """Raises RequestRefused (29) for an attribute that is not obeyed here.
+
+    A topic's message type is kept for clients that ask for it, and brokers take every message: as
+    in RocketMQ, where only the proxy compares the two.
+    """
+    for name, value in attributes.items():
+        if name not in _ATTRIBUTES:
+            raise RequestRefused.invalid(
+                f"topic {topic}: unsupported key {name!r:.80}: give " + ", ".join(_ATTRIBUTES)
+            )
+        values, why = _ATTRIBUTES[name]
+        if value not in values:
+            raise RequestRefused.invalid(
+                f"topic {topic}: {name}={value:.80} is not supported, {why}: give "
+                + " or ".join(values)
+            )

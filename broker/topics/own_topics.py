@@ -1,13 +1,11 @@
 """RocketMQ's own topics: some exist always, others from the first message on that goes there."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from broker.config import BrokerConfig
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import submit_commands
-from broker.serving.parts import Shared
+from broker.serving.parts import Parts, Shared
 from broker.topics.commands import PutTopic
 from broker.topics.names import TRACE_TOPIC, is_legal_name
 from broker.topics.state import TOPICS
@@ -33,26 +31,13 @@ def standing_topics(config: BrokerConfig) -> tuple[TopicConfig, ...]:
 
 
 class OwnTopics:
-    """Makes such topics. No send waits for one of them.
+    """Makes such topics. No send waits for one of them."""
 
-    Args:
-        standing: those that always exist.
-        state: the applied state.
-        log: the log.
-        wall_clock_ms: milliseconds since 1970.
-    """
-
-    def __init__(
-        self,
-        standing: Sequence[TopicConfig],
-        state: BrokerState,
-        log: Log,
-        wall_clock_ms: Callable[[], int],
-    ) -> None:
-        self._standing = standing
-        self._topics = state[TOPICS]
-        self._log = log
-        self._wall_clock_ms = wall_clock_ms
+    def __init__(self, parts: Parts) -> None:
+        self._standing = standing_topics(parts.config)
+        self._topics = parts.state[TOPICS]
+        self._log = parts.log
+        self._wall_clock_ms = parts.wall_clock_ms
         self._making: set[str] = set()
 
     def make(self, topic: str, queues: int = 1) -> None:
@@ -82,9 +67,4 @@ class OwnTopics:
         submit_commands(self._log, puts, lambda _: self._making.difference_update(names))
 
 
-OWN_TOPICS: Final = Shared(
-    "own topics",
-    lambda parts: OwnTopics(
-        standing_topics(parts.config), parts.state, parts.log, parts.wall_clock_ms
-    ),
-)
+OWN_TOPICS: Final = Shared("own topics", OwnTopics)

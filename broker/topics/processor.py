@@ -8,12 +8,12 @@ from dataclasses import replace
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.log.state import BrokerState
 from broker.serving.origin import Origin
+from broker.serving.parts import Parts
 from broker.serving.replying import replying
-from broker.topics.changes import TopicChanges
+from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.names import FIRST_TOPICS, SYSTEM_TOPICS
-from broker.topics.own_topics import OwnTopics
+from broker.topics.own_topics import OWN_TOPICS
 from broker.topics.state import TOPICS
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.pieces import pieces
@@ -24,7 +24,6 @@ from remoting.bodies.topic_config import (
     TopicConfig,
 )
 from remoting.net.answering import Steps
-from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, compact_json
 
@@ -33,28 +32,16 @@ MAX_TOPICS_AT_ONCE: Final = 500
 
 
 class TopicProcessor:
-    """Makes, deletes and shows topics.
+    """Makes, deletes and shows topics."""
 
-    Args:
-        state, changes: what it works with.
-        own_topics: those that always exist.
-        own_names: of the broker and its cluster, which are names of topics, too.
-        address: the broker's address as clients know it.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        changes: TopicChanges,
-        own_topics: OwnTopics,
-        own_names: Sequence[str],
-        address: str,
-    ) -> None:
-        self._topics = state[TOPICS]
-        self._changes = changes
-        self._own_topics = own_topics
-        self._own_names = own_names
-        self._address = address
+    def __init__(self, parts: Parts) -> None:
+        cluster = parts.config.cluster
+        self._topics = parts.state[TOPICS]
+        self._changes = parts[TOPIC_CHANGES]
+        self._own_topics = parts[OWN_TOPICS]
+        # The broker and its cluster are names of topics, too.
+        self._own_names = (cluster, parts.config.group, f"{cluster}_REPLY_TOPIC")
+        self._address = str(parts.config.address)
 
     def put_topic(self, origin: Origin, command: Command) -> None:
         """Create or change a topic (17).
@@ -89,7 +76,7 @@ class TopicProcessor:
             for one in body.objects("topicConfigList", MAX_TOPICS_AT_ONCE)
         ]
         if not configs:
-            raise RequestRefused(ResponseCode.INVALID_PARAMETER, "no topic is named")
+            raise RequestRefused.invalid("no topic is named")
         self._changes.put_topics(configs, replying(origin, command))
 
     def _asked(self, config: TopicConfig) -> TopicConfig:
@@ -129,9 +116,8 @@ class TopicProcessor:
             elif change[0] == "-" and name and not separator:
                 attributes.pop(name, None)
             else:
-                raise RequestRefused(
-                    ResponseCode.INVALID_PARAMETER,
-                    f"attributes={change!r:.60}: give +name=value or -name, with commas between",
+                raise RequestRefused.invalid(
+                    f"attributes={change!r:.60}: give +name=value or -name, with commas between"
                 )
         return attributes
 
@@ -143,9 +129,7 @@ class TopicProcessor:
         """
         topic = command.name("topic")
         if topic in FIRST_TOPICS or self._own_topics.is_standing(topic):
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER, f"topic {topic} is the broker's own: keep it"
-            )
+            raise RequestRefused.invalid(f"topic {topic} is the broker's own: keep it")
         if topic not in self._topics.configs:
             return command.reply()
         self._changes.delete_topic(topic, replying(origin, command))

@@ -9,7 +9,6 @@ from broker.log.state import Rows, StatePart
 from broker.topics.names import FIRST_TOPICS
 from broker.topics.settings import read_topic, topic_members
 from remoting.bodies.topic_config import TopicConfig
-from remoting.wire.codes import ResponseCode
 
 
 @dataclass(slots=True)
@@ -37,7 +36,7 @@ class Topics:
         """A topic's configuration. Raises RequestRefused (17): there is no such topic."""
         config = self.configs.get(topic)
         if config is None:
-            raise RequestRefused(ResponseCode.TOPIC_NOT_EXIST, f"No topic {topic:.127}: create it")
+            raise RequestRefused.no_topic(f"No topic {topic:.127}: create it")
         return config
 
     def changed(self, at_ms: int) -> None:

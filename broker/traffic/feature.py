@@ -6,10 +6,8 @@ from broker.retention.disk_usage import capacity_bytes
 from broker.serving.member import MEMBER
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
-from broker.store.message_reader import MESSAGE_READER
 from broker.traffic.figures import TrafficFigures
 from broker.traffic.processor import TrafficProcessor
-from broker.traffic.put_times import PUT_TIMES
 from broker.traffic.traffic import TRAFFIC
 from remoting.wire.codes import RequestCode
 
@@ -17,19 +15,14 @@ from remoting.wire.codes import RequestCode
 def service(parts: Parts) -> Service:
     """What serves clients."""
     traffic, member = parts[TRAFFIC], parts[MEMBER]
+    directory = parts.config.directory
     figures = TrafficFigures(
-        traffic,
-        parts[PUT_TIMES],
-        parts.state,
-        parts.config.limits,
-        parts.wall_clock_ms,
-        parts.clock,
+        parts,
         member.hour_of,
-        partial(member.used_percent, parts.config.directory),
-        partial(capacity_bytes, parts.config.directory),
-        str(parts.config.directory),
+        partial(member.used_percent, directory),
+        partial(capacity_bytes, directory),
     )
-    processor = TrafficProcessor(traffic, parts.state, parts[MESSAGE_READER], parts.wall_clock_ms)
+    processor = TrafficProcessor(parts)
 
     def look_over() -> None:
         figures.look()

@@ -5,15 +5,13 @@ Source: RocketMQ's StoreStatsService and AdminBrokerProcessor.
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, NamedTuple
 
-from broker.limits import BrokerLimits
-from broker.log.state import BrokerState
-from broker.messages.quarter_counts import QuarterCounts
+from broker.messages.quarter_counts import QUARTER_MS, QuarterCounts
 from broker.messages.state import MESSAGES
-from broker.traffic.days import mornings
-from broker.traffic.put_times import PutTimes
-from broker.traffic.traffic import Traffic
+from broker.serving.parts import Parts
+from broker.traffic.put_times import PUT_TIMES
+from broker.traffic.traffic import TRAFFIC
 
 # RocketMQ has a queue before each pool of threads. Here one loop answers all requests as they come,
 # so none waits there, and there is no lock on the page cache to wait for.
@@ -42,42 +40,29 @@ class TrafficFigures:
     """Makes the figures.
 
     Args:
-        traffic: what was counted.
-        put_times: how long messages took.
-        state: the applied state.
-        limits: what is held at most.
-        wall_clock_ms: milliseconds since 1970.
-        clock: seconds on the monotonic clock.
         hour_of: the local hour of the day at a time of the wall clock.
         used_percent: how much of the disk is used.
         capacity_bytes: how large the disk is, and how much of it can be used; may raise OSError.
-        directory: where the log is.
     """
 
     def __init__(
         self,
-        traffic: Traffic,
-        put_times: PutTimes,
-        state: BrokerState,
-        limits: BrokerLimits,
-        wall_clock_ms: Callable[[], int],
-        clock: Callable[[], float],
+        parts: Parts,
         hour_of: Callable[[int], int],
         used_percent: Callable[[], float],
         capacity_bytes: Callable[[], tuple[int, int]],
-        directory: str,
     ) -> None:
-        self._traffic = traffic
-        self._put_times = put_times
-        self._messages = state[MESSAGES]
-        self._limits = limits
-        self._wall_clock_ms = wall_clock_ms
-        self._clock = clock
+        self._traffic = parts[TRAFFIC]
+        self._put_times = parts[PUT_TIMES]
+        self._messages = parts.state[MESSAGES]
+        self._limits = parts.config.limits
+        self._wall_clock_ms = parts.wall_clock_ms
+        self._clock = parts.clock
         self._hour_of = hour_of
         self._used_percent = used_percent
         self._capacity_bytes = capacity_bytes
-        self._directory = directory
-        self._started_ms = wall_clock_ms()
+        self._directory = parts.config.directory
+        self._started_ms = self._wall_clock_ms()
         self._serves_since_ms = 0
         # What this member gives out. What is put stands in the state, for all members.
         self._given = QuarterCounts()
@@ -187,3 +172,42 @@ def readable_bytes(count: int) -> str:
         return f"{count} B"
     power = (count.bit_length() - 1) // 10
     return f"{count / 1024**power:.1f} {'KMGTPE'[power - 1]}iB"
+
+
+_DAY_MS: Final = 24 * 3600 * 1000
+
+_HALF_A_DAY_HOURS: Final = 12
+
+# A day has 25 hours when the clocks are set back.
+_QUARTERS_OF_A_DAY: Final = 25 * 4
+
+
+class Mornings(NamedTuple):
+    """When yesterday and today began, in milliseconds since 1970."""
+
+    yesterday_ms: int
+    today_ms: int
+
+
+def mornings(now_ms: int, hour_of: Callable[[int], int]) -> Mornings:
+    """The begins of yesterday and today.
+
+    A day begins where the hour of the day falls by more than half a day, which is at a quarter of
+    an hour in every time zone. It falls by one where clocks are set back within an hour, as from
+    3:45 to 2:45. Where they are set forward at midnight, a day begins with one o'clock.
+
+    Args:
+        now_ms: milliseconds since 1970.
+        hour_of: the local hour of the day at such a time.
+    """
+    today_ms = _began(now_ms, hour_of)
+    return Mornings(_began(today_ms - 1, hour_of), today_ms)
+
+
+def _began(at_ms: int, hour_of: Callable[[int], int]) -> int:
+    begin_ms = at_ms - at_ms % QUARTER_MS
+    for _ in range(_QUARTERS_OF_A_DAY + 1):
+        if hour_of(begin_ms - 1) - hour_of(begin_ms) > _HALF_A_DAY_HOURS:
+            return begin_ms
+        begin_ms -= QUARTER_MS
+    return at_ms - at_ms % _DAY_MS  # a clock that no zone has

@@ -4,16 +4,14 @@ Source: RocketMQ's AdminBrokerProcessor and BrokerStatsManager.
 """
 
 import json
-from collections.abc import Callable
 
 from broker.errors import RequestRefused
-from broker.log.state import BrokerState
 from broker.offsets.state import OFFSETS
 from broker.serving.origin import Origin
-from broker.store.message_reader import MessageReader
+from broker.serving.parts import Parts
+from broker.store.message_reader import MESSAGE_READER
 from broker.traffic.counter import Total
-from broker.traffic.traffic import Counted, Traffic
-from remoting.wire.codes import ResponseCode
+from broker.traffic.traffic import TRAFFIC, Counted
 from remoting.wire.command import Command
 from remoting.wire.field_values import read_int32
 
@@ -22,26 +20,13 @@ _FALL_TIME = "GROUP_GET_FALL_TIME"
 
 
 class TrafficProcessor:
-    """Reads the counters.
+    """Reads the counters."""
 
-    Args:
-        traffic: the counters.
-        state: the applied state.
-        reader: reads messages.
-        wall_clock_ms: milliseconds since 1970.
-    """
-
-    def __init__(
-        self,
-        traffic: Traffic,
-        state: BrokerState,
-        reader: MessageReader,
-        wall_clock_ms: Callable[[], int],
-    ) -> None:
-        self._traffic = traffic
-        self._offsets = state[OFFSETS]
-        self._reader = reader
-        self._wall_clock_ms = wall_clock_ms
+    def __init__(self, parts: Parts) -> None:
+        self._traffic = parts[TRAFFIC]
+        self._offsets = parts.state[OFFSETS]
+        self._reader = parts[MESSAGE_READER]
+        self._wall_clock_ms = parts.wall_clock_ms
 
     def view(self, _origin: Origin, command: Command) -> Command:
         """Sums and rates of the last minute, hour and day.
@@ -85,9 +70,7 @@ class TrafficProcessor:
 
 
 def _unknown(name: str, key: str) -> RequestRefused:
-    return RequestRefused(
-        ResponseCode.SYSTEM_ERROR, f"The stats <{name:.100}> <{key:.200}> not exist"
-    )
+    return RequestRefused.failed(f"The stats <{name:.100}> <{key:.200}> not exist")
 
 
 def _reply(command: Command, minute: Total, hour: Total, day: Total, units: int = 1) -> Command:

@@ -8,26 +8,23 @@ that they will not come back.
 
 import logging
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from heapq import heappop
 from itertools import islice
 from typing import Final
 
 from broker.errors import RequestRefused
 from broker.log.one_by_one import call
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
 from broker.messages.fitted_properties import fitted
-from broker.producers.members import PRODUCERS, Producers
-from broker.retention.full_disk import FULL_DISK, FullDisk
-from broker.sends.sends import SENDS, Sends
+from broker.producers.members import PRODUCERS
+from broker.retention.full_disk import FULL_DISK
+from broker.sends.sends import SENDS
 from broker.serving.parts import Parts, Shared
 from broker.settings.settings import SETTINGS
 from broker.topics.names import GIVEN_UP_TOPIC
 from broker.transactions.commands import Checked
-from broker.transactions.ends import ENDS, Ends
-from broker.transactions.policy import CheckPolicy
+from broker.transactions.ends import ENDS
 from broker.transactions.state import TRANSACTIONS, Half
 from remoting.message.message_id import message_id
 from remoting.message.properties import (
@@ -39,7 +36,6 @@ from remoting.message.properties import (
     kept_queue_id,
 )
 from remoting.message.record import encode_record
-from remoting.net.address import Address
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 from remoting.wire.quoted import quoted
@@ -58,47 +54,20 @@ _PASS_BYTES: Final = 1024 * 1024
 
 
 class Checks:
-    """Asks about transactions, while this member leads.
+    """Asks about transactions, while this member leads."""
 
-    Args:
-        state: the applied state.
-        log: the log.
-        ends: gives transactions up, and moves their messages.
-        producers: whom to ask.
-        sends: takes messages for the log.
-        disk: nothing is given up while it is too full for messages.
-        policy: tells when to ask, and when to give up, as it is set now.
-        broker_name: the group of brokers.
-        address: the broker's IPv4 address as clients know it.
-        wall_clock_ms: milliseconds since 1970.
-        clock: seconds on the monotonic clock.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        ends: Ends,
-        producers: Producers,
-        sends: Sends,
-        disk: FullDisk,
-        policy: Callable[[], CheckPolicy],
-        broker_name: str,
-        address: Address,
-        wall_clock_ms: Callable[[], int],
-        clock: Callable[[], float],
-    ) -> None:
-        self._transactions = state[TRANSACTIONS]
-        self._log = log
-        self._ends = ends
-        self._producers = producers
-        self._sends = sends
-        self._disk = disk
-        self._policy = policy
-        self._broker_name = broker_name
-        self._address = address
-        self._wall_clock_ms = wall_clock_ms
-        self._clock = clock
+    def __init__(self, parts: Parts) -> None:
+        self._transactions = parts.state[TRANSACTIONS]
+        self._log = parts.log
+        self._ends = parts[ENDS]
+        self._producers = parts[PRODUCERS]
+        self._sends = parts[SENDS]
+        self._disk = parts[FULL_DISK]
+        self._settings = parts[SETTINGS]
+        self._broker_name = parts.config.group
+        self._address = parts.config.address
+        self._wall_clock_ms = parts.wall_clock_ms
+        self._clock = parts.clock
         self._next_look = 0.0
         self._move_before = 0  # messages at smaller positions have to move
         self._asked: set[int] = set()  # whose question is on its way into the log, in this term
@@ -151,7 +120,7 @@ class Checks:
         for position, half in hopeless:
             self._give_up(position, half)
         if questions:
-            self._ask(questions, now_ms + round(self._policy().every_seconds * 1000))
+            self._ask(questions, now_ms + round(self._settings.now.checks.every_seconds * 1000))
         return is_more
 
     def _looked_at(self, now_ms: int) -> Iterator[tuple[int, Half]]:
@@ -185,7 +154,7 @@ class Checks:
         return self._is_hopeless(half, now_ms) or bool(self._producers.members(half.group))
 
     def _is_hopeless(self, half: Half, now_ms: int) -> bool:
-        policy = self._policy()
+        policy = self._settings.now.checks
         return half.checks >= policy.max_checks or now_ms - half.stored_ms >= policy.give_up_ms
 
     def _give_up(self, position: int, half: Half) -> None:
@@ -284,21 +253,4 @@ def _tell(what: str) -> Then:
     return then
 
 
-def _made(parts: Parts) -> Checks:
-    config, settings = parts.config, parts[SETTINGS]
-    return Checks(
-        parts.state,
-        parts.log,
-        parts[ENDS],
-        parts[PRODUCERS],
-        parts[SENDS],
-        parts[FULL_DISK],
-        lambda: settings.now.checks,
-        config.group,
-        config.address,
-        parts.wall_clock_ms,
-        parts.clock,
-    )
-
-
-CHECKS: Final = Shared("checks of transactions", _made)
+CHECKS: Final = Shared("checks of transactions", Checks)

@@ -14,8 +14,7 @@ from broker.delay.waiting_table import Waiting
 from broker.log.command_layout import Natural
 from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
-from broker.log.registry import CommandType
-from broker.log.state import BrokerState
+from broker.log.state import BrokerState, CommandType
 from broker.messages.record_facts import read_record_facts, record_size
 from broker.transactions.state import MAX_ENDS, TRANSACTIONS, End, Half, TransactionChecked
 from dledger import Entry

@@ -4,21 +4,18 @@ What this member has proposed and does not see in the state when its term ends, 
 finds open, and asks the producers.
 """
 
-from collections.abc import Callable
 from typing import Final
 
-from broker.delay.delayed_sends import DELAYED_SENDS, DelayedSends
+from broker.delay.delayed_sends import DELAYED_SENDS
 from broker.delay.due import read_due
 from broker.errors import RequestRefused
 from broker.log.command_layout import LogCommand
-from broker.log.replicated_log import Log
-from broker.log.state import BrokerState
 from broker.log.submissions import Then, submit_commands
-from broker.sends.copies import COPIES, Copies, Copy, StandIn
+from broker.sends.copies import COPIES, Copy, StandIn
 from broker.serving.parts import Parts, Shared
-from broker.topics.changes import TOPIC_CHANGES, TopicChanges
+from broker.topics.changes import TOPIC_CHANGES
 from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC
-from broker.topics.own_topics import OWN_TOPICS, OwnTopics
+from broker.topics.own_topics import OWN_TOPICS
 from broker.topics.state import TOPICS
 from broker.transactions.commands import Commit, GiveUp, MoveHalf, Resume, Rollback
 from broker.transactions.state import TRANSACTIONS, Half
@@ -35,42 +32,22 @@ from remoting.message.record import (
     MessageRecord,
     decode_record,
 )
-from remoting.wire.codes import ResponseCode
 
 _WHAT: Final = "the message of a transaction"
 
 
 class Ends:
-    """Proposes how transactions end.
+    """Proposes how transactions end."""
 
-    Args:
-        state: the applied state.
-        log: the log.
-        copies: stores copies of messages.
-        changes: knows the topics that are being deleted.
-        delayed: lets a message wait that is for later when it is committed.
-        own_topics: makes the topic of what is given up.
-        wall_clock_ms: milliseconds since 1970.
-    """
-
-    def __init__(
-        self,
-        state: BrokerState,
-        log: Log,
-        copies: Copies,
-        changes: TopicChanges,
-        delayed: DelayedSends,
-        own_topics: OwnTopics,
-        wall_clock_ms: Callable[[], int],
-    ) -> None:
-        self._transactions = state[TRANSACTIONS]
-        self._topics = state[TOPICS]
-        self._log = log
-        self._copies = copies
-        self._changes = changes
-        self._delayed = delayed
-        self._own_topics = own_topics
-        self._wall_clock_ms = wall_clock_ms
+    def __init__(self, parts: Parts) -> None:
+        self._transactions = parts.state[TRANSACTIONS]
+        self._topics = parts.state[TOPICS]
+        self._log = parts.log
+        self._copies = parts[COPIES]
+        self._changes = parts[TOPIC_CHANGES]
+        self._delayed = parts[DELAYED_SENDS]
+        self._own_topics = parts[OWN_TOPICS]
+        self._wall_clock_ms = parts.wall_clock_ms
         self._under_way: set[int] = set()  # positions; a new set for each term
 
     def begin_term(self) -> None:
@@ -88,9 +65,8 @@ class Ends:
             RequestRefused (14): this member was given a snapshot, and lacks the message.
         """
         if half.at < self._log.begin_position:
-            raise RequestRefused(
-                ResponseCode.SERVICE_NOT_AVAILABLE,
-                "this member lacks the message of the transaction: let another member lead",
+            raise RequestRefused.not_available(
+                "this member lacks the message of the transaction: let another member lead"
             )
         record, _end = decode_record(self._log.read_bytes(half.at, half.size))
         return record
@@ -110,9 +86,8 @@ class Ends:
         topic = pairs[REAL_TOPIC]
         if not self._changes.is_same(topic, position):
             self.roll_back(position, lambda _refusal: None)
-            raise RequestRefused(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic {topic} was deleted since the message was sent: it is rolled back",
+            raise RequestRefused.no_topic(
+                f"topic {topic} was deleted since the message was sent: it is rolled back"
             )
         # The queue it was sent to may have been taken away since.
         queue_id = kept_queue_id(pairs) % self._topics.configs[topic].write_queue_count
@@ -167,9 +142,8 @@ class Ends:
         topic = record.property_map().get(REAL_TOPIC, "")
         # An earlier program did not keep where it was sent.
         if not self._changes.is_same(topic, record.prepared_transaction_offset or position):
-            raise RequestRefused(
-                ResponseCode.TOPIC_NOT_EXIST,
-                f"topic {topic:.127} was deleted since the message was sent: send it anew",
+            raise RequestRefused.no_topic(
+                f"topic {topic:.127} was deleted since the message was sent: send it anew"
             )
         self._own_topics.make(HALF_TOPIC)
         done = self._began(position, then)
@@ -209,16 +183,4 @@ def _stand_in(position: int) -> StandIn:
     return StandIn(GiveUp(position), Rollback(position))
 
 
-def _made(parts: Parts) -> Ends:
-    return Ends(
-        parts.state,
-        parts.log,
-        parts[COPIES],
-        parts[TOPIC_CHANGES],
-        parts[DELAYED_SENDS],
-        parts[OWN_TOPICS],
-        parts.wall_clock_ms,
-    )
-
-
-ENDS: Final = Shared("ends of transactions", _made)
+ENDS: Final = Shared("ends of transactions", Ends)

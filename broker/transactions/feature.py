@@ -2,18 +2,14 @@
 
 from collections.abc import Mapping
 
-from broker.retention.full_disk import FULL_DISK
 from broker.retention.kept_back import KEPT_BACK
 from broker.sends.special_sends import SPECIAL_SENDS
 from broker.serving.parts import Parts
 from broker.serving.service import Handler, Service
-from broker.settings.settings import SETTINGS
-from broker.store.message_reader import MESSAGE_READER
 from broker.transactions.checks import CHECKS
 from broker.transactions.ends import ENDS
 from broker.transactions.half_sends import HALF_SENDS
-from broker.transactions.processor import EndProcessor
-from broker.transactions.resuming import ResumeProcessor
+from broker.transactions.processor import TransactionProcessor
 from broker.transactions.state import TRANSACTIONS
 from remoting.wire.codes import RequestCode
 
@@ -23,10 +19,7 @@ def service(parts: Parts) -> Service:
     transactions, ends, checks = parts.state[TRANSACTIONS], parts[ENDS], parts[CHECKS]
     parts[SPECIAL_SENDS].add(parts[HALF_SENDS])
     parts[KEPT_BACK].add(checks.move_before)
-    resuming = ResumeProcessor(
-        parts.state, ends, parts[MESSAGE_READER], parts[SETTINGS], parts[FULL_DISK]
-    )
-    processor = EndProcessor(parts.state, ends, parts[MESSAGE_READER], parts[FULL_DISK])
+    processor = TransactionProcessor(parts)
 
     def begin_term() -> None:
         ends.begin_term()
@@ -43,7 +36,7 @@ def service(parts: Parts) -> Service:
     return Service(
         handlers={
             RequestCode.END_TRANSACTION: Handler(processor.end),
-            RequestCode.RESUME_CHECK_HALF_MESSAGE: Handler(resuming.resume),
+            RequestCode.RESUME_CHECK_HALF_MESSAGE: Handler(processor.resume),
         },
         begin_term=begin_term,
         tick=checks.tick,

@@ -4,18 +4,17 @@ Source: RocketMQ's TransactionalMessageBridge: the message keeps its topic and i
 properties meanwhile.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 from broker.delay.due import read_due
 from broker.errors import RequestRefused
 from broker.log.command_layout import LogCommand
-from broker.log.state import BrokerState
 from broker.sends.pending_messages import PendingSend
 from broker.serving.parts import Parts, Shared
-from broker.settings.settings import SETTINGS, Settings
+from broker.settings.settings import SETTINGS
 from broker.topics.names import HALF_TOPIC, check_group_name
-from broker.topics.own_topics import OWN_TOPICS, OwnTopics
+from broker.topics.own_topics import OWN_TOPICS
 from broker.transactions.commands import Prepare
 from broker.transactions.state import TRANSACTIONS
 from remoting.message.properties import (
@@ -29,33 +28,18 @@ from remoting.message.properties import (
     shown_value,
 )
 from remoting.message.record import MessageRecord
-from remoting.wire.codes import ResponseCode
 
 
 class HalfSends:
-    """Lets messages wait for the ends of their transactions. Implements `SpecialSend`.
-
-    Args:
-        state: the applied state.
-        own_topics: makes the topic in which they wait.
-        settings: whether transactions are taken, how many may be open, and when producers are
-            asked.
-        wall_clock_ms: milliseconds since 1970.
-    """
+    """Lets messages wait for the ends of their transactions. Implements `SpecialSend`."""
 
     names = (TRANSACTION_PREPARED,)
 
-    def __init__(
-        self,
-        state: BrokerState,
-        own_topics: OwnTopics,
-        settings: Settings,
-        wall_clock_ms: Callable[[], int],
-    ) -> None:
-        self._transactions = state[TRANSACTIONS]
-        self._own_topics = own_topics
-        self._settings = settings
-        self._wall_clock_ms = wall_clock_ms
+    def __init__(self, parts: Parts) -> None:
+        self._transactions = parts.state[TRANSACTIONS]
+        self._own_topics = parts[OWN_TOPICS]
+        self._settings = parts[SETTINGS]
+        self._wall_clock_ms = parts.wall_clock_ms
 
     def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
         """Whether the message waits for a transaction."""
@@ -71,14 +55,12 @@ class HalfSends:
         """
         settings, open_now = self._settings.now, len(self._transactions.halves)
         if not settings.takes_transactions:
-            raise RequestRefused(
-                ResponseCode.NO_PERMISSION,
-                "the broker sending transaction message is forbidden: rejectTransactionMessage",
+            raise RequestRefused.forbidden(
+                "the broker sending transaction message is forbidden: rejectTransactionMessage"
             )
         if open_now >= settings.limits.max_open_transactions:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY,
-                f"[OVERLOAD]{open_now} transactions are open: end some, or start their producers",
+            raise RequestRefused.busy(
+                f"[OVERLOAD]{open_now} transactions are open: end some, or start their producers"
             )
         group = pairs.get(PRODUCER_GROUP, "")
         check_group_name(group)
@@ -102,13 +84,4 @@ class HalfSends:
         send.attach, send.replied = attach, replied
 
 
-def _made(parts: Parts) -> HalfSends:
-    return HalfSends(
-        parts.state,
-        parts[OWN_TOPICS],
-        parts[SETTINGS],
-        parts.wall_clock_ms,
-    )
-
-
-HALF_SENDS: Final = Shared("half sends", _made)
+HALF_SENDS: Final = Shared("half sends", HalfSends)

@@ -1,41 +1,45 @@
-"""Answers producers that end a transaction (37).
+"""Answers producers that end a transaction (37), and operators who resume one (323).
 
-Source: RocketMQ's EndTransactionProcessor.
+Source: RocketMQ's EndTransactionProcessor and AdminBrokerProcessor.
 """
 
 from typing import Final
 
 from broker.errors import EntryPassedOver, RequestRefused
-from broker.log.state import BrokerState
 from broker.messages.record_facts import read_record_facts
-from broker.retention.full_disk import FullDisk
+from broker.retention.full_disk import FULL_DISK
 from broker.serving.origin import Origin
-from broker.store.message_reader import MessageReader
-from broker.topics.names import HALF_TOPIC
-from broker.transactions.ends import Ends
+from broker.serving.parts import Parts
+from broker.serving.replying import replying
+from broker.settings.settings import SETTINGS
+from broker.store.message_reader import MESSAGE_READER
+from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC
+from broker.transactions.ends import ENDS
 from broker.transactions.state import TRANSACTIONS, End, Half
-from remoting.message.record import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
+from remoting.message.message_id import parse_message_id
+from remoting.message.properties import PRODUCER_GROUP
+from remoting.message.record import (
+    TRANSACTION_COMMIT,
+    TRANSACTION_NONE,
+    TRANSACTION_ROLLBACK,
+    decode_record,
+)
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
+from remoting.wire.errors import RemotingError
 
 _ENDS: Final = {TRANSACTION_COMMIT: End.COMMITTED, TRANSACTION_ROLLBACK: End.ROLLED_BACK}
 
 
-class EndProcessor:
-    """Ends transactions.
+class TransactionProcessor:
+    """Ends transactions, and opens those once more that were given up."""
 
-    Args:
-        state, ends, reader: what it works with.
-        disk: refuses messages when it is too full.
-    """
-
-    def __init__(
-        self, state: BrokerState, ends: Ends, reader: MessageReader, disk: FullDisk
-    ) -> None:
-        self._transactions = state[TRANSACTIONS]
-        self._ends = ends
-        self._reader = reader
-        self._disk = disk
+    def __init__(self, parts: Parts) -> None:
+        self._transactions = parts.state[TRANSACTIONS]
+        self._ends = parts[ENDS]
+        self._reader = parts[MESSAGE_READER]
+        self._disk = parts[FULL_DISK]
+        self._settings = parts[SETTINGS]
 
     def end(self, origin: Origin, command: Command) -> Command | None:
         """Commit a transaction or roll it back, once; what was so before is answered with success.
@@ -57,24 +61,23 @@ class EndProcessor:
             return command.reply()
         end = _ENDS.get(how)
         if end is None:
-            raise RequestRefused(
-                ResponseCode.INVALID_PARAMETER,
-                f"commitOrRollback={how}: give {TRANSACTION_COMMIT}, {TRANSACTION_ROLLBACK} or 0",
+            raise RequestRefused.invalid(
+                f"commitOrRollback={how}: give {TRANSACTION_COMMIT}, {TRANSACTION_ROLLBACK} or 0"
             )
         half = self._transactions.halves.get(position)
         if half is None:
             return self._ended(command, position, end)
         self._check(half, group, queue_offset, position)
 
+        reply = replying(origin, command)
+
         def done(refusal: RequestRefused | None) -> None:
-            if refusal is None:
-                origin.send(command.reply())
-                return
             if isinstance(refusal, EntryPassedOver):
                 refusal = _no_such(position)
-            elif refusal.code == ResponseCode.SYSTEM_ERROR:  # in doubt, and good to be asked again
-                refusal = RequestRefused(ResponseCode.SERVICE_NOT_AVAILABLE, refusal.remark)
-            origin.send(command.reply(refusal.code, remark=refusal.remark))
+            elif refusal is not None and refusal.code == ResponseCode.SYSTEM_ERROR:
+                # In doubt, and good to be asked again.
+                refusal = RequestRefused.not_available(refusal.remark)
+            reply(refusal)
 
         if end is End.COMMITTED:
             self._disk.check()
@@ -86,20 +89,16 @@ class EndProcessor:
     def _check(self, half: Half, group: str, queue_offset: int, position: int) -> None:
         # These begin with RocketMQ's words, by which a client tells them from other failures.
         if half.group != group:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
-                f"the producer group wrong: the transaction at {position} is of {half.group:.80}",
+            raise RequestRefused.failed(
+                f"the producer group wrong: the transaction at {position} is of {half.group:.80}"
             )
         if half.queue_offset != queue_offset:
-            raise RequestRefused(
-                ResponseCode.SYSTEM_ERROR,
+            raise RequestRefused.failed(
                 f"the transaction state table offset wrong: that of the transaction at {position} "
-                f"is {half.queue_offset}",
+                f"is {half.queue_offset}"
             )
         if self._ends.is_under_way(position):
-            raise RequestRefused(
-                ResponseCode.SYSTEM_BUSY, f"the transaction at {position} is being ended: ask again"
-            )
+            raise RequestRefused.busy(f"the transaction at {position} is being ended: ask again")
 
     def _ended(self, command: Command, position: int, end: End) -> Command:
         """The answer for a transaction that is not open."""
@@ -123,14 +122,59 @@ class EndProcessor:
         facts = None if stored is None else read_record_facts(stored)
         if facts is None or facts.topic != HALF_TOPIC:
             return None
-        return RequestRefused(
-            ResponseCode.SYSTEM_ERROR,
-            f"the transaction at {position} has ended, and how is not remembered any more",
+        return RequestRefused.failed(
+            f"the transaction at {position} has ended, and how is not remembered any more"
         )
+
+    def resume(self, origin: Origin, command: Command) -> None:
+        """Let a message wait for its transaction again that was given up (323).
+
+        RocketMQ stores any message that is named as a half message, also one whose transaction was
+        committed, and each time it is asked. Here it is one that was given up, and once.
+
+        Raises:
+            FieldMissing: the message is not named.
+            RequestRefused: (1) it is none that was given up, (2) too many transactions are open,
+                (14) the disk is too full, (17) its topic was deleted since it was sent, (604) it
+                was resumed before.
+        """
+        self._disk.check()
+        message_id = command.text("msgId")
+        try:
+            position = parse_message_id(message_id).physical_offset
+        except RemotingError:
+            position = -1
+        stored = self._reader.record_at(position)
+        record = None if stored is None else decode_record(stored)[0]
+        if record is None or record.topic != GIVEN_UP_TOPIC:
+            raise _none(message_id)
+        if position in self._transactions.resumed or self._ends.is_under_way(position):
+            raise _resumed(message_id)
+        settings, open_now = self._settings.now, len(self._transactions.halves)
+        if open_now >= settings.limits.max_open_transactions:
+            raise RequestRefused.busy(f"[OVERLOAD]{open_now} transactions are open: end some")
+        reply = replying(origin, command)
+
+        def then(refusal: RequestRefused | None) -> None:
+            reply(_resumed(message_id) if isinstance(refusal, EntryPassedOver) else refusal)
+
+        group = record.property_map().get(PRODUCER_GROUP, "")
+        self._ends.resume(position, record, group, settings.checks.immunity_ms(""), then)
 
 
 def _no_such(position: int) -> RequestRefused:
+    return RequestRefused.failed(
+        f"find prepared transaction message failed: none is open at {position}"
+    )
+
+
+def _none(message_id: str) -> RequestRefused:
+    return RequestRefused.failed(
+        f"{message_id:.80} is no message of {GIVEN_UP_TOPIC}: give the offset id of one"
+    )
+
+
+def _resumed(message_id: str) -> RequestRefused:
     return RequestRefused(
-        ResponseCode.SYSTEM_ERROR,
-        f"find prepared transaction message failed: none is open at {position}",
+        ResponseCode.ILLEGAL_OPERATION, f"the transaction of {message_id:.80} was resumed before"
     )

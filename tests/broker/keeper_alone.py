@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from broker.retention.full_disk import FullDisk
 from broker.retention.keeper import LogKeeper
-from broker.retention.kept_back import KeptBack
 from broker.retention.policy import RetentionPolicy
+from broker.serving.member import MEMBER, Member
+from broker.settings.settings import SETTINGS
+from tests.broker.parts_alone import parts_alone
 
 NOW_MS, HOUR, USED_PERCENT = 7, 4, 0.0
+
+
+class _Settings:
+    """Those of retention, told anew each time."""
+
+    def __init__(self, policy: Callable[[], Any]) -> None:
+        self._policy = policy
+
+    @property
+    def now(self) -> Any:
+        return SimpleNamespace(retention=self._policy())
 
 
 def keeper_alone(
@@ -31,15 +44,13 @@ def keeper_alone(
         policy: tells when what goes.
         is_leading: whether the member leads; only then it is asked for decisions.
     """
+    surroundings: Any = (lambda _now_ms: HOUR, lambda _folder: USED_PERCENT, None, None)
     return LogKeeper(
-        policy=policy,
-        directory=folder,
-        node=node,
-        machine=machine,
-        disk=FullDisk("broker-a"),
-        kept_back=KeptBack(),
-        is_leading=lambda: is_leading,
-        wall_clock_ms=lambda: NOW_MS,
-        hour_of=lambda _now_ms: HOUR,
-        used_percent=lambda _folder: USED_PERCENT,
+        parts_alone(
+            machine.state,
+            directory=folder,
+            led_term=lambda: 1 if is_leading else None,
+            wall_clock_ms=lambda: NOW_MS,
+            made={MEMBER: Member(node, machine, *surroundings), SETTINGS: _Settings(policy)},
+        )
     )

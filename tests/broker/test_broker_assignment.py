@@ -9,14 +9,15 @@ import pytest
 
 from broker.assignment.processor import AssignmentProcessor
 from broker.assignment.state import MODES, POP, Mode
-from broker.consumers.members import Consumers, Member
+from broker.consumers.members import CONSUMERS, Consumers, Member
 from broker.features import REGISTRY
 from broker.log.state import BrokerState
-from broker.serving.routes import Routes
+from broker.serving.routes import ROUTES, Routes
 from remoting.bodies.heartbeat import ConsumerData
 from remoting.bodies.route import QueueData, TopicRoute
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
+from tests.broker.parts_alone import parts_alone
 from tests.broker.test_broker_waiting import FakeLog, Origin
 
 ROUTE = TopicRoute([QueueData("a", 2, 2, 6), QueueData("b", 1, 1, 6)])
@@ -44,7 +45,9 @@ class Assigning:
         consumers = Consumers()
         for name in members:
             consumers.register(Origin(), Member(name, 0.0, ConsumerData("g")))
-        self.processor = AssignmentProcessor(self.state, FakeLog(), consumers, self.routes)
+        self.processor = AssignmentProcessor(
+            parts_alone(self.state, FakeLog(), made={CONSUMERS: consumers, ROUTES: self.routes})
+        )
 
     def ask(self, client_id: str, **more: str) -> list[tuple[str, int, str]] | None:
         body = {"topic": "T", "consumerGroup": "g", "clientId": client_id, **more}

@@ -11,8 +11,7 @@ from broker.errors import FeatureClash
 from broker.features import REGISTRY
 from broker.locks.commands import LOCK_QUEUES
 from broker.locks.state import LOCKS, QueueLocks
-from broker.log.registry import Registry
-from broker.log.state import StatePart
+from broker.log.state import Registry, StatePart
 from broker.messages.fold import RecordFold
 from broker.services import SERVICES
 from broker.serving.requests import Requests
@@ -29,7 +28,7 @@ from typing import ClassVar, Final
 
 from broker.log.command_layout import Natural
 from broker.log.entry import ATTACHED_VERSION
-from broker.log.registry import CommandType
+from broker.log.state import CommandType
 from broker.counted.state import COUNTED
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ COUNT_UP: Final = CommandType(CountUp, _count)
 from dataclasses import dataclass
 from typing import Final
 
-from broker.log.registry import Registry
+from broker.log.state import Registry
 from broker.log.state import StatePart
 
 @dataclass(slots=True)

@@ -9,12 +9,14 @@ import pytest
 
 from broker.features import empty_state
 from broker.formats.commands import RaiseFormat
-from broker.formats.gate import FormatGate
+from broker.formats.gate import READ_BY_ALL, FormatGate
 from broker.formats.state import FORMATS
 from broker.log.entry import FORMAT_VERSION, RUNS_VERSION, encode_log_command
+from broker.log.state import BrokerState
 from broker.machine import BrokerMachine
 from dledger import Appended, DLedgerError, LogFull
 from tests.broker.one_broker import until
+from tests.broker.parts_alone import parts_alone
 from tests.broker.three_brokers import group_of_three
 
 RAISED = [encode_log_command(RaiseFormat(FORMAT_VERSION))]
@@ -45,9 +47,17 @@ class TakenLog:
         """Check nothing."""
 
 
+def gate_over(
+    log: TakenLog,
+    state: BrokerState,
+    read_by_all: Callable[[], int | None] = lambda: FORMAT_VERSION,
+) -> FormatGate:
+    return FormatGate(parts_alone(state, log, made={READ_BY_ALL: read_by_all}))
+
+
 def test_the_format_is_raised_once_all_members_read_it() -> None:
     log, known = TakenLog(), [None]
-    gate = FormatGate(empty_state(), log, lambda: known[0])
+    gate = gate_over(log, empty_state(), lambda: known[0])
     gate.begin_term()
     for version in (None, 1, FORMAT_VERSION - 1):
         known[:] = [version]  # type: ignore[list-item]
@@ -61,7 +71,7 @@ def test_the_format_is_raised_once_all_members_read_it() -> None:
 
 def test_it_is_raised_again_if_the_append_failed_or_the_term_ended() -> None:
     log = TakenLog()
-    gate = FormatGate(empty_state(), log, lambda: FORMAT_VERSION)
+    gate = gate_over(log, empty_state())
     gate.begin_term()
     log.done(LogFull(1, 1))
     gate.look()
@@ -72,7 +82,7 @@ def test_it_is_raised_again_if_the_append_failed_or_the_term_ended() -> None:
 def test_a_format_that_was_raised_already_is_left() -> None:
     log, state = TakenLog(), empty_state()
     state[FORMATS].format_version = FORMAT_VERSION
-    gate = FormatGate(state, log, lambda: FORMAT_VERSION)
+    gate = gate_over(log, state)
     gate.begin_term()
     gate.look()
     assert log.appended == []

@@ -13,11 +13,11 @@ import trio
 
 from broker.config import BrokerConfig, read_networks
 from broker.errors import SettingInvalid
-from broker.pulls.feature import HELD_PULLS
+from broker.pulls.held_pulls import HELD_PULLS
 from broker.relays import group_door
 from broker.relays.commands import LeadFrom
+from broker.relays.feature import LeadersPlace
 from broker.relays.group_door import GROUP_DOOR
-from broker.relays.leaders_place import LeadersPlace
 from broker.relays.state import LEADER_PLACE, LeaderPlace
 from dledger import Discarded
 from dledger.free_ports import free_ports

@@ -16,11 +16,15 @@ from bench.log_costs.full_log import DUE_MS, FullLog, Sizes
 from broker.features import REGISTRY
 from broker.locks.state import LOCK_MS, QueueLocks
 from broker.log.state_snapshot import captured
+from broker.producers.members import PRODUCERS
+from broker.sends.sends import SENDS
+from broker.serving.parts import Shared
 from broker.store.consume_queue_disk import OsConsumeQueueDisk
 from broker.store.consume_queues import MAX_UNWRITTEN_QUEUES, WRITTEN_AT_ONCE
 from broker.transactions.checks import Checks
-from broker.transactions.policy import CheckPolicy
+from broker.transactions.ends import ENDS
 from broker.transactions.state import TRANSACTIONS
+from tests.broker.parts_alone import parts_alone
 
 FEW, MANY = 60, 240
 
@@ -165,18 +169,14 @@ def test_a_look_for_transactions_that_are_due_does_not_grow_with_those_that_are_
         sizes = replace(Sizes.times(8), transactions=count)
         full = FullLog(tmp_path / str(count), sizes)
         full.fill()
-        checks = Checks(
-            full.machine.state,
-            *(None, SimpleNamespace(is_under_way=lambda _position: False)),  # type: ignore[arg-type]
-            SimpleNamespace(members=lambda _group: {}),  # type: ignore[arg-type]
-            SimpleNamespace(flush=lambda: None),  # type: ignore[arg-type]
-            SimpleNamespace(is_refusing=False),  # type: ignore[arg-type]
-            CheckPolicy,
-            "broker-a",
-            None,  # type: ignore[arg-type]
-            lambda: DUE_MS - 1 + is_due,
-            lambda: 0.0,
-        )
+        stands_for: dict[Shared[Any], object] = {
+            ENDS: SimpleNamespace(is_under_way=lambda _position: False),
+            PRODUCERS: SimpleNamespace(members=lambda _group: {}),
+            SENDS: SimpleNamespace(flush=lambda: None),
+        }
+        now_ms = DUE_MS - 1 + is_due
+        parts = parts_alone(full.machine.state, made=stands_for, wall_clock_ms=lambda: now_ms)  # noqa: B023
+        checks = Checks(parts)
         checks.begin_term()
         for _ in range(6):  # until all that is due is known
             checks.look()

@@ -13,7 +13,6 @@ from broker.log.submissions import Then
 from broker.pop.acks import PopAcks
 from broker.pop.handle import handle
 from broker.pop.state import POPS
-from broker.traffic.traffic import Traffic
 from dledger import Appended, DLedgerError
 from dledger.entry import Body
 from remoting.bodies.pop import AckedPop, encode_batch_ack
@@ -60,15 +59,11 @@ class Acknowledging:
         self.codes: list[int] = []
         self.work = LaterWork()
         self.acks = PopAcks(
-            self.member.state,
-            cast(Any, self),
-            cast(Any, self.member.reader),
+            self.member.parts(
+                self, confirm=self.confirmations.append, wall_clock_ms=lambda: 0, work=self.work
+            ),
             self.member.chooser,
             lambda _key: None,
-            self.confirmations.append,
-            Traffic(lambda: 0.0, "c"),
-            lambda: 0,
-            self.work,
         )
 
     def submit(self, bodies: Sequence[Body], done: Done) -> None:

@@ -22,7 +22,9 @@ from broker.pop.commands import AckPopped, HidePopped, Pop, PoppedMessage
 from broker.pop.request import PopRequest
 from broker.pop.state import POPS
 from broker.pulls.message_filter import MessageFilter
-from broker.store.message_reader import Found, ReadResult
+from broker.serving.parts import Parts
+from broker.store.message_reader import MESSAGE_READER, Found, ReadResult
+from tests.broker.parts_alone import parts_alone
 from tests.broker.test_broker_fold import Log, with_topic
 
 KEY = ("g", "A", 0)
@@ -81,11 +83,14 @@ class Member:
         self.log = Log()
         self.state: BrokerState = empty_state()
         self.reader = Reader()
-        self.chooser = Chooser(self.state, self.reader)  # type: ignore[arg-type]
+        self.chooser = Chooser(self.parts())
         self.handles: list[tuple[int, int]] = []
         self.folded_count = 0
         with_topic(self.log)
         self.fold_rest()
+
+    def parts(self, log: object = None, **others: Any) -> Parts:
+        return parts_alone(self.state, log, made={MESSAGE_READER: self.reader}, **others)
 
     def fold_rest(self) -> list[EntryRefused | None]:
         entries = self.log.entries[self.folded_count :]
@@ -125,7 +130,7 @@ class Member:
         count = self.reader.count
         self.state = restored(captured(before), REGISTRY)
         assert self.state == before
-        self.chooser = Chooser(self.state, self.reader)  # type: ignore[arg-type]
+        self.chooser = Chooser(self.parts())
         self.reader.count = count
 
 

@@ -10,7 +10,7 @@ from broker.limits import MAX_PULL_BYTES, MAX_PULL_MESSAGES, BrokerLimits
 from broker.log.folded import Folded
 from broker.messages.record_facts import UNIT, units_of
 from broker.offsets.state import OFFSETS
-from broker.pulls.feature import HELD_PULLS
+from broker.pulls.held_pulls import HELD_PULLS
 from broker.server import Broker
 from dledger.network.plain_socket import write_now
 from remoting.bodies.heartbeat import ConsumerData, Heartbeat, SubscriptionData, encode_heartbeat

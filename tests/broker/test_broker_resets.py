@@ -32,6 +32,7 @@ from remoting.message.record import decode_records
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 from tests.broker.one_broker import START_MS, Client, Clock, running_broker, served, until
+from tests.broker.parts_alone import parts_alone
 from tests.broker.test_broker_delay import folded
 from tests.broker.test_broker_filters import holds_one
 from tests.broker.test_broker_fold import Log, with_topic
@@ -445,7 +446,7 @@ class Moves(RuleBasedStateMachine):
         super().__init__()
         self.state = empty_state()
         self.now_ms = 0
-        self.generations = Generations(self.state, lambda: self.now_ms)
+        self.generations = Generations(parts_alone(self.state, wall_clock_ms=lambda: self.now_ms))
         self.generation = 0
         self.origins: list[Any] = [object(), object(), object()]
         self.given: list[dict[int, set[int]]] = [{}, {}, {}]  # by generation: offsets reached

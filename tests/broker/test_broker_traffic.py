@@ -15,8 +15,7 @@ from hypothesis import strategies as st
 from broker.log.folded import Arrivals, Folded
 from broker.messages.quarter_counts import MAX_QUARTERS, QUARTER_MS, QuarterCounts
 from broker.traffic.counter import Counter
-from broker.traffic.days import mornings
-from broker.traffic.figures import readable_bytes
+from broker.traffic.figures import mornings, readable_bytes
 from broker.traffic.put_times import PutTimes
 from broker.traffic.traffic import Counted, Traffic
 from remoting.bodies.table import decode_table

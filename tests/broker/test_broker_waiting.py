@@ -23,7 +23,7 @@ from broker.log.folded import EntryRefused, Folded
 from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.offsets.commands import CommitOffsets, CommittedOffset
-from broker.offsets.commits import MAX_OFFSETS_PER_ENTRY, OffsetCommits
+from broker.offsets.commits import MAX_OFFSETS_PER_ENTRY, OFFSET_COMMITS, OffsetCommits
 from broker.pulls.held_pulls import HeldPull, HeldPulls
 from broker.pulls.message_filter import (
     MAX_EXPRESSION_CHARACTERS,
@@ -32,14 +32,11 @@ from broker.pulls.message_filter import (
     tag_filter,
 )
 from broker.pulls.request import PullRequest
-from broker.sends.awaited_topics import AwaitedTopics
+from broker.sends.awaited_topics import AWAITED_TOPICS
 from broker.sends.entry_packing import PACKED_BYTES
 from broker.sends.pending_messages import MadeMessages, PendingSend
-from broker.sends.sends import Sends
-from broker.topics.changes import TopicChanges
+from broker.sends.sends import SENDS, Sends
 from broker.topics.state import TOPICS
-from broker.traffic.put_times import PutTimes
-from broker.traffic.traffic import Traffic
 from dledger.entry import (
     HEADER_BYTES,
     MAX_BODY_BYTES,
@@ -64,7 +61,8 @@ from remoting.net.address import Address
 from remoting.net.request_table import Settle
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
-from tests.broker.untimed import AtOnce, Untimed
+from tests.broker.parts_alone import parts_alone
+from tests.broker.untimed import Untimed
 
 
 class Origin(Untimed):
@@ -249,10 +247,8 @@ def test_a_member_without_heartbeats_for_two_minutes_is_gone() -> None:
 
 def sends_over(log: FakeLog, **limits: int) -> tuple[Sends, BrokerState]:
     state = empty_state()
-    address = Address("127.0.0.1", 10911)
-    counts = PutTimes(), Traffic(float, "c")
-    sends = Sends(state, log, address, BrokerLimits(**limits), lambda: 5000, 1, float, *counts)
-    return sends, state
+    parts = parts_alone(state, log, limits=BrokerLimits(**limits), wall_clock_ms=lambda: 5000)
+    return parts[SENDS], state
 
 
 PREFIX = "7F00000100002A9F"
@@ -399,8 +395,8 @@ def test_messages_that_wait_for_their_topics_are_bounded_in_bytes_over_all() -> 
         assert then is not None
         announced.append(then)
 
-    changes = TopicChanges(state, log, lambda: limits.max_topics, lambda: 1, announce)
-    awaited = AwaitedTopics(state, sends, changes, limits, lambda: True)
+    made = {SENDS: sends}
+    awaited = parts_alone(state, log, made=made, limits=limits, announce=announce)[AWAITED_TOPICS]
 
     def send(topic: str) -> None:
         records = [MessageRecord(topic)]
@@ -560,6 +556,11 @@ def test_a_message_that_cannot_be_encoded_does_not_stop_its_neighbours() -> None
 # --- offset commits -------------------------------------------------------------------------------
 
 
+def commits_over(log: FakeLog, state: BrokerState, most: int = 10, **others: Any) -> OffsetCommits:
+    limits = BrokerLimits(max_waiting_commits=most)
+    return parts_alone(state, log, limits=limits, **others)[OFFSET_COMMITS]
+
+
 def with_topic_t() -> BrokerState:
     """A state in which T was created at position 50, and the log is applied up to 100."""
     state = empty_state()
@@ -571,7 +572,7 @@ def with_topic_t() -> BrokerState:
 
 def test_offsets_of_a_topic_that_was_deleted_since_the_request_are_not_written() -> None:
     log, state = FakeLog(), with_topic_t()
-    commits = OffsetCommits(log, state, 10, lambda: 1, AtOnce())
+    commits = commits_over(log, state)
     told: list[RequestRefused | None] = []
     commits.add(CommittedOffset("g", "T", 0, 1), told.append)
     state[TOPICS].created_at["T"] = 150
@@ -588,7 +589,7 @@ def test_offsets_gather_while_an_entry_is_on_its_way() -> None:
     log = FakeLog()
     times_ms = iter((1000, 2000))
     state = with_topic_t()
-    commits = OffsetCommits(log, state, 10, lambda: next(times_ms), AtOnce())
+    commits = commits_over(log, state, wall_clock_ms=lambda: next(times_ms))
     told: list[RequestRefused | None] = []
     commits.add(CommittedOffset("g", "T", 0, 1), told.append)
     commits.flush()
@@ -609,7 +610,7 @@ def test_offsets_gather_while_an_entry_is_on_its_way() -> None:
 
 def test_offsets_that_nobody_waits_for_go_with_others_or_when_it_is_time() -> None:
     log = FakeLog()
-    commits = OffsetCommits(log, with_topic_t(), 10_000, lambda: 1, AtOnce())
+    commits = commits_over(log, with_topic_t(), most=10_000)
     for queue_id in range(3):
         commits.add(CommittedOffset("g", "T", queue_id, 1), None)
         commits.flush()
@@ -638,7 +639,7 @@ def test_for_a_group_that_is_gone_an_offset_is_committed_if_a_client_asked_for_i
 ) -> None:
     log, state = FakeLog(), with_topic_t()
     state[GROUPS].configs["g"] = ConsumerGroup("g")
-    commits = OffsetCommits(log, state, 10, lambda: 1, AtOnce())
+    commits = commits_over(log, state)
     for number, step in enumerate(steps):
         offset = CommittedOffset("g", "T", 0, number)
         if step == "a":
@@ -654,7 +655,7 @@ def test_for_a_group_that_is_gone_an_offset_is_committed_if_a_client_asked_for_i
 def test_an_offset_from_before_the_group_was_moved_does_not_follow_the_end_of_the_reset() -> None:
     log, state = FakeLog(), with_topic_t()
     state[GROUPS].configs["g"] = ConsumerGroup("g")
-    commits = OffsetCommits(log, state, 10, lambda: 1, AtOnce())
+    commits = commits_over(log, state)
     for queue_id in range(2):
         commits.bring(CommittedOffset("g", "T", queue_id, 9))
     commits.forget("g", "T", 0)
@@ -671,7 +672,7 @@ def test_an_offset_from_before_the_group_was_moved_does_not_follow_the_end_of_th
 
 def test_offsets_that_cannot_be_stored_are_refused_and_later_ones_are_not() -> None:
     log = FakeLog()
-    commits = OffsetCommits(log, with_topic_t(), 1, lambda: 1, AtOnce())
+    commits = commits_over(log, with_topic_t(), most=1)
     told: list[RequestRefused | None] = []
     log.refusal = NotLeader(None, 1)
     commits.add(CommittedOffset("g", "T", 0, 1), told.append)

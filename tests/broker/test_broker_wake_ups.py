@@ -15,7 +15,7 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
-from broker.delay.delivery_task import DeliveryTask
+from broker.delay.feature import DeliveryTask
 from broker.features import empty_state
 from broker.serving.confirmed_reads import ConfirmedReads
 from broker.serving.registrar import Registrar

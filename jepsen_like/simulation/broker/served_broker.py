@@ -10,7 +10,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, cast
 
-from broker.admin.feature import settings_processor
+from broker.admin.settings_processor import SettingsProcessor
 from broker.config import BrokerConfig
 from broker.delay.deliveries import DELIVERIES
 from broker.delay.state import DELAYS
@@ -431,5 +431,5 @@ def services_of(parts: Parts) -> list[Service]:
 
 def _changes_of_settings(parts: Parts) -> Service:
     """The one service of administrators that needs neither connections nor the node."""
-    changes = Handler(settings_processor(parts).change)
+    changes = Handler(SettingsProcessor(parts).change)
     return Service(handlers={RequestCode.UPDATE_BROKER_CONFIG: changes})
