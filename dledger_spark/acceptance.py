@@ -30,12 +30,12 @@ import pyarrow as pa
 from broker.errors import CommandMalformed, EntryTooNew
 from broker.features import REGISTRY
 from broker.formats.commands import RaiseFormat
-from broker.log.entry import COMMAND_MARK, PREFIX_BYTES, RUNS_VERSION
+from broker.log.entry import PREFIX_BYTES, RUNS_VERSION
 from broker.messages.ended_topics import MAX_ENDED_TOPICS
 from broker.topics.commands import DeleteTopic, PutTopic
 from broker.topics.names import FIRST_TOPICS
-from dledger_spark.entry_columns import HEADER_BYTES, bounds
-from dledger_spark.record_pieces import number_at, record_pieces
+from dledger_spark.entry_columns import HEADER_BYTES, bounds, number_at
+from dledger_spark.record_pieces import are_commands, record_pieces
 from remoting.message.record import BORN_HOST_V6_FLAG, MESSAGE_MAGIC, STORE_HOST_V6_FLAG
 
 # The columns of the table of messages that `judge` needs.
@@ -377,7 +377,7 @@ def _topic_changes(entries: pa.RecordBatch) -> list[_TopicChange | _FormatRaised
     if not len(rows):
         return []
     data = bodies.buffers()[2]
-    rows = rows[number_at(data, begins[rows] + 3) & 0xFFFFFF == int.from_bytes(COMMAND_MARK)]
+    rows = rows[are_commands(data, begins[rows], ends[rows])]
     # Most commands are commits of offsets. A short array, and a number below 128, are a byte each.
     long = ends[rows] - begins[rows] >= PREFIX_BYTES + 2
     octets = np.frombuffer(data, np.uint8)

@@ -43,6 +43,7 @@ HEADER: Final = np.dtype(
 )
 
 Positions = npt.NDArray[np.int64]
+_NUMBER: Final = np.dtype(">i4")
 
 
 class EntryMismatch(DeclaredError):
@@ -78,6 +79,11 @@ def at_places(data: Any, places: Positions, layout: np.dtype[Any]) -> npt.NDArra
     plain = np.dtype((np.void, layout.itemsize))  # numpy copies structures field by field
     starts = max(0, len(data) - plain.itemsize + 1)
     return np.ndarray((starts,), plain, data, strides=(1,))[places].view(layout)
+
+
+def number_at(data: Any, places: Positions) -> Positions:
+    """The signed 32-bit numbers at these places of a buffer."""
+    return at_places(data, places, _NUMBER).astype(np.int64)
 
 
 def bounds(values: Any) -> tuple[Positions, Positions]:

@@ -26,7 +26,7 @@ from dledger_spark.property_columns import PropertyColumns, slices, texts
 from dledger_spark.record_pieces import (
     SMALLEST_RECORD_BYTES,
     RecordPieces,
-    number_at,
+    are_commands,
     record_pieces,
 )
 from dledger_spark.schema import MESSAGE_SCHEMA, TIME
@@ -39,10 +39,6 @@ from remoting.message.record import (
     STORE_HOST_V6_FLAG,
 )
 
-# A broker's command begins with its length, a mark of three bytes and its version.
-_COMMAND_MARK: Final = b"DLB"
-_MARK_AT: Final = 3  # of the four bytes that end with the mark
-_PREFIX_BYTES: Final = 8
 _SHAPES: Final = 8
 _OF_ENTRIES: Final = frozenset({"raft_group", "index", "term"})
 _PROPERTY_OF: Final = {"unique_key": UNIQUE_KEY, "keys": KEYS, "tags": TAGS}
@@ -116,9 +112,9 @@ def _found(data: Any, begins: Positions, ends: Positions) -> Iterator[_Records]:
     sizes = start["size"].astype(np.int64)
     is_shorter = (sizes != ends - begins) & is_record
     if is_shorter.any():
-        is_record[is_shorter] = _have_command(
-            data, begins[is_shorter], sizes[is_shorter], ends[is_shorter]
-        )
+        # A broker's command may follow.
+        behind = np.where(sizes >= SMALLEST_RECORD_BYTES, begins + sizes, ends)
+        is_record[is_shorter] = are_commands(data, behind[is_shorter], ends[is_shorter])
     flags = start["system_flag"]
     shapes = (flags & BORN_HOST_V6_FLAG != 0) * 1 + (flags & STORE_HOST_V6_FLAG != 0) * 2
     shapes = shapes + is_v2 * 4
@@ -130,18 +126,6 @@ def _found(data: Any, begins: Positions, ends: Positions) -> Iterator[_Records]:
         records = _Records(data, rows[chosen], at, at_places(data, at, layout), shape)
         if len(records.rows):
             yield records
-
-
-def _have_command(
-    data: Any, begins: Positions, sizes: Positions, ends: Positions
-) -> npt.NDArray[np.bool_]:
-    """Whether a broker's command (docs/broker.md) stands behind each record."""
-    rooms = ends - begins - sizes
-    found: npt.NDArray[np.bool_] = (sizes >= SMALLEST_RECORD_BYTES) & (rooms >= _PREFIX_BYTES)
-    at = np.where(found, begins + sizes, begins)
-    found &= number_at(data, at) == rooms
-    found &= number_at(data, at + _MARK_AT) & 0xFFFFFF == int.from_bytes(_COMMAND_MARK)
-    return found
 
 
 def _rest_bytes(shape: int) -> int:

@@ -1,7 +1,7 @@
-"""Where each record lies in the bodies of entries that hold several. Pure.
+"""What the bodies of a broker's entries consist of: records, and commands. Pure.
 
-A broker stores messages that came together in one entry, one record behind the other
-(docs/broker.md, "What the log holds").
+A broker stores messages that came together in one entry, one record behind the other. A command is
+an entry of its own, or stands behind a record (`broker.log.entry`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,14 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from dledger_spark.entry_columns import Positions, at_places, bounds
+from broker.log.entry import COMMAND_MARK, PREFIX_BYTES
+from dledger_spark.entry_columns import Positions, bounds, number_at
 from remoting.message.record import MESSAGE_MAGIC
 
 SMALLEST_RECORD_BYTES: Final = 91
 _MAGIC_AT: Final = 4
-_NUMBER: Final = np.dtype(">i4")
+_MARK: Final = int.from_bytes(COMMAND_MARK)
+_MARK_AT: Final = 3  # of the four bytes that end with the mark
 
 
 class RecordPieces(NamedTuple):
@@ -46,8 +48,8 @@ def record_pieces(bodies: Any) -> RecordPieces | None:
     several, sizes = several[follows], sizes[follows]
     if not len(several):
         return None
-    follows = _is_record(data, begins[several])
-    follows &= _is_record(data, begins[several] + sizes)
+    follows = are_records(data, begins[several])
+    follows &= are_records(data, begins[several] + sizes)
     several = several[follows]
     if not len(several):
         return None
@@ -73,7 +75,7 @@ def _cut(
         is_long = room >= SMALLEST_RECORD_BYTES
         place = np.where(is_long, at, begins[cut])
         size = number_at(data, place)
-        good = is_long & _is_record(data, place) & (size >= SMALLEST_RECORD_BYTES)
+        good = is_long & are_records(data, place) & (size >= SMALLEST_RECORD_BYTES)
         good &= size <= room
         spoilt.append(cut[~good])
         cut, at, size = cut[good], at[good], size[good]
@@ -87,11 +89,23 @@ def _cut(
     return whole_rows[kept], whole_begins[kept], whole_ends[kept]
 
 
-def _is_record(data: Any, at: Positions) -> npt.NDArray[np.bool_]:
+def are_records(data: Any, at: Positions) -> npt.NDArray[np.bool_]:
+    """Whether there is the mark of a record where each of these would begin."""
     found: npt.NDArray[np.bool_] = number_at(data, at + _MAGIC_AT) & 0xFFFFFFFF == MESSAGE_MAGIC
     return found
 
 
-def number_at(data: Any, at: Positions) -> Positions:
-    """The signed 32-bit numbers at these places of a buffer."""
-    return at_places(data, at, _NUMBER).astype(np.int64)
+def are_commands(data: Any, begins: Positions, ends: Positions) -> npt.NDArray[np.bool_]:
+    """Whether a broker's command makes up each of these stretches of a buffer.
+
+    Args:
+        data: the buffer, of `PREFIX_BYTES` at least.
+        begins: where each stretch begins.
+        ends: where it ends; one that ends before it begins holds no command.
+    """
+    sizes = ends - begins
+    found: npt.NDArray[np.bool_] = sizes >= PREFIX_BYTES
+    at = np.where(found, begins, 0)
+    found &= number_at(data, at) == sizes
+    found &= number_at(data, at + _MARK_AT) & 0xFFFFFF == _MARK
+    return found

@@ -30,6 +30,7 @@ Head = tuple[int, "int | None"]
 # A group, a topic, a queue.
 Key = tuple[str, str, int]
 
+_as_json: Final = json.JSONEncoder(separators=(",", ":")).encode
 _ENDS_OF_POPS: Final = ("acknowledged", "buried")
 
 
@@ -106,7 +107,7 @@ class CommandFold:
             kind.is_attached,
             topic if isinstance(topic, str) else None,
             group if isinstance(group, str) else None,
-            json.dumps(told, separators=(",", ":")),
+            _as_json(told),
         )
 
     def _what_goes_with(self, command: LogCommand) -> list[tuple[tuple[str, str], int]]:
