@@ -16,7 +16,7 @@ from dledger_spark.tables.table_home import KEPT_HOURS, KEPT_HOURS_MAX
 from dledger_spark.terminal import one_line_errors, progress, resumable, session_options
 
 if TYPE_CHECKING:
-    from dledger_spark.readable_log import ReadableLog
+    from dledger_spark.log.readable_log import ReadableLog
     from dledger_spark.tables.engine import Engine
     from dledger_spark.tables.table_home import TableHome
 

@@ -12,8 +12,8 @@ from broker.features import REGISTRY
 from broker.log.command_layout import LogCommand
 from broker.log.entry import PREFIX_BYTES
 from dledger import Entry, Magic
-from dledger_spark.entry_columns import bounds, number_at
-from dledger_spark.record_pieces import SMALLEST_RECORD_BYTES, are_commands, are_records
+from dledger_spark.entries.entry_columns import bounds, number_at
+from dledger_spark.records.body_pieces import SMALLEST_RECORD_BYTES, are_commands, are_records
 
 
 class BrokerCommand(NamedTuple):

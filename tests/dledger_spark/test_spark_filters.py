@@ -24,12 +24,13 @@ from pyspark.sql.datasource import (
 )
 
 from dledger.entry import Body
-from dledger_spark import log_folder, scan
+from dledger_spark import scan
 from dledger_spark.errors import DataLost, OptionInvalid, RangeUnavailable
-from dledger_spark.folder_log import FolderLog
-from dledger_spark.log_folder import OpenFile, open_log
+from dledger_spark.log import log_folder
+from dledger_spark.log.folder_log import FolderLog
+from dledger_spark.log.log_folder import OpenFile, open_log
+from dledger_spark.query.source_plan import entry_at_time
 from dledger_spark.source import DledgerDataSource, FilteringReader
-from dledger_spark.store_times import entry_at_time
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
