@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from bench.costs.dear import Dear, by_code, dear
 from bench.costs.full_broker import (
     CLIENT,
     CROWD,
@@ -40,23 +40,7 @@ from remoting.wire.loose_json import SMALL, compact_json
 
 CODE: Final = RequestCode
 
-# What is dear about a request, and the request.
-Dear: TypeAlias = tuple[str, Command]
-
 _LONG_RUN: Final = "".join(f"p{number}\x01v\x02" for number in range(3000))
-
-
-def dear(what: str, code: RequestCode, body: bytes = b"", /, **fields: object) -> Dear:
-    """A request with its fields as text."""
-    return what, Command(code, {name: str(value) for name, value in fields.items()}, body)
-
-
-def by_code(requests: Iterable[Dear]) -> dict[int, dict[str, Command]]:
-    """The requests by their codes and by what is dear about them, in the same order."""
-    found: dict[int, dict[str, Command]] = {}
-    for what, command in requests:
-        found.setdefault(command.code, {})[what] = command
-    return found
 
 
 def dearest_requests(full: FullBroker) -> dict[int, dict[str, Command]]:

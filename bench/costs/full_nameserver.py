@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from bench.costs.dearest import by_code, dear
+from bench.costs.dear import by_code, dear
 from nameserver.limits import MAX_BROKERS, MAX_TOPICS
 from nameserver.processors import Asker, Processors
 from nameserver.routes import RouteTable

@@ -1,10 +1,12 @@
-"""A group of one whose state machine folds every entry: a start reads its whole log.
+"""One member of a dledger group that only serves: MACHINE ID PEERS FOLDER.
 
-ADDRESS FOLDER
+MACHINE is `sessions` (a log with sessions), or `total`: a machine that folds every entry, so that a
+start reads the whole log.
 """
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -13,7 +15,7 @@ import trio
 
 import dledger
 from bench.dledger_member import GROUP
-from bench.filler import NODE_ID
+from bench.system import TOTAL
 from dledger.node.collector import collect_seldom
 
 
@@ -32,19 +34,14 @@ class Total:
         return sums
 
 
-def folding_command(address: str, folder: Path) -> list[str]:
-    """The command line of the process."""
-    return [sys.executable, "-m", "bench.folding_member", address, str(folder)]
-
-
-async def fold(address: str, folder: Path) -> None:
+async def serve(machine: str, node_id: str, peers: dict[str, str], folder: Path) -> None:
     """Serve until standard input ends."""
-    peers = {NODE_ID: address}
-    config = dledger.NodeConfig(group=GROUP, node_id=NODE_ID, peers=peers, data_dir=folder)
-    async with dledger.open_node(config, Total()):
+    config = dledger.NodeConfig(group=GROUP, node_id=node_id, peers=peers, data_dir=folder)
+    made = Total() if machine == TOTAL else dledger.WithSessions(dledger.LogOnly())
+    async with dledger.open_node(config, made):
         await trio.to_thread.run_sync(sys.stdin.read)
 
 
 if __name__ == "__main__":
     collect_seldom()
-    trio.run(fold, sys.argv[1], Path(sys.argv[2]))
+    trio.run(serve, sys.argv[1], sys.argv[2], json.loads(sys.argv[3]), Path(sys.argv[4]))
