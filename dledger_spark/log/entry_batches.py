@@ -24,7 +24,7 @@ from dledger_spark.entries.entry_columns import (
 from dledger_spark.entries.entry_sums import check_sums
 from dledger_spark.errors import LogDamaged, OptionInvalid, RangeUnavailable
 from dledger_spark.log.entry_positions import positions_by_hop, positions_by_index
-from dledger_spark.log.log_folder import HEADER_FIELDS, LogFolder, OpenFile, Segment, open_file
+from dledger_spark.log.log_folder import HEADER_FIELDS, LogFolder, Segment, open_file
 from dledger_spark.log.log_range import gaps_in
 
 # The approximate length of a batch of entries: it fits the caches of a CPU's core, and the fixed
@@ -89,7 +89,7 @@ def _chain_before(log: LogFolder, at: int, index: int) -> int | None:
         ):
             for place in places:
                 with open_file(segment.path) as file:
-                    raw = os.pread(file.fileno(), HEADER_BYTES, int(place[0]) - segment.start)
+                    raw = os.pread(file, HEADER_BYTES, int(place[0]) - segment.start)
                 if len(raw) == HEADER_BYTES:
                     header = HEADER_FIELDS.unpack(raw)
                     if header[2] == index - 1:
@@ -136,17 +136,17 @@ class _SegmentReader:
             except EntryMismatch as mismatch:
                 raise self._damaged(mismatch) from None
 
-    def _read_all(self, file: OpenFile, pieces: Iterator[Positions]) -> Iterator[pa.RecordBatch]:
+    def _read_all(self, file: int, pieces: Iterator[Positions]) -> Iterator[pa.RecordBatch]:
         for positions in pieces:
             if self._pos is not None and positions[0] != self._pos:
                 raise EntryMismatch(0, "the index leaves a gap")
             for piece in _cut(positions, self._batch_bytes):
                 yield self._read(file, piece)
 
-    def _read(self, file: OpenFile, positions: Positions) -> pa.RecordBatch:
+    def _read(self, file: int, positions: Positions) -> pa.RecordBatch:
         base = int(positions[0])
         size = int(positions[-1]) - base
-        content = os.pread(file.fileno(), size, base - self._segment.start)
+        content = os.pread(file, size, base - self._segment.start)
         if len(content) < size:
             raise EntryMismatch(len(positions) - 2, "the file is shorter than it was")
         starts = positions - base

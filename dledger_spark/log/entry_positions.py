@@ -20,7 +20,6 @@ from dledger_spark.errors import LogDamaged, SegmentGone
 from dledger_spark.log.log_folder import (
     HEADER_FIELDS,
     LogFolder,
-    OpenFile,
     Segment,
     may_be_entry,
     open_file,
@@ -73,7 +72,7 @@ def positions_by_hop(
     with open_file(segment.path) as file:
         while index <= last:
             begin = pos
-            found, pos = _hop(file, segment, index, pos, last)
+            found, pos, _term = _hop(file, segment, index, pos, last)
             if not found:
                 problem = _missing(file, segment, index, pos)
                 raise LogDamaged(segment.path, begin - segment.start, problem)
@@ -94,26 +93,19 @@ def whole_entries(segment: Segment, known: tuple[int, int] | None = None) -> tup
     index, term = first, -1
     with open_file(segment.path) as file:
         while True:
-            found, pos, term = _hop_terms(file, segment, index, pos, 2**63 - 1, term)
+            found, pos, term = _hop(file, segment, index, pos, 2**63 - 1, term)
             if not found:
                 return index - first, pos
             index += len(found)
 
 
 def _hop(
-    file: OpenFile, segment: Segment, index: int, pos: int, last: int
-) -> tuple[list[int], int]:
-    found, pos, _term = _hop_terms(file, segment, index, pos, last, -1)
-    return found, pos
-
-
-def _hop_terms(
-    file: OpenFile, segment: Segment, index: int, pos: int, last: int, term: int
+    file: int, segment: Segment, index: int, pos: int, last: int, term: int = -1
 ) -> tuple[list[int], int, int]:
     """The beginnings of the entries with headers in the window at `pos`; the position behind."""
     base = pos
     size = min(WINDOW_BYTES, segment.start + segment.size - base)
-    window = os.pread(file.fileno(), max(size, 0), base - segment.start)
+    window = os.pread(file, max(size, 0), base - segment.start)
     unpack, limit, end = HEADER_FIELDS.unpack_from, segment.limit, len(window) - HEADER_BYTES
     found: list[int] = []
     while pos - base <= end and index <= last and len(found) < MAX_POSITIONS:
@@ -132,8 +124,8 @@ def _hop_terms(
     return found, pos, term
 
 
-def _missing(file: OpenFile, segment: Segment, index: int, pos: int) -> str:
-    head = os.pread(file.fileno(), HEADER_BYTES, pos - segment.start)
+def _missing(file: int, segment: Segment, index: int, pos: int) -> str:
+    head = os.pread(file, HEADER_BYTES, pos - segment.start)
     if len(head) < HEADER_BYTES and pos < segment.limit:
         return f"the file ends before entry {index}"
     if not any(head):
@@ -151,7 +143,7 @@ def _units(folder: str, first: int, count: int) -> npt.NDArray[Any]:
             part = min(end, start + size) - at
             try:
                 with open_file(f"{folder}/{start:020d}") as file:
-                    content = os.pread(file.fileno(), part, at - start)
+                    content = os.pread(file, part, at - start)
             except SegmentGone:
                 break
             parts.append(content)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import os
 import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -163,29 +165,17 @@ def _known(value: int, unknown: int) -> int | None:
     return None if value == unknown else value
 
 
-def open_file(path: str) -> OpenFile:
-    """Open a file of the log for reading. Raises SegmentGone if it no longer exists."""
+@contextmanager
+def open_file(path: str) -> Iterator[int]:
+    """A descriptor of a file of the log, for reading. Raises SegmentGone if it no longer exists."""
     try:
-        return OpenFile(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
         raise SegmentGone(path) from None
-
-
-class OpenFile:
-    """A descriptor that closes with its block."""
-
-    def __init__(self, descriptor: int) -> None:
-        self._descriptor = descriptor
-
-    def fileno(self) -> int:
-        """The descriptor."""
-        return self._descriptor
-
-    def __enter__(self) -> OpenFile:
-        return self
-
-    def __exit__(self, *_error: object) -> None:
-        os.close(self._descriptor)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def _node_folder(path: str) -> str:
@@ -216,7 +206,7 @@ def read_record(folder: str) -> StoreRecord | None:
     if not os.path.exists(path):
         return None
     with open_file(path) as file:
-        newest = newest_record(os.pread(file.fileno(), FILE_BYTES, 0))
+        newest = newest_record(os.pread(file, FILE_BYTES, 0))
     if newest is None:
         raise LogDamaged(path, 0, "neither slot holds a whole record")
     return newest[0]
@@ -253,12 +243,12 @@ def _segments(
 def _first_entry(path: str, start: int, size: int, pos: int, is_first: bool) -> Segment | None:
     """The segment with its first entry; None when no entry begins it."""
     with open_file(path) as file:
-        content = os.pread(file.fileno(), HEADER_BYTES, pos - start)
+        content = os.pread(file, HEADER_BYTES, pos - start)
         if is_first and len(content) >= BLANK_BYTES:
             magic, blank = _BLANK.unpack_from(content)
             if magic == _BLANK_MAGIC and BLANK_BYTES <= blank < size:
                 pos += blank
-                content = os.pread(file.fileno(), HEADER_BYTES, pos - start)
+                content = os.pread(file, HEADER_BYTES, pos - start)
     if len(content) < HEADER_BYTES:
         return None
     magic, length, index, _term, entry_pos, _, _, _, body = HEADER_FIELDS.unpack(content)

@@ -78,7 +78,7 @@ def whole_before(log_folder: str) -> int:
     """The place of the log before which the queues beside it are whole; -1 if nothing says so."""
     try:
         with open_file(f"{_beside(log_folder)}/{_MARK}") as file:
-            content = os.pread(file.fileno(), _MARK_FIELDS.size, 0)
+            content = os.pread(file, _MARK_FIELDS.size, 0)
     except (OSError, SegmentGone):
         return -1
     if len(content) < _MARK_FIELDS.size:
@@ -241,7 +241,7 @@ class _Cursor:
                 wanted = min(count * _UNIT.itemsize, start + size - at)
                 try:
                     with open_file(f"{self._queue.folder}/{start:020d}") as file:
-                        content = os.pread(file.fileno(), wanted, at - start)
+                        content = os.pread(file, wanted, at - start)
                 except (OSError, SegmentGone):
                     break
                 return np.frombuffer(content, _UNIT, count=len(content) // _UNIT.itemsize)

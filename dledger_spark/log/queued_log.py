@@ -92,9 +92,7 @@ def read_alone(
     spans = zip(begins[heads].tolist(), ends[tails].tolist(), strict=True)
     start = int(begins[0]) // log.segment_bytes * log.segment_bytes
     with open_file(f"{log.path}/data/{start:020d}") as file:
-        content = b"".join(
-            os.pread(file.fileno(), end - begin, begin - start) for begin, end in spans
-        )
+        content = b"".join(os.pread(file, end - begin, begin - start) for begin, end in spans)
     starts = np.append(0, np.cumsum(ends - begins))
     if len(content) != starts[-1]:
         raise EntryMismatch(0, "the file is shorter than it was")
