@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
 import trio
-from rich.console import Console
-from rich.table import Table
 
 from bench.mq_group import START_TIMEOUT_S, mq_group
+from bench.options import new_folder_option
+from bench.report import show_tables
+from bench.summary import Rows
 from dledger_mq import (
     Client,
     ConsumeFrom,
@@ -34,21 +35,24 @@ from dledger_mq import (
 _TOPIC = "rates"
 _CONSUMED = "consumed"
 _MOST_PULLED = 32
+_BATCHING_TASKS = 16
 
 
-async def _single(producer: Producer, body: bytes, in_flight: int, seconds: float) -> float:
-    """So many tasks, each of which sends one message after the other."""
+async def _rate(
+    send: Callable[[], Awaitable[object]], tasks: int, messages: int, seconds: float
+) -> float:
+    """Messages a second of so many tasks that call `send`, which sends so many, all the time."""
     sent = 0
 
-    async def send() -> None:
+    async def go_on() -> None:
         nonlocal sent
         while True:
-            await producer.send(Message(_TOPIC, body))
-            sent += 1
+            await send()
+            sent += messages
 
     async with trio.open_nursery() as nursery:
-        for _ in range(in_flight):
-            nursery.start_soon(send)
+        for _ in range(tasks):
+            nursery.start_soon(go_on)
         await trio.sleep(seconds / 4)
         sent, began = 0, time.perf_counter()
         await trio.sleep(seconds)
@@ -57,42 +61,20 @@ async def _single(producer: Producer, body: bytes, in_flight: int, seconds: floa
     return rate
 
 
-async def _tasks(producer: Producer, body: bytes, count: int) -> float:
+async def _tasks(producer: Producer, message: Message, count: int) -> float:
     """So many tasks at once, each of which sends one message."""
     began = time.perf_counter()
     async with trio.open_nursery() as nursery:
         for _ in range(count):
-            nursery.start_soon(producer.send, Message(_TOPIC, body))
+            nursery.start_soon(producer.send, message)
     return count / (time.perf_counter() - began)
 
 
-async def _many(producer: Producer, body: bytes, count: int) -> float:
-    messages = [Message(_TOPIC, body)] * count
+async def _many(producer: Producer, message: Message, count: int) -> float:
+    messages = [message] * count
     began = time.perf_counter()
     await producer.send_many(messages)
     return count / (time.perf_counter() - began)
-
-
-async def _batches(producer: Producer, body: bytes, size: int, seconds: float) -> float:
-    """Sixteen tasks that send batches of their own making."""
-    sent = 0
-    batch = [Message(_TOPIC, body)] * size
-
-    async def send() -> None:
-        nonlocal sent
-        while True:
-            await producer.send_batch(batch)
-            sent += size
-
-    async with trio.open_nursery() as nursery:
-        for _ in range(16):
-            nursery.start_soon(send)
-        await trio.sleep(seconds / 4)
-        sent, began = 0, time.perf_counter()
-        await trio.sleep(seconds)
-        rate = sent / (time.perf_counter() - began)
-        nursery.cancel_scope.cancel()
-    return rate
 
 
 async def _pull(client: Client) -> float:
@@ -173,16 +155,17 @@ async def _measure(nameserver: str, sizes: Sizes, rates: Rates) -> None:
             await _until_served(producer)
             small = bytes(sizes.consumed_bytes)
             await producer.send_many([Message(_CONSUMED, small)] * sizes.consumed)
-            body = os.urandom(sizes.sent_bytes)
+            message = Message(_TOPIC, os.urandom(sizes.sent_bytes))
             for _ in range(sizes.rounds):
                 for in_flight in (1, 16, 256, 1000):
-                    single = _single(producer, body, in_flight, sizes.seconds)
+                    single = _rate(partial(producer.send, message), in_flight, 1, sizes.seconds)
                     await rates.add(f"send, {in_flight} tasks", single)
-                tasks = _tasks(producer, body, sizes.at_once)
+                tasks = _tasks(producer, message, sizes.at_once)
                 await rates.add(f"send, {sizes.at_once} tasks of one message", tasks)
-                await rates.add("send_many", _many(producer, body, sizes.at_once))
+                await rates.add("send_many", _many(producer, message, sizes.at_once))
                 for size in (32, 256):
-                    batches = _batches(producer, body, size, sizes.seconds)
+                    send = partial(producer.send_batch, [message] * size)
+                    batches = _rate(send, _BATCHING_TASKS, size, sizes.seconds)
                     await rates.add(f"send_batch of {size}", batches)
         for number in range(sizes.rounds):
             await rates.add("pull", _pull(client))
@@ -209,12 +192,7 @@ async def _until_served(producer: Producer) -> None:
 @click.option("--at-once", default=20_000, show_default=True, help="Messages sent at once.")
 @click.option("--consumed", default=200_000, show_default=True, help="Messages to consume.")
 @click.option("--consumed-bytes", default=256, show_default=True, help="Of each of them.")
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path),
-    help="On the disk to measure; default: a new folder here.",
-)
+@new_folder_option
 def main(
     rounds: int,
     seconds: float,
@@ -232,12 +210,12 @@ def main(
         mq_group(Path(made) / "group") as group,
     ):
         trio.run(_measure, group.nameserver, sizes, rates)
-    table = Table(title=f"messages a second: median of {rounds}, and the best")
-    for name in ("way", "median", "best"):
-        table.add_column(name, justify="left" if name == "way" else "right")
-    for name, values in rates.by_name.items():
-        table.add_row(name, f"{statistics.median(values):,.0f}", f"{max(values):,.0f}")
-    Console(width=None if sys.stdout.isatty() else 100).print(table)
+    cells = [
+        [name, f"{statistics.median(values):,.0f}", f"{max(values):,.0f}"]
+        for name, values in rates.by_name.items()
+    ]
+    title = f"messages a second: median of {rounds}, and the best"
+    show_tables([Rows(title, ["way", "median", "best"], cells)])
 
 
 if __name__ == "__main__":

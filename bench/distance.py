@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import tempfile
+import math
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
 import click
-from rich.console import Console
 
 import dledger
 from bench.disk_limit import write_and_sync
@@ -22,12 +19,11 @@ from bench.distant_group import (
     member_command,
 )
 from bench.distant_member import MEASURE, RESUME
-from bench.machine import this_machine
 from bench.one_run import RunFailed, measure
 from bench.options import folder_option, json_option, markdown_option
 from bench.place import make_place
 from bench.plan import PlanInvalid, numbers
-from bench.report import markdown_report, show_tables
+from bench.report import Report, show_tables, tell
 from bench.summary import Rows, percentile
 from bench.workload import Measured, Workload
 
@@ -132,7 +128,6 @@ def measure_rate(distance: Distance, workload: Workload, folder: Path) -> None:
 def measure_outages(distance: Distance, times: int, workload: Workload, folder: Path) -> None:
     """Kill the leader of a new group so many times. Raises RunFailed."""
     place = make_place(folder / f"outages-{distance.round_trip_ms}")
-    err = Console(stderr=True)
     with (
         delayed_links(place, distance.round_trip_ms),
         DistantGroup(place, distance.round_trip_ms, workload, RESUME) as group,
@@ -142,8 +137,7 @@ def measure_outages(distance: Distance, times: int, workload: Workload, folder: 
             told = "no leader was there to lose" if took_ms is None else f"{took_ms:,.0f} ms"
             if took_ms is not None:
                 distance.outages_ms.append(took_ms)
-            what = f"{distance.round_trip_ms} ms, outage {number + 1}/{times}: {told}"
-            err.print(what, markup=False, highlight=False, soft_wrap=True)
+            tell(f"{distance.round_trip_ms} ms, outage {number + 1}/{times}: {told}")
 
 
 def tables_of(distances: Sequence[Distance], in_flight: int, sync_ms: float) -> list[Rows]:
@@ -199,14 +193,11 @@ def main(
         raise click.UsageError(str(error)) from None
     if max(each.round_trip_ms for each in distances) > MOST_ROUND_TRIP_MS:
         raise click.UsageError(f"--round-trips {round_trips}: at most {MOST_ROUND_TRIP_MS} ms")
-    folder.mkdir(parents=True, exist_ok=True)
-    machine = this_machine(folder)
-    base = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
-    err = Console(stderr=True)
-    notes: list[str] = []
-    one_sync_ms = measured_sync_ms(base, body_bytes)
+    report = Report(folder)
     resumed = Workload(in_flight=OUTAGES_IN_FLIGHT, body_bytes=body_bytes)
-    try:
+    one_sync_ms = math.nan
+    with report.run_folder() as base:
+        one_sync_ms = measured_sync_ms(base, body_bytes)
         for distance in distances:
             warm_up_s = WARM_UP_S + WARM_UP_ROUND_TRIPS * distance.round_trip_ms / MS_PER_S
             work = Workload(in_flight, body_bytes, warm_up_s=warm_up_s, seconds=seconds)
@@ -215,32 +206,23 @@ def main(
                 if elections:
                     measure_outages(distance, elections, resumed, base)
             except RunFailed as error:
-                notes.append(f"{distance.round_trip_ms} ms failed: {error}")
-                err.print(notes[-1], markup=False, soft_wrap=True)
-    except KeyboardInterrupt:
-        notes.append("stopped before the end")
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
+                report.note(f"{distance.round_trip_ms} ms failed: {error}")
     tables = tables_of(distances, in_flight, one_sync_ms)
     how = HOW.format(body_bytes=body_bytes, in_flight=in_flight, sync_ms=one_sync_ms)
     if elections:
         how = f"{how} {HOW_OUTAGES.format(in_flight=OUTAGES_IN_FLIGHT)}"
     show_tables(tables, how)
     version = f"dledger {dledger.__version__}"
-    if kept is not None:
-        content = {
-            "machine": asdict(machine),
-            "versions": [version],
-            "notes": notes,
-            "in_flight": in_flight,
-            "body_bytes": body_bytes,
-            "sync_ms": one_sync_ms,
-            "runs": [each.to_json() for each in distances],
-        }
-        kept.write_text(json.dumps(content, indent=1) + "\n")
-    if page is not None:
-        lines = [f"{machine.in_words()}.", f"{version}.", how, *notes]
-        page.write_text(markdown_report(lines, tables))
+    figures = {
+        "versions": [version],
+        "notes": report.notes,
+        "in_flight": in_flight,
+        "body_bytes": body_bytes,
+        "sync_ms": one_sync_ms,
+        "runs": [each.to_json() for each in distances],
+    }
+    report.keep(kept, figures)
+    report.write_page(page, [f"{version}.", how], tables)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ import json
 import math
 import selectors
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from bench.delayed_links import READY
 from bench.distant_member import ACKNOWLEDGED, FOLLOWS
 from bench.one_run import RunFailed, end, last_complaint
 from bench.place import Place
-from bench.system import Command
+from bench.system import Command, python_module
 from bench.workload import Workload
 
 # Longer than any election over such links.
@@ -46,7 +45,7 @@ def member_command(
         "election_timeout_ms": election_timeout_ms(round_trip_ms),
     }
     words = [task, json.dumps(config), workload.to_json()]
-    return [sys.executable, "-m", "bench.distant_member", *words]
+    return [*python_module("distant_member"), *words]
 
 
 @contextmanager
@@ -56,7 +55,7 @@ def delayed_links(place: Place, round_trip_ms: int) -> Iterator[None]:
     Raises RunFailed if it cannot.
     """
     links = {place.inner[node_id]: place.peers[node_id] for node_id in place.peers}
-    command = [sys.executable, "-m", "bench.delayed_links", str(round_trip_ms), json.dumps(links)]
+    command = [*python_module("delayed_links"), str(round_trip_ms), json.dumps(links)]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         try:
             if process.stdout.readline().strip() != READY.encode():  # type: ignore[union-attr]

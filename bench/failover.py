@@ -2,21 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import shutil
-import tempfile
-from dataclasses import asdict
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from bench.machine import this_machine
 from bench.one_run import RunFailed
 from bench.options import build_option, folder_option, json_option, markdown_option
 from bench.peers.watched import WATCHED, Watched, Watching
 from bench.place import make_place
-from bench.report import markdown_report, show_tables
+from bench.report import Report, show_tables, tell
 from bench.summary import Rows, percentile
 from bench.toolchain import Toolchain, Unavailable
 from bench.watch import KILL, STOP, Verdict, Watch
@@ -59,7 +53,6 @@ def watch_system(
     outcome: Outcome, watching: Watching, times: int, workload: Workload, folder: Path
 ) -> None:
     """Lose the leader `times` times by each fault. Raises RunFailed."""
-    err = Console(stderr=True)
     place = make_place(folder / outcome.watched.key)
     with Watch(watching, place, workload) as watch:
         for number in range(times):
@@ -68,8 +61,7 @@ def watch_system(
                 told = "no leader was there to lose" if took_ms is None else f"{took_ms:,.0f} ms"
                 if took_ms is not None:
                     outcome.gaps_ms[fault].append(took_ms)
-                what = f"{outcome.watched.name}, {fault}, {number + 1}/{times}: {told}"
-                err.print(what, markup=False, highlight=False, soft_wrap=True)
+                tell(f"{outcome.watched.name}, {fault}, {number + 1}/{times}: {told}")
         outcome.verdict = watch.verdict()
 
 
@@ -100,16 +92,12 @@ def failover(
     keys = list(known) if peers == "all" else peers.split(",")
     if unknown := [key for key in keys if key not in known]:
         raise click.UsageError(f"{unknown[0]!r} is not one of all, {', '.join(known)}")
-    err = Console(stderr=True)
-    toolchain = Toolchain(build, building=lambda what: err.print(f"building {what}", markup=False))
+    toolchain = Toolchain(build, building=lambda what: tell(f"building {what}"))
     workload = Workload(in_flight=clients)
-    folder.mkdir(parents=True, exist_ok=True)
-    machine = this_machine(folder)
-    base = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
+    report = Report(folder)
     outcomes: list[Outcome] = []
-    notes: list[str] = []
     versions: list[str] = []
-    try:
+    with report.run_folder() as base:
         for watched in (known[key] for key in keys):
             outcomes.append(outcome := Outcome(watched))
             try:
@@ -118,26 +106,15 @@ def failover(
                 watch_system(outcome, watching, times, workload, base)
             except (Unavailable, RunFailed) as error:
                 skipped = "is skipped" if isinstance(error, Unavailable) else "failed"
-                notes.append(f"{watched.name} {skipped}: {error}")
-                err.print(notes[-1], markup=False, soft_wrap=True)
-    except KeyboardInterrupt:
-        notes.append("stopped before the end")
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
+                report.note(f"{watched.name} {skipped}: {error}")
     cells = [row for outcome in outcomes for row in outcome.rows()]
     tables = [Rows("leaders lost under load", COLUMNS, cells)] if cells else []
     shown = [each.watched for each in outcomes if each.rows()]
     whose = "; ".join(f"{each.name}: {each.clients}" for each in shown)
     how = f"{HOW.format(clients=clients)} Clients: {whose}."
     show_tables(tables, how)
-    if kept is not None:
-        rows = [
-            {"system": o.watched.key, "gaps_ms": o.gaps_ms, "verdict": o.verdict} for o in outcomes
-        ]
-        content = {"machine": asdict(machine), "versions": versions, "notes": notes, "runs": rows}
-        kept.write_text(json.dumps(content, indent=1) + "\n")
-    if page is not None:
-        lines = [f"{machine.in_words()}.", f"{', '.join(versions)}.", how, *notes]
-        page.write_text(markdown_report(lines, tables))
+    runs = [{"system": o.watched.key, "gaps_ms": o.gaps_ms, "verdict": o.verdict} for o in outcomes]
+    report.keep(kept, {"versions": versions, "notes": report.notes, "runs": runs})
+    report.write_page(page, [f"{', '.join(versions)}.", how], tables)
     if any(outcome.verdict and outcome.verdict.lost for outcome in outcomes):
         raise click.ClickException("acknowledged entries are missing, see the table")

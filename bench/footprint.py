@@ -4,32 +4,26 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
 import click
 import trio
-from rich.console import Console
 
 import dledger
 from bench.dledger_member import GROUP
 from bench.filler import NODE_ID
-from bench.folding_member import folding_command
-from bench.machine import this_machine
 from bench.one_run import end
 from bench.options import folder_option, json_option, markdown_option
 from bench.process_figures import memory, processor_seconds
-from bench.report import markdown_report, show_tables
+from bench.report import Report, show_tables, tell
 from bench.summary import Rows
+from bench.system import TOTAL, python_module
 from bench.toolchain import BUILD
 from dledger.client.group_client import GroupUnreachable
 from dledger.free_ports import free_ports
@@ -117,12 +111,13 @@ def log_rows(folder: Path, log_bytes: int, body_bytes: int) -> Iterator[tuple[st
     peers = _peers(1)
     folder.mkdir(exist_ok=True)
     began = time.monotonic()
-    fill = [sys.executable, "-m", "bench.filler", str(folder / NODE_ID)]
-    subprocess.run([*fill, peers[NODE_ID], str(log_bytes), str(body_bytes)], check=True)
+    fill = [str(folder / NODE_ID), peers[NODE_ID], str(log_bytes), str(body_bytes)]
+    subprocess.run([*python_module("filler"), *fill], check=True)
     took_s = time.monotonic() - began
     yield f"{name}: appended, in a group of one", f"{took_s:.1f} s"
     served = serve_command(GROUP, NODE_ID, peers, folder / NODE_ID)
-    folding = folding_command(peers[NODE_ID], folder / NODE_ID)
+    words = [TOTAL, NODE_ID, json.dumps(peers), str(folder / NODE_ID)]
+    folding = [*python_module("serving_member"), *words]
     for state, command in (
         ("in the page cache", served),
         ("not in the page cache", served),
@@ -241,15 +236,6 @@ async def _leader(peers: Mapping[str, str]) -> str:
 # --- the command --------------------------------------------------------------------------------
 
 
-@contextmanager
-def _scratch(folder: Path) -> Iterator[Path]:
-    base = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
-    try:
-        yield base
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
-
-
 @click.command()
 @click.option("--idle-seconds", default=30.0, show_default=True)
 @click.option("--log-mib", default=1024, show_default=True, type=click.IntRange(4))
@@ -266,18 +252,13 @@ def footprint(
     page: Path | None,
 ) -> None:
     """Measure start, recovery, memory, and what three idle members use."""
-    err = Console(stderr=True)
     cells: list[list[str]] = []
-    folder.mkdir(parents=True, exist_ok=True)
-    machine = this_machine(folder)
-    with _scratch(folder) as base:
+    report = Report(folder)
+    with report.run_folder() as base:
         for what, figure in main_rows(base, idle_seconds, log_mib * 2**20, body_bytes):
             cells.append([what, figure])
-            err.print(f"{what}: {figure}", markup=False, highlight=False, soft_wrap=True)
+            tell(f"{what}: {figure}")
     tables = [Rows("start, memory and rest", ["what", "figure"], cells)]
     show_tables(tables, HOW)
-    if kept is not None:
-        content = {"machine": asdict(machine), "figures": dict(cells)}
-        kept.write_text(json.dumps(content, indent=1) + "\n")
-    if page is not None:
-        page.write_text(markdown_report([f"{machine.in_words()}.", HOW], tables))
+    report.keep(kept, {"figures": dict(cells)})
+    report.write_page(page, [HOW], tables)

@@ -17,6 +17,8 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from bench.options import new_folder_option
+from bench.process_figures import memory, processor_seconds
 from dledger.free_ports import free_ports
 
 _MEMBER = "bench.groups_member"
@@ -125,30 +127,20 @@ class GroupProcesses:
             del self.leaders[group]
 
 
-def _cpu_s(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
-def _memory_mib(pid: int) -> float:
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.split("VmRSS:")[1].split()[0]) / 1024
-
-
 def _idle_cost(processes: GroupProcesses, seconds: float, console: Console) -> None:
     shares: dict[str, list[float]] = {node_id: [] for node_id in processes.peers}
     for _ in range(max(1, round(seconds / WINDOW_S))):
-        before = {node_id: _cpu_s(processes.pid(node_id)) for node_id in shares}
+        before = {node_id: processor_seconds(processes.pid(node_id)) for node_id in shares}
         began = time.monotonic()
         processes.watch(lambda: False, WINDOW_S)
         for node_id, values in shares.items():
-            used_s = _cpu_s(processes.pid(node_id)) - before[node_id]
+            used_s = processor_seconds(processes.pid(node_id)) - before[node_id]
             values.append(100 * used_s / (time.monotonic() - began))
     for node_id, values in shares.items():
         console.print(
             f"{node_id}: leads {len(processes.led_by(node_id))}, "
             f"processor {min(values):.1f} % at least, {statistics.median(values):.1f} % as a rule, "
-            f"memory {_memory_mib(processes.pid(node_id)):.0f} MiB"
+            f"memory {memory(processes.pid(node_id)).resident:.0f} MiB"
         )
 
 
@@ -172,12 +164,7 @@ def _fail_over(processes: GroupProcesses, console: Console) -> None:
 @click.option("--groups", default=100, show_default=True, help="Groups of three members.")
 @click.option("--seconds", default=20.0, show_default=True, help="How long to look at them idle.")
 @click.option("--timeout-ms", default=500, show_default=True, help="Their election timeout.")
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path),
-    help="On the disk to measure; default: a new folder here.",
-)
+@new_folder_option
 def main(groups: int, seconds: float, timeout_ms: int, folder: Path | None) -> None:
     """Run idle groups in three real processes; then kill the one that leads most of them."""
     console = Console(highlight=False)

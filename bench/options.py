@@ -21,6 +21,12 @@ folder_option = click.option(
     show_default=True,
     help="On the disk to measure; made if missing.",
 )
+new_folder_option = click.option(
+    "--dir",
+    "folder",
+    type=click.Path(path_type=Path),
+    help="On the disk to measure; default: a new folder here.",
+)
 build_option = click.option(
     "--build",
     type=click.Path(path_type=Path),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import resource
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,6 +36,12 @@ def memory(pid: int) -> Memory:
 def processor_seconds(pid: int) -> float:
     """Of a process that runs."""
     return processor_seconds_of(Path(f"/proc/{pid}/stat").read_text(), os.sysconf("SC_CLK_TCK"))
+
+
+def children_processor_seconds() -> float:
+    """Of all child processes of this one that have ended, and were waited for."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
 
 
 def tree_processor_seconds(pid: int) -> float:

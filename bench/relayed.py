@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import statistics
-import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
@@ -12,10 +11,12 @@ from pathlib import Path
 
 import click
 import trio
-from rich.console import Console
-from rich.table import Table
 
 from bench.mq_group import START_TIMEOUT_S, mq_group
+from bench.options import new_folder_option
+from bench.plan import PlanInvalid, numbers
+from bench.report import show_tables
+from bench.summary import Rows, percentile
 from remoting.net.client import RemotingClient
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -24,6 +25,7 @@ from remoting.wire.errors import RemotingError
 _SEND = 310
 _RUNTIME_INFO = 28
 _TOPIC = "relayed"
+COLUMNS = ["in flight", "way", "sends/s", "of direct", "p50 ms", "p99 ms"]
 
 
 @dataclass
@@ -107,19 +109,15 @@ async def _run(
         # The leader of members that share a port leaves it to the others.
         ways = {"direct": leader, "relayed": group.address}
         measured = await _measure(ways, body, in_flight, rounds, seconds)
-    table = Table(title=f"sends of {len(body)} B, {rounds} rounds of {seconds:g} s")
-    for name in ("in flight", "way", "sends/s", "of direct", "median ms", "p99 ms"):
-        table.add_column(name, justify="left" if name == "way" else "right")
+    cells = []
     for each, by_way in measured.items():
         for way, times in by_way.items():
             rate = statistics.median(times.rates)
             of_direct = rate / statistics.median(by_way["direct"].rates)
-            cuts = statistics.quantiles(times.latencies_s, n=100)
-            table.add_row(
-                *(str(each), way, f"{rate:,.0f}", f"{of_direct:.2f}"),
-                *(f"{1000 * cuts[49]:.2f}", f"{1000 * cuts[98]:.2f}"),
-            )
-    Console(width=None if sys.stdout.isatty() else 100).print(table)
+            ms = [f"{1000 * percentile(times.latencies_s, share):.2f}" for share in (50, 99)]
+            cells.append([str(each), way, f"{rate:,.0f}", f"{of_direct:.2f}", *ms])
+    title = f"sends of {len(body)} B, {rounds} rounds of {seconds:g} s"
+    show_tables([Rows(title, COLUMNS, cells)])
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -127,25 +125,18 @@ async def _run(
 @click.option("--body-bytes", default=1024, show_default=True, help="Of each message.")
 @click.option("--rounds", default=5, show_default=True, help="Of both ways, one after the other.")
 @click.option("--seconds", default=2.0, show_default=True, help="Of each measurement.")
-@click.option(
-    "--dir",
-    "folder",
-    type=click.Path(path_type=Path),
-    help="On the disk to measure; default: a new folder here.",
-)
+@new_folder_option
 def main(in_flight: str, body_bytes: int, rounds: int, seconds: float, folder: Path | None) -> None:
     """Send to the leader directly and by a follower, with the same client, in one group of three.
 
     The members are real processes that share one port, as `dledger-mq up` starts them.
     """
     try:
-        numbers = [int(each) for each in in_flight.split(",")]
-    except ValueError as error:
-        raise click.BadParameter(
-            f"{in_flight} is no list of numbers, as 1,16", param_hint="in-flight"
-        ) from error
+        sizes = numbers(in_flight)
+    except PlanInvalid as error:
+        raise click.UsageError(str(error)) from None
     with tempfile.TemporaryDirectory(prefix="relayed-", dir=folder or Path.cwd()) as made:
-        trio.run(_run, Path(made) / "group", os.urandom(body_bytes), numbers, rounds, seconds)
+        trio.run(_run, Path(made) / "group", os.urandom(body_bytes), sizes, rounds, seconds)
 
 
 if __name__ == "__main__":

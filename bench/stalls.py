@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
 from pathlib import Path
 
 import click
@@ -13,7 +11,7 @@ from bench.dledger_member import GROUP
 from bench.options import folder_option
 from bench.peers.watched import WATCHED
 from bench.place import make_place
-from bench.report import show_tables
+from bench.report import Report, show_tables, tell
 from bench.summary import Rows, percentile
 from bench.toolchain import BUILD, Toolchain
 from bench.watch import Watch
@@ -61,12 +59,10 @@ def paused(who: str, leader: str, names: list[str]) -> list[str]:
 @folder_option
 def stalls(times: int, clients: int, folder: Path) -> None:
     """Pause members under load, and see whether that costs leaders, and clients time."""
-    folder.mkdir(parents=True, exist_ok=True)
-    base = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
     ours = next(each for each in WATCHED if each.key == "dledger")
     watching = ours.prepare(Toolchain(BUILD, building=lambda _: None))
     cells = []
-    try:
+    with Report(folder).run_folder() as base:
         place = make_place(base / ours.key)
         with Watch(watching, place, Workload(in_flight=clients)) as watch:
             for who, seconds in PAUSES:
@@ -79,7 +75,5 @@ def stalls(times: int, clients: int, folder: Path) -> None:
                     terms += term_of(place.peers) - before
                 row = [who, f"{seconds:g}", str(times), str(terms)]
                 cells.append([*row, *(f"{percentile(took_ms, share):,.0f}" for share in (50, 100))])
-                click.echo(" | ".join(cells[-1]), err=True)
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
+                tell(" | ".join(cells[-1]))
     show_tables([Rows("pauses under load", COLUMNS, cells)], HOW.format(clients=clients))

@@ -11,7 +11,7 @@ from bench.plan import Contender, Point
 from bench.workload import Measured
 
 # Columns of words; all others hold numbers.
-TEXT_COLUMNS = frozenset({"system", "fault", "what"})
+TEXT_COLUMNS = frozenset({"system", "fault", "way", "what"})
 
 Results = Mapping[tuple[Point, str], Sequence[Measured]]  # by place in the grid and contender's key
 

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
-import tempfile
 import time
 from dataclasses import asdict
 from pathlib import Path
@@ -14,10 +11,9 @@ import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from bench.machine import Machine, this_machine
+from bench.machine import Machine, touch_memory
 from bench.one_run import RunFailed, measure
 from bench.options import build_option, folder_option, json_option, markdown_option
-from bench.own_memory import touch_memory
 from bench.place import make_place
 from bench.plan import (
     Contender,
@@ -30,7 +26,7 @@ from bench.plan import (
     plan,
     planned_seconds,
 )
-from bench.report import markdown_report, show_tables
+from bench.report import Report, show_tables, tell
 from bench.summary import Rows, table_of_size
 from bench.system import Prepared, System
 from bench.systems import SYSTEMS
@@ -56,11 +52,9 @@ TOUCHED = "Before each run {mib:,} MiB of memory were touched, so that the host 
 class Grid:
     """The points to measure, and the results so far."""
 
-    def __init__(self, contenders: list[Contender], points: list[Point], machine: Machine) -> None:
+    def __init__(self, contenders: list[Contender], points: list[Point]) -> None:
         self.contenders = contenders
         self.points = points
-        self.machine = machine
-        self.notes: list[str] = []
         self.versions: list[str] = []
         self.runs: list[dict[str, object]] = []
         self.results: dict[tuple[Point, str], list[Measured]] = {}
@@ -79,19 +73,19 @@ class Grid:
         tables = [table_of_size(s, in_flight, self.contenders, self.results) for s in sizes]
         return [each for each in tables if each.cells]
 
-    def to_json(self) -> str:
-        """Everything as JSON, with each run by itself."""
-        content = {
-            "machine": asdict(self.machine),
+    def figures(self, notes: list[str]) -> dict[str, object]:
+        """All that is kept, with each run by itself."""
+        return {
             "began": self.began,
             "versions": self.versions,
-            "notes": self.notes,
+            "notes": notes,
             "runs": self.runs,
         }
-        return json.dumps(content, indent=1) + "\n"
 
 
-def prepare(systems: list[System], toolchain: Toolchain, grid: Grid) -> dict[str, Prepared]:
+def prepare(
+    systems: list[System], toolchain: Toolchain, grid: Grid, report: Report
+) -> dict[str, Prepared]:
     """The systems whose programs are there, by key; adds a note for each other one."""
     found: dict[str, Prepared] = {}
     for system in systems:
@@ -99,7 +93,7 @@ def prepare(systems: list[System], toolchain: Toolchain, grid: Grid) -> dict[str
         try:
             found[contender.key] = prepared = system.prepare(toolchain)
         except Unavailable as error:
-            grid.notes.append(f"{contender.name} is skipped: {error}")
+            report.note(f"{contender.name} is skipped: {error}")
             continue
         if prepared.version and prepared.version not in grid.versions:
             grid.versions.append(prepared.version)
@@ -133,6 +127,7 @@ def carry_out(
     memory_mib: int,
     folder: Path,
     grid: Grid,
+    report: Report,
     kept: Path | None,
 ) -> None:
     """Carry out all runs in turn; a failed one becomes a note. `kept` is rewritten after each.
@@ -157,12 +152,11 @@ def carry_out(
                 told = f"{result.entries_per_s:,.0f}/s"
             except RunFailed as error:
                 told = f"failed: {error}"
-                grid.notes.append(f"{what}, round {run.round + 1}: {error}")
+                report.notes.append(f"{what}, round {run.round + 1}: {error}")
             if not console.is_terminal:
-                print(f"{number}/{len(runs)} {what}: {told}", file=sys.stderr, flush=True)
+                tell(f"{number}/{len(runs)} {what}: {told}")
             progress.advance(bar)
-            if kept is not None:
-                kept.write_text(grid.to_json())
+            report.keep(kept, grid.figures(report.notes))
 
 
 def _check_memory(memory_mib: int, machine: Machine) -> None:
@@ -219,33 +213,26 @@ def throughput(
         points = [Point(b, n) for b in numbers(bodies) for n in numbers(in_flight)]
     except PlanInvalid as error:
         raise click.UsageError(str(error)) from None
-    folder.mkdir(parents=True, exist_ok=True)
+    report = Report(folder)
     if warm_up_s is not None:
         wanted = [each._replace(warm_up_s=warm_up_s) for each in wanted]
-    grid = Grid(wanted, points, this_machine(folder))
-    _check_memory(memory_mib, grid.machine)
-    err = Console(stderr=True)
-    toolchain = Toolchain(build, building=lambda what: err.print(f"building {what}", markup=False))
+    grid = Grid(wanted, points)
+    _check_memory(memory_mib, report.machine)
+    toolchain = Toolchain(build, building=lambda what: tell(f"building {what}"))
     keys = {each.key for each in wanted}
-    prepared = prepare([s for s in SYSTEMS if s.contender.key in keys], toolchain, grid)
-    for note in grid.notes:
-        err.print(note, markup=False, soft_wrap=True)
+    prepared = prepare([s for s in SYSTEMS if s.contender.key in keys], toolchain, grid, report)
     runs = plan(rounds, points, [each for each in wanted if each.key in prepared])
     minutes = planned_seconds(runs, seconds) / 60
-    err.print(f"{len(runs)} runs, about {minutes:.0f} minutes", markup=False)
-    base = Path(tempfile.mkdtemp(prefix="run-", dir=folder))
-    skipped = len(grid.notes)
-    try:
-        carry_out(runs, prepared, seconds, memory_mib, base, grid, kept)
-    except KeyboardInterrupt:
-        grid.notes.append(f"stopped after {len(grid.runs)} of {len(runs)} runs")
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
+    tell(f"{len(runs)} runs, about {minutes:.0f} minutes")
+    skipped = len(report.notes)
+    with report.run_folder() as base:
+        try:
+            carry_out(runs, prepared, seconds, memory_mib, base, grid, report, kept)
+        except KeyboardInterrupt:
+            report.notes.append(f"stopped after {len(grid.runs)} of {len(runs)} runs")
     how = HOW if memory_mib == 0 else f"{HOW} {TOUCHED.format(mib=memory_mib)}"
     show_tables(grid.tables(), how)
-    for note in grid.notes[skipped:]:
-        err.print(note, markup=False, soft_wrap=True)
-    if page is not None:
-        lines = [f"{grid.machine.in_words()}.", f"{', '.join(grid.versions)}.", how]
-        rounds_done = f"{rounds} rounds of {seconds:g} s each, begun {grid.began}."
-        page.write_text(markdown_report([*lines, rounds_done, *grid.notes], grid.tables()))
+    for note in report.notes[skipped:]:
+        tell(note)
+    rounds_done = f"{rounds} rounds of {seconds:g} s each, begun {grid.began}."
+    report.write_page(page, [f"{', '.join(grid.versions)}.", how, rounds_done], grid.tables())

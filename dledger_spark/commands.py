@@ -26,7 +26,7 @@ from dledger_spark.terminal import (
 )
 
 if TYPE_CHECKING:
-    from dledger_spark.replay import Piece
+    from dledger_spark.replay.replay import Piece
 
 _SHOWN: Final = {
     "entries": ("index", "term", "magic", "pos", "size", "body"),
@@ -90,8 +90,8 @@ def replay(
     that reads Parquet, such as spark.read.parquet("OUT/messages").
     """
     from dledger_spark.local_path import local_path  # noqa: PLC0415
-    from dledger_spark.replay import is_published, plan_replay, run_replay  # noqa: PLC0415
-    from dledger_spark.table_folder import replay_run  # noqa: PLC0415
+    from dledger_spark.replay.replay import is_published, plan_replay, run_replay  # noqa: PLC0415
+    from dledger_spark.replay.table_folder import replay_run  # noqa: PLC0415
 
     named = given_logs()
     out = local_path("out", out)
@@ -162,7 +162,7 @@ def _kept(out: str, pieces: Sequence[Piece], total: int) -> str:
 @session_options
 def count(as_json: bool) -> None:
     """Print how many messages each topic has."""
-    from dledger_spark.log_range import END, left_out  # noqa: PLC0415
+    from dledger_spark.log.log_range import END, left_out  # noqa: PLC0415
     from dledger_spark.topic_count import TopicCount, count_topics  # noqa: PLC0415
 
     named = given_logs()

@@ -32,13 +32,11 @@ class CommittedUnknown(DledgerSparkError):
     """The folder does not record the commit index, and the caller gave no end."""
 
     path: str
-
-    def _text(self) -> str:
-        return (
-            f"{self.path} has no hard-state record, so how far it is committed is not known "
-            '(Java DLedger does not write it down): give an index as "to", or to=end for all '
-            "entries, committed or not"
-        )
+    _template = (
+        "{path} has no hard-state record, so how far it is committed is not known (Java DLedger "
+        'does not write it down): give an index as "to", or to=end for all entries, committed or '
+        "not"
+    )
 
 
 class RangeUnavailable(DledgerSparkError):

@@ -12,7 +12,7 @@ import click
 from dledger.command_line.options import Decorated, given, kept_option, options
 
 if TYPE_CHECKING:
-    from dledger_spark.readable_log import ReadableLog
+    from dledger_spark.log.readable_log import ReadableLog
 
 _TLS: Final = (
     ("--tls-cert", "tlsCert", "With --bootstrap: certificate to show; see docs/security.md."),
@@ -44,8 +44,8 @@ class NamedLogs:
         Raises:
             DledgerSparkError: a folder holds no log, or a group does not answer.
         """
-        from dledger_spark.named_logs import open_all  # noqa: PLC0415
-        from dledger_spark.source_options import read_options  # noqa: PLC0415
+        from dledger_spark.query.named_logs import open_all  # noqa: PLC0415
+        from dledger_spark.query.source_options import read_options  # noqa: PLC0415
 
         return [log for source in self.sources for log in open_all(read_options(source))]
 
@@ -56,7 +56,7 @@ class NamedLogs:
             DledgerSparkError: as `open`, or the log does not have these entries.
         """
         from dledger_spark.errors import OptionInvalid  # noqa: PLC0415
-        from dledger_spark.log_range import END, begin_kept  # noqa: PLC0415
+        from dledger_spark.log.log_range import END, begin_kept  # noqa: PLC0415
 
         logs = self.open()
         for option, value in (("from", self.first), ("to", self.last)):

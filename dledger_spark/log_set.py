@@ -15,7 +15,7 @@ from typing import Final
 from dledger.store.hard_state_file import StoreRecord
 from dledger_spark.errors import LogFolderInvalid
 from dledger_spark.local_path import local_path, require_folder
-from dledger_spark.log_folder import NODE_PREFIX, LogFolder, open_log, read_record
+from dledger_spark.log.log_folder import NODE_PREFIX, LogFolder, open_log, read_record
 
 # DIR/<group>/<node>/dledger-<id>: the folders that hold nodes are at most so far below a path.
 MAX_DEPTH: Final = 2

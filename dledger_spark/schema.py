@@ -7,9 +7,12 @@ be null. Times are instants in UTC.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
+
+from dledger_spark.errors import OptionInvalid
 
 ENTRIES: Final = "entries"
 MESSAGES: Final = "messages"
@@ -62,3 +65,19 @@ MESSAGE_SCHEMA: Final = pa.schema(
 )
 
 SCHEMAS: Final = {ENTRIES: ENTRY_SCHEMA, MESSAGES: MESSAGE_SCHEMA}
+
+
+def check_columns(table: str, columns: Sequence[str] | None) -> list[str]:
+    """The names of the wanted columns.
+
+    Raises:
+        OptionInvalid: there is no such table, or it has no such column.
+    """
+    if table not in TABLES:
+        raise OptionInvalid("table", table, f"use one of {', '.join(TABLES)}")
+    known = SCHEMAS[table].names
+    names = known if columns is None else list(columns)
+    for name in names:
+        if name not in known:
+            raise OptionInvalid("column", name, f"the table of {table} has {', '.join(known)}")
+    return names

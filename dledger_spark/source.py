@@ -20,20 +20,19 @@ from pyspark.sql.types import StringType, StructType
 
 from dledger_spark.errors import OptionInvalid
 from dledger_spark.inflated_bodies import BODY_PROBLEM
-from dledger_spark.named_logs import open_all
-from dledger_spark.record_judge import RecordJudge
-from dledger_spark.scan import check_columns
-from dledger_spark.schema import SCHEMAS
-from dledger_spark.source_options import SourceOptions, read_options
-from dledger_spark.source_plan import batch_entries, plan, read_piece
+from dledger_spark.log.readable_log import warn_of_unrecorded
+from dledger_spark.query.named_logs import open_all
+from dledger_spark.query.record_judge import RecordJudge
+from dledger_spark.query.source_options import SourceOptions, read_options
+from dledger_spark.query.source_plan import batch_entries, is_open, plan, read_piece
+from dledger_spark.query.wanted import Wanted
+from dledger_spark.schema import SCHEMAS, check_columns
 from dledger_spark.spark_version import FOR_FILTERS, FOR_STREAMS, require_spark
-from dledger_spark.unrecorded import is_open, warn_of_unrecorded
-from dledger_spark.wanted import Wanted
 
 if TYPE_CHECKING:  # what earlier versions of pyspark than these readers need does not have
     from pyspark.sql.datasource import Filter
 
-    from dledger_spark.stream_source import DledgerStreamReader
+    from dledger_spark.query.stream_source import DledgerStreamReader
 
 NAME: Final = "dledger"
 _PROPERTIES: Final = "properties"
@@ -70,7 +69,7 @@ class DledgerDataSource(DataSource):
             SparkTooOld: pyspark is older than 4.2.
         """
         require_spark(FOR_STREAMS, "a stream")
-        from dledger_spark.stream_source import DledgerStreamReader  # noqa: PLC0415
+        from dledger_spark.query.stream_source import DledgerStreamReader  # noqa: PLC0415
 
         options = read_options(self.options, streaming=True)
         return DledgerStreamReader(options, _columns(schema, options))
@@ -110,7 +109,7 @@ class FilteringReader(DledgerReader):
 
     def pushFilters(self, filters: list[Filter]) -> Iterable[Filter]:  # noqa: N802  # Spark names it
         """Take filters over indexes, groups, topics and store times; return the others."""
-        from dledger_spark.pushed_filters import take_filters  # noqa: PLC0415
+        from dledger_spark.query.pushed_filters import take_filters  # noqa: PLC0415
 
         self._wanted, left = take_filters(self._wanted, filters, self._options.table)
         return left

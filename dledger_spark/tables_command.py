@@ -17,7 +17,7 @@ from dledger_spark.tables.table_home import KEPT_HOURS, KEPT_HOURS_MAX
 from dledger_spark.terminal import progress, resumable, session_options, started_session
 
 if TYPE_CHECKING:
-    from dledger_spark.readable_log import ReadableLog
+    from dledger_spark.log.readable_log import ReadableLog
     from dledger_spark.tables.engine import Engine
     from dledger_spark.tables.table_home import TableHome
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any, Final, NamedTuple
 
-from dledger_spark.log_range import END
+from dledger_spark.log.log_range import END
 
 # Often enough for a progress bar, and cheap beside the work.
 _PROGRESS_SECONDS: Final = 0.5

@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterable, Sequence
-from types import TracebackType
 
 from remoting.bodies.route import TopicRoute, decode_route
 from remoting.net.address import parse_address
@@ -43,12 +42,7 @@ class Asking:
             raise NotAnswered(f"{self._address}: {error}") from None
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
 
     def ask(self, command: Command) -> Command:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import statistics
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,10 +17,9 @@ from bench.brokers.null import null_broker
 from bench.brokers.ours import OURS
 from bench.brokers.rocketmq import Load, load_program, rocketmq
 from bench.brokers.rows import ROWS, Bench, Figure, Row, Scale
-from bench.machine import this_machine
 from bench.one_run import RunFailed
 from bench.options import build_option, folder_option, json_option, markdown_option
-from bench.report import markdown_report, show_tables
+from bench.report import Report, show_tables, tell
 from bench.summary import Rows
 from bench.toolchain import Toolchain, Unavailable
 
@@ -42,7 +39,6 @@ class Results:
 
     def __init__(self) -> None:
         self.figures: dict[str, dict[str, list[Figure]]] = {}
-        self.notes: list[str] = []
 
     def add(self, brokers: Brokers, figures: Sequence[Figure]) -> None:
         """Add what was measured in one round."""
@@ -64,13 +60,13 @@ class Results:
             cells.append(row)
         return Rows("Brokers", columns, cells)
 
-    def to_json(self) -> str:
+    def to_json(self, notes: Sequence[str]) -> str:
         """Every figure of every round."""
         content = {
             key: {name: [one.value for one in figures] for name, figures in mine.items()}
             for key, mine in self.figures.items()
         }
-        return json.dumps({"figures": content, "notes": self.notes}, indent=1) + "\n"
+        return json.dumps({"figures": content, "notes": list(notes)}, indent=1) + "\n"
 
     def _median(self, brokers: Brokers, name: str) -> Figure | None:
         found = self.figures.get(brokers.key, {}).get(name)
@@ -130,6 +126,7 @@ def measure(
     scale: Scale,
     folder: Path,
     results: Results,
+    report: Report,
 ) -> None:
     """Start a group, measure all rows, end it. What fails becomes a note."""
     is_ours = brokers.key == OURS.key
@@ -142,15 +139,13 @@ def measure(
                 try:
                     figures = row.measure(bench)
                 except RunFailed as error:
-                    results.notes.append(f"{brokers.name}, {row.what}: {error}")
-                    _tell(results.notes[-1])
+                    report.note(f"{brokers.name}, {row.what}: {error}")
                     continue
                 results.add(brokers, figures)
                 for figure in figures:
-                    _tell(f"{brokers.name}, {figure.name}: {in_words(figure)}")
+                    tell(f"{brokers.name}, {figure.name}: {in_words(figure)}")
     except RunFailed as error:
-        results.notes.append(f"{brokers.name}: {error}")
-        _tell(results.notes[-1])
+        report.note(f"{brokers.name}: {error}")
     finally:
         shutil.rmtree(folder / brokers.key, ignore_errors=True)
 
@@ -188,14 +183,11 @@ def broker(
     """Measure our brokers beside RocketMQ's."""
     wanted, at_scale = chosen_rows(rows), Scale(**scale)  # type: ignore[arg-type]
     beside = chosen_peers(peers)
-    folder.mkdir(parents=True, exist_ok=True)
-    machine = this_machine(folder)
-    results = Results()
-    toolchain = Toolchain(build, building=lambda what: _tell(f"building {what}"))
-    base = Path(tempfile.mkdtemp(prefix="brokers-", dir=folder)).absolute()
+    report, results = Report(folder), Results()
+    toolchain = Toolchain(build, building=lambda what: tell(f"building {what}"))
     began = time.strftime("%Y-%m-%d %H:%M")
     kinds = [OURS]
-    try:
+    with report.run_folder() as base:
         load = None
         try:
             load = load_program(toolchain, base)
@@ -207,33 +199,17 @@ def broker(
             what = (
                 "RocketMQ's brokers are" if load else "RocketMQ, and all that its client loads, is"
             )
-            results.notes.append(f"{what} left out: {error}")
-            _tell(results.notes[-1])
+            report.note(f"{what} left out: {error}")
             if load is None:
                 wanted = [row for row in wanted if not row.needs_load]
         for number in range(rounds):
             # Take turns at going first: one kind may leave the disk busy for the next.
             for brokers in kinds if number % 2 == 0 else kinds[::-1]:
-                measure(brokers, wanted, load, at_scale, base, results)
+                measure(brokers, wanted, load, at_scale, base, results, report)
                 if kept is not None:
-                    kept.write_text(results.to_json())
-    except KeyboardInterrupt:
-        results.notes.append("stopped before its end")
-    finally:
-        shutil.rmtree(base, ignore_errors=True)
+                    kept.write_text(results.to_json(report.notes))
     table = results.table(kinds)
     ran = f"{', '.join(each.version for each in kinds)}; medians of {rounds} rounds, in turn."
     if table.cells:
-        show_tables([table], " ".join([ran, HOW, *results.notes]))
-    if page is not None:
-        lines = [
-            f"{machine.in_words()}.",
-            f"{ran} Begun {began}.",
-            HOW,
-            *results.notes,
-        ]
-        page.write_text(markdown_report(lines, [table]))
-
-
-def _tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
+        show_tables([table], " ".join([ran, HOW, *report.notes]))
+    report.write_page(page, [f"{ran} Begun {began}.", HOW], [table])

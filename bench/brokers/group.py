@@ -7,7 +7,6 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from types import TracebackType
 from typing import NamedTuple
 
 from bench.brokers.asking import NotAnswered, leader_address, send_one
@@ -80,12 +79,7 @@ class BrokerGroup:
             raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._end()
 
     def leader(self) -> str:

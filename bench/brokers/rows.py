@@ -18,6 +18,7 @@ from bench.brokers.puller import pull_all
 from bench.brokers.rocketmq import Load
 from bench.brokers.traveller import travel
 from bench.one_run import RunFailed
+from bench.process_figures import children_processor_seconds
 
 # How long a Java virtual machine takes to start and to end, at most.
 _AROUND_S = 30.0
@@ -71,10 +72,10 @@ class Bench(NamedTuple):
 
         It moves less with what else the machine does than any rate. Raises RunFailed.
         """
-        before_s, load_before_s = self.group.processor_s(), _processor_s_of_children()
+        before_s, load_before_s = self.group.processor_s(), children_processor_seconds()
         found = self.run(work, about_s, **options)
         brokers_s = self.group.processor_s() - before_s
-        load_s = _processor_s_of_children() - load_before_s
+        load_s = children_processor_seconds() - load_before_s
         each = 1e6 / max(1, found["messages"])
         return found, [
             Figure(f"{name}: processor time of three brokers", "us a message", brokers_s * each),
@@ -96,12 +97,6 @@ class Bench(NamedTuple):
             make_topics(self.group.leader_address(), names, queues)
         except NotAnswered as error:
             raise RunFailed(str(error)) from None
-
-
-def _processor_s_of_children() -> float:
-    """Processor time of all child processes that have ended."""
-    used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return used.ru_utime + used.ru_stime
 
 
 class Row(NamedTuple):

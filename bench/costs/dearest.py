@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
+from bench.costs.dear import Dear, by_code, dear
 from bench.costs.full_broker import (
     CLIENT,
     CROWD,
@@ -40,32 +40,26 @@ from remoting.wire.loose_json import SMALL, compact_json
 
 CODE: Final = RequestCode
 
-# By what is dear: the request.
-Dearest: TypeAlias = Mapping[str, Command]
-
 _LONG_RUN: Final = "".join(f"p{number}\x01v\x02" for number in range(3000))
 
 
-def command(code: RequestCode, /, **fields: object) -> Command:
-    """A request with its fields as text, and no body."""
-    return Command(code, {name: str(value) for name, value in fields.items()})
-
-
-def dearest_requests(full: FullBroker) -> dict[int, Dearest]:
+def dearest_requests(full: FullBroker) -> dict[int, dict[str, Command]]:
     """Of every code, in an order in which none changes much for those that follow."""
-    return {
-        **_lists(full),
-        **_inspections(full),
-        **_offsets(full),
-        **_messages(full),
-        **_pops(full),
-        **_clients(full),
-        **_changes(full),
-        **_deletions(),
-    }
+    return by_code(
+        [
+            *_lists(),
+            *_inspections(full),
+            *_offsets(full),
+            *_messages(full),
+            *_pops(full),
+            *_clients(full),
+            *_changes(),
+            *_deletions(),
+        ]
+    )
 
 
-def _messages(full: FullBroker) -> dict[int, Dearest]:
+def _messages(full: FullBroker) -> list[Dear]:
     large_body = bytes(full.fullness.large_bytes)
     plain = send(TOPIC, b"x").fields
     batch = encode_batch_body([BatchMessage(b"x")] * MAX_BATCH_MESSAGES)
@@ -97,74 +91,50 @@ def _messages(full: FullBroker) -> dict[int, Dearest]:
     recall = recall_handle(LARGE, DUE_MS, "nobody")
     half = {"producerGroup": CROWD, "commitOrRollback": "8"}
     half["tranStateTableOffset"] = str(full.fullness.transactions - 1)
-    return {
-        CODE.SEND_MESSAGE: {
-            "many properties": Command(CODE.SEND_MESSAGE, long_fields, b"x"),
-            "a large message": Command(
-                CODE.SEND_MESSAGE, {**long_fields, "properties": ""}, large_body
-            ),
-        },
-        CODE.SEND_MESSAGE_V2: {
-            "many properties": Command(CODE.SEND_MESSAGE_V2, {**plain, "i": _LONG_RUN}, b"x"),
-            "a large message": Command(CODE.SEND_MESSAGE_V2, plain, large_body),
-        },
-        CODE.SEND_BATCH_MESSAGE: {
-            "many messages": Command(CODE.SEND_BATCH_MESSAGE, {**plain, "m": "true"}, batch),
-        },
-        CODE.SEND_REPLY_MESSAGE: {
-            "many properties": Command(CODE.SEND_REPLY_MESSAGE, long_asked, large_body)
-        },
-        CODE.SEND_REPLY_MESSAGE_V2: {
-            "many properties": Command(CODE.SEND_REPLY_MESSAGE_V2, asked, large_body)
-        },
-        CODE.CONSUMER_SEND_MSG_BACK: {
-            "a large message": Command(CODE.CONSUMER_SEND_MSG_BACK, {**back, "delayLevel": "0"}),
-        },
-        CODE.PULL_MESSAGE: {
-            name: Command(CODE.PULL_MESSAGE, fields) for name, fields in pulls.items()
-        },
-        CODE.LITE_PULL_MESSAGE: {
-            name: Command(CODE.LITE_PULL_MESSAGE, fields) for name, fields in pulls.items()
-        },
-        CODE.QUERY_MESSAGE: {
-            "large messages": Command(CODE.QUERY_MESSAGE, search),
-            "many messages": Command(CODE.QUERY_MESSAGE, {**search, "topic": KEYED}),
-            "many messages of another time": Command(
-                CODE.QUERY_MESSAGE, {**search, "topic": KEYED, "endTimestamp": "1"}
-            ),
-        },
-        CODE.VIEW_MESSAGE_BY_ID: {
-            "a large message": command(CODE.VIEW_MESSAGE_BY_ID, offset=full.large_position)
-        },
-        CODE.RECALL_MESSAGE: {
-            "large messages of one time": command(
-                CODE.RECALL_MESSAGE, topic=LARGE, recallHandle=recall
-            ),
-            "many messages of one time": command(
-                CODE.RECALL_MESSAGE,
-                topic=TOPIC,
-                recallHandle=recall_handle(TOPIC, DUE_MS + 1, "nobody"),
-            ),
-        },
-        CODE.END_TRANSACTION: {
-            "an open one": Command(
-                CODE.END_TRANSACTION, {**half, "commitLogOffset": str(full.half_position)}
-            ),
-            "one of a large message": Command(
-                CODE.END_TRANSACTION, {**half, "commitLogOffset": str(full.large_position)}
-            ),
-        },
-        CODE.RESUME_CHECK_HALF_MESSAGE: {
-            "a large message": command(
-                CODE.RESUME_CHECK_HALF_MESSAGE,
-                msgId=message_id("127.0.0.1", 1, full.large_position),
-            )
-        },
-        CODE.REDRIVE_DEAD_LETTERS: {
-            "large messages": Command(CODE.REDRIVE_DEAD_LETTERS, redrive, ids),
-            "all of them": Command(CODE.REDRIVE_DEAD_LETTERS, redrive),
-        },
-    }
+    return [
+        dear("many properties", CODE.SEND_MESSAGE, b"x", **long_fields),
+        dear("a large message", CODE.SEND_MESSAGE, large_body, **{**long_fields, "properties": ""}),
+        dear("many properties", CODE.SEND_MESSAGE_V2, b"x", **{**plain, "i": _LONG_RUN}),
+        dear("a large message", CODE.SEND_MESSAGE_V2, large_body, **plain),
+        dear("many messages", CODE.SEND_BATCH_MESSAGE, batch, **{**plain, "m": "true"}),
+        dear("many properties", CODE.SEND_REPLY_MESSAGE, large_body, **long_asked),
+        dear("many properties", CODE.SEND_REPLY_MESSAGE_V2, large_body, **asked),
+        dear("a large message", CODE.CONSUMER_SEND_MSG_BACK, **{**back, "delayLevel": "0"}),
+        *(dear(name, CODE.PULL_MESSAGE, **fields) for name, fields in pulls.items()),
+        *(dear(name, CODE.LITE_PULL_MESSAGE, **fields) for name, fields in pulls.items()),
+        dear("large messages", CODE.QUERY_MESSAGE, **search),
+        dear("many messages", CODE.QUERY_MESSAGE, **{**search, "topic": KEYED}),
+        dear(
+            "many messages of another time",
+            CODE.QUERY_MESSAGE,
+            **{**search, "topic": KEYED, "endTimestamp": "1"},
+        ),
+        dear("a large message", CODE.VIEW_MESSAGE_BY_ID, offset=full.large_position),
+        dear("large messages of one time", CODE.RECALL_MESSAGE, topic=LARGE, recallHandle=recall),
+        dear(
+            "many messages of one time",
+            CODE.RECALL_MESSAGE,
+            topic=TOPIC,
+            recallHandle=recall_handle(TOPIC, DUE_MS + 1, "nobody"),
+        ),
+        dear(
+            "an open one",
+            CODE.END_TRANSACTION,
+            **{**half, "commitLogOffset": str(full.half_position)},
+        ),
+        dear(
+            "one of a large message",
+            CODE.END_TRANSACTION,
+            **{**half, "commitLogOffset": str(full.large_position)},
+        ),
+        dear(
+            "a large message",
+            CODE.RESUME_CHECK_HALF_MESSAGE,
+            msgId=message_id("127.0.0.1", 1, full.large_position),
+        ),
+        dear("large messages", CODE.REDRIVE_DEAD_LETTERS, ids, **redrive),
+        dear("all of them", CODE.REDRIVE_DEAD_LETTERS, **redrive),
+    ]
 
 
 def _client(number: int) -> str:
@@ -180,7 +150,7 @@ def _heartbeat(members: str) -> bytes:
     return f'{{"clientID":"{CLIENT}",{members}}}'.encode()
 
 
-def _clients(full: FullBroker) -> dict[int, Dearest]:
+def _clients(full: FullBroker) -> list[Dear]:
     wanted = min(1000, full.fullness.subscriptions)
     subscriptions = _listed('{"topic":"t%d","subString":"a||b","subVersion":1}', wanted)
     conditions = ",".join(
@@ -203,112 +173,84 @@ def _clients(full: FullBroker) -> dict[int, Dearest]:
         **{"consumerGroup": CROWD, "topic": WIDE, "clientId": _client(0)},
         **{"strategyName": "AVG", "messageModel": "CLUSTERING"},
     }
-    return {
-        CODE.HEART_BEAT: {
-            "subscriptions": Command(
-                CODE.HEART_BEAT, {}, _heartbeat(f"{group}{subscriptions}]}}]")
-            ),
-            "conditions": Command(CODE.HEART_BEAT, {}, _heartbeat(f"{group}{conditions}]}}]")),
-            "consumer groups": Command(
-                CODE.HEART_BEAT,
-                {},
-                _heartbeat(f'"consumerDataSet":[{_listed("""{"groupName":"h%d"}""", 1000)}]'),
-            ),
-            "producer groups": Command(
-                CODE.HEART_BEAT,
-                {},
-                _heartbeat(f'"producerDataSet":[{_listed("""{"groupName":"p%d"}""", 1000)}]'),
-            ),
-            "values": Command(CODE.HEART_BEAT, {}, _heartbeat(surrogates)),
-            "one text": Command(
-                CODE.HEART_BEAT,
-                {},
-                _heartbeat('"x":"' + "\\ud83d\\ude00" * (MAX_HEARTBEAT_BYTES // 12 - 10) + '"'),
-            ),
-        },
-        CODE.CHECK_CLIENT_CONFIG: {
-            "a condition": Command(CODE.CHECK_CLIENT_CONFIG, {}, one_condition)
-        },
-        CODE.GET_CONSUMER_LIST_BY_GROUP: {
-            "clients": Command(CODE.GET_CONSUMER_LIST_BY_GROUP, of_crowd)
-        },
-        CODE.GET_CONSUMER_CONNECTION_LIST: {
-            "clients": Command(CODE.GET_CONSUMER_CONNECTION_LIST, of_crowd)
-        },
-        CODE.GET_PRODUCER_CONNECTION_LIST: {
-            "clients": command(CODE.GET_PRODUCER_CONNECTION_LIST, producerGroup=CROWD)
-        },
-        CODE.GET_ALL_PRODUCER_INFO: {"clients": Command(CODE.GET_ALL_PRODUCER_INFO)},
-        CODE.LOCK_BATCH_MQ: {"queues": Command(CODE.LOCK_BATCH_MQ, {}, lock)},
-        CODE.UNLOCK_BATCH_MQ: {"queues": Command(CODE.UNLOCK_BATCH_MQ, {}, lock)},
-        CODE.QUERY_ASSIGNMENT: {
-            "queues and clients": Command(
-                CODE.QUERY_ASSIGNMENT, {}, compact_json(question).encode()
-            )
-        },
-        CODE.GET_CONSUMER_RUNNING_INFO: {
-            "clients": command(
-                CODE.GET_CONSUMER_RUNNING_INFO,
-                **{"consumerGroup": CROWD, "clientId": _client(full.fullness.clients - 1)},
-            )
-        },
-        CODE.CONSUME_MESSAGE_DIRECTLY: {
-            "clients and a large message": command(
-                CODE.CONSUME_MESSAGE_DIRECTLY,
-                **{"consumerGroup": CROWD, "clientId": _client(full.fullness.clients - 1)},
-                msgId=message_id("127.0.0.1", 1, full.large_position),
-            )
-        },
-        CODE.INVOKE_BROKER_TO_GET_CONSUMER_STATUS: {
-            "clients": command(
-                CODE.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, topic=TOPIC, group=CROWD, clientAddr=""
-            )
-        },
-        CODE.UNREGISTER_CLIENT: {
-            "any": command(
-                CODE.UNREGISTER_CLIENT, clientID=CLIENT, consumerGroup=CROWD, producerGroup=CROWD
-            )
-        },
-    }
+    return [
+        dear("subscriptions", CODE.HEART_BEAT, _heartbeat(f"{group}{subscriptions}]}}]")),
+        dear("conditions", CODE.HEART_BEAT, _heartbeat(f"{group}{conditions}]}}]")),
+        dear(
+            "consumer groups",
+            CODE.HEART_BEAT,
+            _heartbeat(f'"consumerDataSet":[{_listed("""{"groupName":"h%d"}""", 1000)}]'),
+        ),
+        dear(
+            "producer groups",
+            CODE.HEART_BEAT,
+            _heartbeat(f'"producerDataSet":[{_listed("""{"groupName":"p%d"}""", 1000)}]'),
+        ),
+        dear("values", CODE.HEART_BEAT, _heartbeat(surrogates)),
+        dear(
+            "one text",
+            CODE.HEART_BEAT,
+            _heartbeat('"x":"' + "\\ud83d\\ude00" * (MAX_HEARTBEAT_BYTES // 12 - 10) + '"'),
+        ),
+        dear("a condition", CODE.CHECK_CLIENT_CONFIG, one_condition),
+        dear("clients", CODE.GET_CONSUMER_LIST_BY_GROUP, **of_crowd),
+        dear("clients", CODE.GET_CONSUMER_CONNECTION_LIST, **of_crowd),
+        dear("clients", CODE.GET_PRODUCER_CONNECTION_LIST, producerGroup=CROWD),
+        dear("clients", CODE.GET_ALL_PRODUCER_INFO),
+        dear("queues", CODE.LOCK_BATCH_MQ, lock),
+        dear("queues", CODE.UNLOCK_BATCH_MQ, lock),
+        dear("queues and clients", CODE.QUERY_ASSIGNMENT, compact_json(question).encode()),
+        dear(
+            "clients",
+            CODE.GET_CONSUMER_RUNNING_INFO,
+            **{"consumerGroup": CROWD, "clientId": _client(full.fullness.clients - 1)},
+        ),
+        dear(
+            "clients and a large message",
+            CODE.CONSUME_MESSAGE_DIRECTLY,
+            **{"consumerGroup": CROWD, "clientId": _client(full.fullness.clients - 1)},
+            msgId=message_id("127.0.0.1", 1, full.large_position),
+        ),
+        dear(
+            "clients",
+            CODE.INVOKE_BROKER_TO_GET_CONSUMER_STATUS,
+            topic=TOPIC,
+            group=CROWD,
+            clientAddr="",
+        ),
+        dear(
+            "any", CODE.UNREGISTER_CLIENT, clientID=CLIENT, consumerGroup=CROWD, producerGroup=CROWD
+        ),
+    ]
 
 
-def _offsets(full: FullBroker) -> dict[int, Dearest]:
+def _offsets(full: FullBroker) -> list[Dear]:
     of_queue: dict[str, Any] = {"topic": KEYED, "queueId": 0}
     at = {**of_queue, "timestamp": full.now_ms + 1, "boundaryType": "UPPER"}
-    return {
-        CODE.QUERY_CONSUMER_OFFSET: {
-            "one that is not known": command(
-                CODE.QUERY_CONSUMER_OFFSET, **of_queue, consumerGroup="nobody"
-            )
-        },
-        CODE.UPDATE_CONSUMER_OFFSET: {
-            "a new one": command(
-                CODE.UPDATE_CONSUMER_OFFSET,
-                **{"topic": WIDE, "queueId": 0, "consumerGroup": GROUP, "commitOffset": 2},
-            )
-        },
-        CODE.SEARCH_OFFSET_BY_TIMESTAMP: {
-            "many messages": command(CODE.SEARCH_OFFSET_BY_TIMESTAMP, **at)
-        },
-        CODE.GET_MAX_OFFSET: {"any": command(CODE.GET_MAX_OFFSET, **of_queue)},
-        CODE.GET_MIN_OFFSET: {"any": command(CODE.GET_MIN_OFFSET, **of_queue)},
-        CODE.GET_EARLIEST_MSG_STORETIME: {
-            "any": command(CODE.GET_EARLIEST_MSG_STORETIME, **of_queue)
-        },
-        CODE.GET_ALL_CONSUMER_OFFSET: {"offsets": command(CODE.GET_ALL_CONSUMER_OFFSET)},
-        CODE.INVOKE_BROKER_TO_RESET_OFFSET: {
-            "queues": command(
-                CODE.INVOKE_BROKER_TO_RESET_OFFSET,
-                **{"group": GROUP, "topic": WIDE, "timestamp": full.now_ms, "isForce": "true"},
-            )
-        },
-        CODE.CLONE_GROUP_OFFSET: {
-            "topics": command(CODE.CLONE_GROUP_OFFSET, srcGroup=GROUP, destGroup="g1"),
-        },
-    }
+    return [
+        dear(
+            "one that is not known", CODE.QUERY_CONSUMER_OFFSET, **of_queue, consumerGroup="nobody"
+        ),
+        dear(
+            "a new one",
+            CODE.UPDATE_CONSUMER_OFFSET,
+            **{"topic": WIDE, "queueId": 0, "consumerGroup": GROUP, "commitOffset": 2},
+        ),
+        dear("many messages", CODE.SEARCH_OFFSET_BY_TIMESTAMP, **at),
+        dear("any", CODE.GET_MAX_OFFSET, **of_queue),
+        dear("any", CODE.GET_MIN_OFFSET, **of_queue),
+        dear("any", CODE.GET_EARLIEST_MSG_STORETIME, **of_queue),
+        dear("offsets", CODE.GET_ALL_CONSUMER_OFFSET),
+        dear(
+            "queues",
+            CODE.INVOKE_BROKER_TO_RESET_OFFSET,
+            **{"group": GROUP, "topic": WIDE, "timestamp": full.now_ms, "isForce": "true"},
+        ),
+        dear("topics", CODE.CLONE_GROUP_OFFSET, srcGroup=GROUP, destGroup="g1"),
+    ]
 
 
-def _pops(full: FullBroker) -> dict[int, Dearest]:
+def _pops(full: FullBroker) -> list[Dear]:
     condition = {"exp": DEAR_CONDITION, "expType": "SQL92"}
     first = full.popped.get("startOffsetInfo", "0 0 0").rpartition(" ")[2]
     popped = {
@@ -319,51 +261,41 @@ def _pops(full: FullBroker) -> dict[int, Dearest]:
     of_popped["pt"] = int(full.popped.get("popTime", "1"))
     bits = {**of_popped, "b": base64.b64encode(b"\xff" * (min(MAX_ACKS, MAX_BITS) // 8)).decode()}
     acks = [{**of_popped, "so": number, "b": "AQ=="} for number in range(1500)]
-    return {
-        CODE.POP_MESSAGE: {
-            "queues": Command(CODE.POP_MESSAGE, pop_fields(WIDE)),
-            "messages that almost meet a condition": Command(
-                CODE.POP_MESSAGE, pop_fields(TEXTS) | condition
-            ),
-            "messages that are out": Command(CODE.POP_MESSAGE, pop_fields(FLYING)),
-            "those that wait": Command(CODE.POP_MESSAGE, pop_fields("t1")),
-        },
-        CODE.PEEK_MESSAGE: {
-            "queues": Command(CODE.PEEK_MESSAGE, pop_fields(WIDE)),
-            "messages that are out": Command(CODE.PEEK_MESSAGE, pop_fields(FLYING)),
-            "large messages": Command(CODE.PEEK_MESSAGE, pop_fields(LARGE)),
-        },
-        CODE.NOTIFICATION: {
-            "queues": Command(CODE.NOTIFICATION, pop_fields(WIDE)),
-            "messages that are out": Command(CODE.NOTIFICATION, pop_fields(FLYING)),
-        },
-        CODE.POLLING_INFO: {
-            "those that wait": command(
-                CODE.POLLING_INFO, consumerGroup=GROUP, topic="t1", queueId=0
-            )
-        },
-        CODE.ACK_MESSAGE: {"messages that are out": command(CODE.ACK_MESSAGE, **popped)},
-        CODE.CHANGE_MESSAGE_INVISIBLETIME: {
-            "messages that are out": command(
-                CODE.CHANGE_MESSAGE_INVISIBLETIME, **{**popped, "invisibleTime": "7200000"}
-            )
-        },
-        CODE.BATCH_ACK_MESSAGE: {
-            "bits": Command(
-                CODE.BATCH_ACK_MESSAGE,
-                {},
-                compact_json({"brokerName": "broker-a", "acks": [bits]}).encode(),
-            ),
-            "handles": Command(
-                CODE.BATCH_ACK_MESSAGE,
-                {},
-                compact_json({"brokerName": "broker-a", "acks": acks}).encode(),
-            ),
-        },
-    }
+    return [
+        dear("queues", CODE.POP_MESSAGE, **pop_fields(WIDE)),
+        dear(
+            "messages that almost meet a condition",
+            CODE.POP_MESSAGE,
+            **(pop_fields(TEXTS) | condition),
+        ),
+        dear("messages that are out", CODE.POP_MESSAGE, **pop_fields(FLYING)),
+        dear("those that wait", CODE.POP_MESSAGE, **pop_fields("t1")),
+        dear("queues", CODE.PEEK_MESSAGE, **pop_fields(WIDE)),
+        dear("messages that are out", CODE.PEEK_MESSAGE, **pop_fields(FLYING)),
+        dear("large messages", CODE.PEEK_MESSAGE, **pop_fields(LARGE)),
+        dear("queues", CODE.NOTIFICATION, **pop_fields(WIDE)),
+        dear("messages that are out", CODE.NOTIFICATION, **pop_fields(FLYING)),
+        dear("those that wait", CODE.POLLING_INFO, consumerGroup=GROUP, topic="t1", queueId=0),
+        dear("messages that are out", CODE.ACK_MESSAGE, **popped),
+        dear(
+            "messages that are out",
+            CODE.CHANGE_MESSAGE_INVISIBLETIME,
+            **{**popped, "invisibleTime": "7200000"},
+        ),
+        dear(
+            "bits",
+            CODE.BATCH_ACK_MESSAGE,
+            compact_json({"brokerName": "broker-a", "acks": [bits]}).encode(),
+        ),
+        dear(
+            "handles",
+            CODE.BATCH_ACK_MESSAGE,
+            compact_json({"brokerName": "broker-a", "acks": acks}).encode(),
+        ),
+    ]
 
 
-def _lists(_full: FullBroker) -> dict[int, Dearest]:
+def _lists() -> list[Dear]:
     codes = (
         *(CODE.GET_ALL_TOPIC_CONFIG, CODE.GET_ALL_SUBSCRIPTIONGROUP_CONFIG),
         *(CODE.GET_BROKER_RUNTIME_INFO, CODE.GET_BROKER_CONFIG, CODE.GET_BROKER_HA_STATUS),
@@ -371,70 +303,56 @@ def _lists(_full: FullBroker) -> dict[int, Dearest]:
         *(CODE.GET_TIMER_CHECK_POINT, CODE.GET_TIMER_METRICS, CODE.GET_ALL_MESSAGE_REQUEST_MODE),
         *(CODE.CLEAN_UNUSED_TOPIC, CODE.CLEAN_EXPIRED_CONSUMEQUEUE),
     )
-    return {
-        **{code: {"any": Command(code)} for code in codes},
-        CODE.GET_TOPIC_CONFIG: {"any": command(CODE.GET_TOPIC_CONFIG, topic=WIDE)},
-        CODE.GET_SUBSCRIPTIONGROUP_CONFIG: {
-            "any": command(CODE.GET_SUBSCRIPTIONGROUP_CONFIG, group=GROUP)
-        },
-    }
+    return [
+        *(dear("any", code) for code in codes),
+        dear("any", CODE.GET_TOPIC_CONFIG, topic=WIDE),
+        dear("any", CODE.GET_SUBSCRIPTIONGROUP_CONFIG, group=GROUP),
+    ]
 
 
-def _inspections(full: FullBroker) -> dict[int, Dearest]:
+def _inspections(full: FullBroker) -> list[Dear]:
     names = ";".join(f"t{number}" for number in range(min(8000, full.fullness.topics)))
     left_out = ",".join(f"g{number}" for number in range(8000))
     both = {"topic": WIDE, "group": GROUP}
-    return {
-        CODE.GET_TOPIC_STATS_INFO: {"queues": command(CODE.GET_TOPIC_STATS_INFO, topic=WIDE)},
-        CODE.GET_CONSUME_STATS: {
-            "topics": command(CODE.GET_CONSUME_STATS, consumerGroup=GROUP),
-            "named topics": command(
-                CODE.GET_CONSUME_STATS, consumerGroup=GROUP, topicList=f"{WIDE};{names}"
-            ),
-            "topics named twice": command(
-                CODE.GET_CONSUME_STATS, consumerGroup=GROUP, topicList=f"{WIDE};" * 8000
-            ),
-        },
-        CODE.GET_BROKER_CONSUME_STATS: {
-            "all": command(CODE.GET_BROKER_CONSUME_STATS, isOrder="false"),
-            "none": command(CODE.GET_BROKER_CONSUME_STATS, isOrder="true"),
-        },
-        CODE.VIEW_BROKER_STATS_DATA: {
-            "how far behind": command(
-                CODE.VIEW_BROKER_STATS_DATA,
-                **{"statsName": "GROUP_GET_FALL_SIZE", "statsKey": f"0@{WIDE}@{GROUP}"},
-            ),
-            "a counter": command(
-                CODE.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey=WIDE
-            ),
-        },
-        CODE.QUERY_TOPIC_CONSUME_BY_WHO: {
-            "groups": command(CODE.QUERY_TOPIC_CONSUME_BY_WHO, topic=TOPIC)
-        },
-        CODE.QUERY_TOPICS_BY_CONSUMER: {
-            "topics": command(CODE.QUERY_TOPICS_BY_CONSUMER, group=GROUP)
-        },
-        CODE.QUERY_SUBSCRIPTION_BY_CONSUMER: {
-            "any": command(CODE.QUERY_SUBSCRIPTION_BY_CONSUMER, topic=TOPIC, group=CROWD)
-        },
-        CODE.QUERY_CORRECTION_OFFSET: {
-            "groups": command(
-                CODE.QUERY_CORRECTION_OFFSET,
-                **{"topic": TOPIC, "compareGroup": GROUP, "filterGroups": left_out},
-            ),
-        },
-        CODE.QUERY_CONSUME_QUEUE: {
-            "units": command(
-                CODE.QUERY_CONSUME_QUEUE,
-                **{"topic": KEYED, "queueId": 0, "index": 0, "count": 1000},
-                consumerGroup="g1",
-            )
-        },
-        CODE.QUERY_CONSUME_TIME_SPAN: {"queues": command(CODE.QUERY_CONSUME_TIME_SPAN, **both)},
-    }
+    return [
+        dear("queues", CODE.GET_TOPIC_STATS_INFO, topic=WIDE),
+        dear("topics", CODE.GET_CONSUME_STATS, consumerGroup=GROUP),
+        dear(
+            "named topics", CODE.GET_CONSUME_STATS, consumerGroup=GROUP, topicList=f"{WIDE};{names}"
+        ),
+        dear(
+            "topics named twice",
+            CODE.GET_CONSUME_STATS,
+            consumerGroup=GROUP,
+            topicList=f"{WIDE};" * 8000,
+        ),
+        dear("all", CODE.GET_BROKER_CONSUME_STATS, isOrder="false"),
+        dear("none", CODE.GET_BROKER_CONSUME_STATS, isOrder="true"),
+        dear(
+            "how far behind",
+            CODE.VIEW_BROKER_STATS_DATA,
+            **{"statsName": "GROUP_GET_FALL_SIZE", "statsKey": f"0@{WIDE}@{GROUP}"},
+        ),
+        dear("a counter", CODE.VIEW_BROKER_STATS_DATA, statsName="TOPIC_PUT_NUMS", statsKey=WIDE),
+        dear("groups", CODE.QUERY_TOPIC_CONSUME_BY_WHO, topic=TOPIC),
+        dear("topics", CODE.QUERY_TOPICS_BY_CONSUMER, group=GROUP),
+        dear("any", CODE.QUERY_SUBSCRIPTION_BY_CONSUMER, topic=TOPIC, group=CROWD),
+        dear(
+            "groups",
+            CODE.QUERY_CORRECTION_OFFSET,
+            **{"topic": TOPIC, "compareGroup": GROUP, "filterGroups": left_out},
+        ),
+        dear(
+            "units",
+            CODE.QUERY_CONSUME_QUEUE,
+            **{"topic": KEYED, "queueId": 0, "index": 0, "count": 1000},
+            consumerGroup="g1",
+        ),
+        dear("queues", CODE.QUERY_CONSUME_TIME_SPAN, **both),
+    ]
 
 
-def _changes(_full: FullBroker) -> dict[int, Dearest]:
+def _changes() -> list[Dear]:
     topic = {
         **{"topicName": "n%d", "readQueueNums": 1, "writeQueueNums": 1, "perm": 6},
         **{"topicFilterType": "SINGLE_TAG", "topicSysFlag": 0, "order": False},
@@ -447,54 +365,35 @@ def _changes(_full: FullBroker) -> dict[int, Dearest]:
     one = compact_json({**group, "groupName": "g3", "groupRetryPolicy": policy})[:-1]
     settings = "\n".join(f"# {number}" for number in range(500)) + "\nfileReservedTime=72"
     mode = {"consumerGroup": GROUP, "topic": TOPIC, "mode": "POP", "popShareQueueNum": 1}
-    return {
-        CODE.UPDATE_AND_CREATE_TOPIC: {
-            "queues": command(
-                CODE.UPDATE_AND_CREATE_TOPIC,
-                **{"topic": "wide2", "defaultTopic": "TBW102", "readQueueNums": 1024},
-                **{"writeQueueNums": 1024, "perm": 6, "topicFilterType": "SINGLE_TAG"},
-            )
-        },
-        CODE.UPDATE_AND_CREATE_TOPIC_LIST: {
-            "topics": Command(
-                CODE.UPDATE_AND_CREATE_TOPIC_LIST, {}, f'{{"topicConfigList":[{topics}]}}'.encode()
-            )
-        },
-        CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP: {
-            "values": Command(
-                CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, f"{one},{values}}}".encode()
-            )
-        },
-        CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST: {
-            "groups": Command(
-                CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
-                {},
-                f'{{"groupConfigList":[{groups}]}}'.encode(),
-            )
-        },
-        CODE.UPDATE_AND_GET_GROUP_FORBIDDEN: {
-            "any": command(
-                CODE.UPDATE_AND_GET_GROUP_FORBIDDEN, group=GROUP, topic="t2", readable="false"
-            )
-        },
-        CODE.UPDATE_BROKER_CONFIG: {
-            "lines": Command(CODE.UPDATE_BROKER_CONFIG, {}, settings.encode())
-        },
-        CODE.SET_MESSAGE_REQUEST_MODE: {
-            "any": Command(CODE.SET_MESSAGE_REQUEST_MODE, {}, compact_json(mode).encode())
-        },
-    }
+    return [
+        dear(
+            "queues",
+            CODE.UPDATE_AND_CREATE_TOPIC,
+            **{"topic": "wide2", "defaultTopic": "TBW102", "readQueueNums": 1024},
+            **{"writeQueueNums": 1024, "perm": 6, "topicFilterType": "SINGLE_TAG"},
+        ),
+        dear(
+            "topics",
+            CODE.UPDATE_AND_CREATE_TOPIC_LIST,
+            f'{{"topicConfigList":[{topics}]}}'.encode(),
+        ),
+        dear("values", CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, f"{one},{values}}}".encode()),
+        dear(
+            "groups",
+            CODE.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP_LIST,
+            f'{{"groupConfigList":[{groups}]}}'.encode(),
+        ),
+        dear("any", CODE.UPDATE_AND_GET_GROUP_FORBIDDEN, group=GROUP, topic="t2", readable="false"),
+        dear("lines", CODE.UPDATE_BROKER_CONFIG, settings.encode()),
+        dear("any", CODE.SET_MESSAGE_REQUEST_MODE, compact_json(mode).encode()),
+    ]
 
 
-def _deletions() -> dict[int, Dearest]:
-    return {
-        CODE.TRIGGER_DELETE_FILES: {"any": Command(CODE.TRIGGER_DELETE_FILES)},
-        CODE.DELETE_EXPIRED_COMMITLOG: {"any": Command(CODE.DELETE_EXPIRED_COMMITLOG)},
-        CODE.DELETE_TOPIC_IN_BROKER: {
-            "groups": command(CODE.DELETE_TOPIC_IN_BROKER, topic=TOPIC),
-            "queues": command(CODE.DELETE_TOPIC_IN_BROKER, topic=WIDE),
-        },
-        CODE.DELETE_SUBSCRIPTIONGROUP: {
-            "topics": command(CODE.DELETE_SUBSCRIPTIONGROUP, groupName=GROUP, cleanOffset="true")
-        },
-    }
+def _deletions() -> list[Dear]:
+    return [
+        dear("any", CODE.TRIGGER_DELETE_FILES),
+        dear("any", CODE.DELETE_EXPIRED_COMMITLOG),
+        dear("groups", CODE.DELETE_TOPIC_IN_BROKER, topic=TOPIC),
+        dear("queues", CODE.DELETE_TOPIC_IN_BROKER, topic=WIDE),
+        dear("topics", CODE.DELETE_SUBSCRIPTIONGROUP, groupName=GROUP, cleanOffset="true"),
+    ]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
+from bench.costs.dear import by_code, dear
 from nameserver.limits import MAX_BROKERS, MAX_TOPICS
 from nameserver.processors import Asker, Processors
 from nameserver.routes import RouteTable
@@ -111,7 +112,7 @@ def _chunk(data: bytes) -> bytes:
     return _LENGTH.pack(len(data)) + data
 
 
-def dearest_of_nameserver(full: FullNameServer) -> dict[int, Mapping[str, Command]]:
+def dearest_of_nameserver(full: FullNameServer) -> dict[int, dict[str, Command]]:
     """By code, and by what is dear about it; those that forget most are last."""
     count = full.routes.topics_of_broker
     setting = {"namespace": "ORDER_TOPIC_CONFIG", "key": "T", "value": "b:4"}
@@ -130,45 +131,44 @@ def dearest_of_nameserver(full: FullNameServer) -> dict[int, Mapping[str, Comman
     odd = json.dumps({"topicConfigSerializeWrapper": {"topicConfigTable": {}, "x": [0] * 60_000}})
     version = compact_json(DataVersion(1, 5, 1).to_json()).encode()
     b0 = {"brokerName": "b0"}
-    return {
-        **{code: {"any": Command(code)} for code in plain},
-        CODE.GET_ROUTEINFO_BY_TOPIC: {
-            "brokers": Command(CODE.GET_ROUTEINFO_BY_TOPIC, {"topic": EVERYWHERE})
-        },
-        CODE.GET_TOPICS_BY_CLUSTER: {
-            "topics": Command(CODE.GET_TOPICS_BY_CLUSTER, {"cluster": CLUSTER}),
-            "another cluster": Command(CODE.GET_TOPICS_BY_CLUSTER, {"cluster": "nobody's"}),
-        },
-        CODE.GET_BROKER_MEMBER_GROUP: {"any": Command(CODE.GET_BROKER_MEMBER_GROUP, b0)},
-        CODE.QUERY_DATA_VERSION: {"any": Command(CODE.QUERY_DATA_VERSION, identity(0), version)},
-        CODE.BROKER_HEARTBEAT: {"any": Command(CODE.BROKER_HEARTBEAT, identity(0))},
-        CODE.PUT_KV_CONFIG: {"any": Command(CODE.PUT_KV_CONFIG, setting)},
-        CODE.GET_KV_CONFIG: {"any": Command(CODE.GET_KV_CONFIG, setting)},
-        CODE.GET_KVLIST_BY_NAMESPACE: {"any": Command(CODE.GET_KVLIST_BY_NAMESPACE, setting)},
-        CODE.DELETE_KV_CONFIG: {"any": Command(CODE.DELETE_KV_CONFIG, setting)},
-        CODE.WIPE_WRITE_PERM_OF_BROKER: {"topics": Command(CODE.WIPE_WRITE_PERM_OF_BROKER, b0)},
-        CODE.ADD_WRITE_PERM_OF_BROKER: {"topics": Command(CODE.ADD_WRITE_PERM_OF_BROKER, b0)},
-        CODE.REGISTER_TOPIC_IN_NAMESRV: {
-            "brokers": Command(
-                CODE.REGISTER_TOPIC_IN_NAMESRV, {"topic": "added"}, compact_json(route).encode()
-            )
-        },
-        CODE.DELETE_TOPIC_IN_NAMESRV: {
-            "brokers": Command(CODE.DELETE_TOPIC_IN_NAMESRV, {"topic": "added"})
-        },
-        CODE.REGISTER_BROKER: {
-            "topics": register(0, [EVERYWHERE, *_topics(0, count)], 2),
-            "equal lines": _compressed(full.routes.brokers, ["T 8 8 6 SINGLE_TAG"] * count),
-            "lines": _compressed(
-                0, [f'{topic} 8 8 6 SINGLE_TAG {{"a":"b"}}' for topic in _topics(0, count)]
+    return by_code(
+        [
+            *(dear("any", code) for code in plain),
+            dear("brokers", CODE.GET_ROUTEINFO_BY_TOPIC, topic=EVERYWHERE),
+            dear("topics", CODE.GET_TOPICS_BY_CLUSTER, cluster=CLUSTER),
+            dear("another cluster", CODE.GET_TOPICS_BY_CLUSTER, cluster="nobody's"),
+            dear("any", CODE.GET_BROKER_MEMBER_GROUP, **b0),
+            dear("any", CODE.QUERY_DATA_VERSION, version, **identity(0)),
+            dear("any", CODE.BROKER_HEARTBEAT, **identity(0)),
+            dear("any", CODE.PUT_KV_CONFIG, **setting),
+            dear("any", CODE.GET_KV_CONFIG, **setting),
+            dear("any", CODE.GET_KVLIST_BY_NAMESPACE, **setting),
+            dear("any", CODE.DELETE_KV_CONFIG, **setting),
+            dear("topics", CODE.WIPE_WRITE_PERM_OF_BROKER, **b0),
+            dear("topics", CODE.ADD_WRITE_PERM_OF_BROKER, **b0),
+            dear(
+                "brokers",
+                CODE.REGISTER_TOPIC_IN_NAMESRV,
+                compact_json(route).encode(),
+                topic="added",
             ),
-            "what inflates": Command(
+            dear("brokers", CODE.DELETE_TOPIC_IN_NAMESRV, topic="added"),
+            ("topics", register(0, [EVERYWHERE, *_topics(0, count)], 2)),
+            ("equal lines", _compressed(full.routes.brokers, ["T 8 8 6 SINGLE_TAG"] * count)),
+            (
+                "lines",
+                _compressed(
+                    0, [f'{topic} 8 8 6 SINGLE_TAG {{"a":"b"}}' for topic in _topics(0, count)]
+                ),
+            ),
+            dear(
+                "what inflates",
                 CODE.REGISTER_BROKER,
-                identity(0) | {"compressed": "true"},
                 zlib.compress(bytes(MAX_INFLATED_BYTES + 1), 9),
+                **(identity(0) | {"compressed": "true"}),
             ),
-            "values": Command(CODE.REGISTER_BROKER, identity(0), odd.encode()),
-            "fewer topics": register(0, [EVERYWHERE], 3),
-        },
-        CODE.UNREGISTER_BROKER: {"topics": Command(CODE.UNREGISTER_BROKER, identity(1))},
-    }
+            dear("values", CODE.REGISTER_BROKER, odd.encode(), **identity(0)),
+            ("fewer topics", register(0, [EVERYWHERE], 3)),
+            dear("topics", CODE.UNREGISTER_BROKER, **identity(1)),
+        ]
+    )

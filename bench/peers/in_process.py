@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from importlib.metadata import PackageNotFoundError, version
 
 import dledger
 from bench.place import Place, member_ids
 from bench.plan import Contender
-from bench.system import Command, Prepared, System
+from bench.system import Command, Prepared, System, member_words, python_module
 from bench.toolchain import Toolchain, Unavailable, go_version
 from bench.workload import APPEND_MANY, MANY, SUBMIT, Workload
 
@@ -18,23 +16,16 @@ JAVA_WARM_UP_S = 15.0
 
 
 def members(program: Command, place: Place, workload: Workload) -> list[Command]:
-    """The command lines of three members: ID PEERS FOLDER WORKLOAD."""
-    return [
-        [*program, each, json.dumps(place.peers), str(place.folder / each), workload.to_json()]
-        for each in place.peers
-    ]
+    """The command lines of three members, with the workload at the end."""
+    return [[*program, *member_words(place, each), workload.to_json()] for each in place.peers]
 
 
 def _prepared(version: str, program: Command) -> Prepared:
     return Prepared(version, lambda place, workload: members(program, place, workload))
 
 
-def _python(module: str) -> Command:
-    return [sys.executable, "-m", f"bench.{module}"]
-
-
 def _dledger(_: Toolchain) -> Prepared:
-    return _prepared(f"dledger {dledger.__version__}", _python("dledger_member"))
+    return _prepared(f"dledger {dledger.__version__}", python_module("dledger_member"))
 
 
 def _with_tls(toolchain: Toolchain) -> Prepared:
@@ -51,7 +42,7 @@ def _pysyncobj(_: Toolchain) -> Prepared:
         found = version("pysyncobj")
     except PackageNotFoundError:
         raise Unavailable("PySyncObj is not installed: pip install pysyncobj") from None
-    return _prepared(f"PySyncObj {found}", _python("pysyncobj_member"))
+    return _prepared(f"PySyncObj {found}", python_module("pysyncobj_member"))
 
 
 def _dragonboat(toolchain: Toolchain) -> Prepared:

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 
 from bench.place import Place
 from bench.plan import Contender
-from bench.system import Command, Prepared, System
+from bench.system import Command, Prepared, System, python_module
 from bench.toolchain import Toolchain
 from bench.workload import Workload
 
 
 def _limit(round_trips: int) -> Callable[[Toolchain], Prepared]:
     def commands(place: Place, workload: Workload) -> list[Command]:
-        module = [sys.executable, "-m", "bench.disk_limit"]
+        module = python_module("disk_limit")
         return [[*module, str(place.folder), workload.to_json(), str(round_trips)]]
 
     return lambda _: Prepared("", commands)

@@ -3,29 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from typing import NamedTuple
+from functools import partial
 
 from bench.place import Place
 from bench.plan import Contender
-from bench.system import Command, Prepared, System
+from bench.system import Command, Served, System
 from bench.toolchain import Toolchain, go_version
-from bench.workload import Workload
 
 SERVER = "github.com/nats-io/nats-server/v2"
 
 
-class Programs(NamedTuple):
-    """The server, and the clients that were built for it."""
-
-    server: str
-    clients: str
-
-
-def programs(toolchain: Toolchain) -> Programs:
-    """Build them. Raises Unavailable."""
-    server = toolchain.go_program("nats-server", SERVER)
-    return Programs(str(server), str(toolchain.go_program("nats", "./nats")))
+def served(toolchain: Toolchain, syncs: bool) -> Served:
+    """Build the server, and its clients. Raises Unavailable."""
+    program = str(toolchain.go_program("nats-server", SERVER))
+    clients = toolchain.go_program("nats", "./nats")
+    version = f"NATS {go_version(SERVER)}"
+    return Served(version, partial(server, program, syncs=syncs), str(clients))
 
 
 def settings(place: Place, node_id: str, syncs: bool) -> str:
@@ -55,30 +48,11 @@ def server(program: str, place: Place, node_id: str, syncs: bool) -> Command:
     return [program, "--config", str(path)]
 
 
-def clients(program: str, role: str, place: Place, workload: Workload) -> Command:
-    """The clients: `load` for throughput, or `failover`."""
-    return [program, role, json.dumps(place.peers), str(place.folder), workload.to_json()]
-
-
-def version() -> str:
-    """The version of the server."""
-    return f"NATS {go_version(SERVER)}"
-
-
-def _prepare(syncs: bool) -> Callable[[Toolchain], Prepared]:
-    def prepare(toolchain: Toolchain) -> Prepared:
-        found = programs(toolchain)
-
-        def commands(place: Place, workload: Workload) -> list[Command]:
-            servers = [server(found.server, place, each, syncs) for each in place.peers]
-            return [*servers, clients(found.clients, "load", place, workload)]
-
-        return Prepared(version(), commands)
-
-    return prepare
-
-
-NATS = System(Contender("nats", "NATS R3, sync always", round_trips=2), _prepare(True))
+NATS = System(
+    Contender("nats", "NATS R3, sync always", round_trips=2),
+    lambda tools: served(tools, syncs=True).prepared(),
+)
 NATS_DEFAULT = System(
-    Contender("nats-default", "NATS R3, default", syncs=False, round_trips=2), _prepare(False)
+    Contender("nats-default", "NATS R3, default", syncs=False, round_trips=2),
+    lambda tools: served(tools, syncs=False).prepared(),
 )

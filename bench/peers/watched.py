@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Callable
+from functools import partial
 from typing import NamedTuple
 
 import dledger
 from bench.peers import etcd, nats
 from bench.place import Place
-from bench.system import Command
+from bench.system import SESSIONS, Command, Served, client_words, member_words, python_module
 from bench.toolchain import Toolchain
 from bench.workload import Workload
 
@@ -41,52 +40,40 @@ class Watched(NamedTuple):
 
 
 def _dledger(_: Toolchain) -> Watching:
-    def member(place: Place, node_id: str) -> Command:
-        module = [sys.executable, "-m", "bench.session_member"]
-        return [*module, node_id, json.dumps(place.peers), str(place.folder / node_id)]
-
-    def clients(place: Place, workload: Workload) -> Command:
-        module = [sys.executable, "-m", "bench.session_clients", ROLE]
-        return [*module, json.dumps(place.peers), str(place.folder), workload.to_json()]
-
-    return Watching(f"dledger {dledger.__version__}", member, clients, in_files=True)
-
-
-def _etcd(toolchain: Toolchain) -> Watching:
-    found = etcd.programs(toolchain)
+    member, clients = python_module("serving_member"), python_module("session_clients")
     return Watching(
-        etcd.version(found.server),
-        lambda place, node_id: etcd.server(found.server, place, node_id),
-        lambda place, workload: etcd.clients(found.clients, ROLE, place, workload),
+        f"dledger {dledger.__version__}",
+        lambda place, node_id: [*member, SESSIONS, *member_words(place, node_id)],
+        lambda place, workload: [*clients, *client_words(ROLE, place, workload)],
+        in_files=True,
     )
 
 
-def _nats(toolchain: Toolchain) -> Watching:
-    found = nats.programs(toolchain)
-    return Watching(
-        nats.version(),
-        lambda place, node_id: nats.server(found.server, place, node_id, syncs=True),
-        lambda place, workload: nats.clients(found.clients, ROLE, place, workload),
-    )
+def _served(found: Served) -> Watching:
+    return Watching(found.version, found.server, partial(found.task, ROLE))
 
 
 def _java(toolchain: Toolchain) -> Watching:
     java = toolchain.java_command()
-
-    def member(place: Place, node_id: str) -> Command:
-        return [*java, "Member", node_id, json.dumps(place.peers), str(place.folder / node_id)]
-
-    def clients(place: Place, workload: Workload) -> Command:
-        task = [ROLE, json.dumps(place.peers), str(place.folder), workload.to_json()]
-        return [*java, "Clients", *task]
-
-    return Watching("Java DLedger 0.4.0", member, clients, True, JAVA_SETTLED_S)
+    return Watching(
+        "Java DLedger 0.4.0",
+        lambda place, node_id: [*java, "Member", *member_words(place, node_id)],
+        lambda place, workload: [*java, "Clients", *client_words(ROLE, place, workload)],
+        in_files=True,
+        settled_s=JAVA_SETTLED_S,
+    )
 
 
 _RETRIES = "tries again 5 ms after 0.3 s without an answer, or after an error"
 WATCHED = (
     Watched("dledger", "dledger", "sessions of GroupClient, as they are", _dledger),
-    Watched("etcd", "etcd", f"etcd's own, which {_RETRIES}", _etcd),
-    Watched("nats", "NATS R3, sync always", f"NATS's own, which {_RETRIES}", _nats),
+    Watched(
+        *("etcd", "etcd", f"etcd's own, which {_RETRIES}"),
+        lambda toolchain: _served(etcd.served(toolchain)),
+    ),
+    Watched(
+        *("nats", "NATS R3, sync always", f"NATS's own, which {_RETRIES}"),
+        lambda toolchain: _served(nats.served(toolchain, syncs=True)),
+    ),
     Watched("java", "Java DLedger", "DLedgerClient, as it is", _java),
 )

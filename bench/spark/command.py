@@ -289,7 +289,7 @@ def _queries(
 
 
 def _tables(path: str, home: Path, rounds: int) -> Took:
-    from dledger_spark.folder_log import open_folders  # noqa: PLC0415
+    from dledger_spark.log.folder_log import open_folders  # noqa: PLC0415
     from dledger_spark.tables.catalog import catalog  # noqa: PLC0415
     from dledger_spark.tables.duckdb_engine import duckdb_engine  # noqa: PLC0415
     from dledger_spark.tables.refresh import refresh  # noqa: PLC0415

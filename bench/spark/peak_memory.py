@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from bench.process_figures import children_processor_seconds
 from dledger_spark.session import local_session
 
 # How often processes are looked at: what lasts shorter than this may be missed.
@@ -47,7 +48,7 @@ def peaks(log: Path, home: Path, memory_mib: int) -> list[Peak]:
 
 
 def _peak(what: str, command: list[str]) -> Peak:
-    clock_s, processor_s = time.perf_counter(), _children_processor_s()
+    clock_s, processor_s = time.perf_counter(), children_processor_seconds()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     most: Counter[str] = Counter()
     while process.poll() is None:
@@ -58,14 +59,9 @@ def _peak(what: str, command: list[str]) -> Peak:
     return Peak(
         what,
         time.perf_counter() - clock_s,
-        _children_processor_s() - processor_s,
+        children_processor_seconds() - processor_s,
         {name: size // _MIB for name, size in most.items()},
     )
-
-
-def _children_processor_s() -> float:
-    times = os.times()
-    return times.children_user + times.children_system
 
 
 def _resident(pid: int) -> Counter[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import selectors
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -16,6 +15,7 @@ from bench.one_run import RunFailed
 from bench.place import Place, make_place
 from bench.spark.paced_member import GROUP, LEADS, TIME_BYTES
 from bench.spark.row_ages import RowAges
+from bench.system import member_words, python_module
 
 # No machine takes longer to elect a leader, or to answer behind the end of a phase.
 PATIENCE_S: Final = 120.0
@@ -160,10 +160,7 @@ def _group(place: Place, rate: int) -> Iterator[_Leader]:
     """A group of three for the length of a block. Raises RunFailed."""
     processes = [
         subprocess.Popen(
-            [
-                *(sys.executable, "-m", "bench.spark.paced_member", node_id),
-                *(json.dumps(place.peers), str(place.folder / node_id), str(rate)),
-            ],
+            [*python_module("spark.paced_member"), *member_words(place, node_id), str(rate)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -1,11 +1,8 @@
-"""The commands of brokers in a batch of entries. Pure.
-
-A command is an entry of its own, or stands behind a record (`broker.log.entry`).
-"""
+"""The commands of brokers in a batch of entries. Pure."""
 
 from __future__ import annotations
 
-from typing import Any, Final, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -13,13 +10,10 @@ import pyarrow as pa
 from broker.errors import CommandMalformed, EntryTooNew
 from broker.features import REGISTRY
 from broker.log.command_layout import LogCommand
-from broker.log.entry import COMMAND_MARK, PREFIX_BYTES
+from broker.log.entry import PREFIX_BYTES
 from dledger import Entry, Magic
-from dledger_spark.entry_columns import Positions, bounds
-from dledger_spark.record_pieces import SMALLEST_RECORD_BYTES
-from remoting.message.record import MESSAGE_MAGIC
-
-_MARK: Final = int.from_bytes(COMMAND_MARK)
+from dledger_spark.entries.entry_columns import bounds, number_at
+from dledger_spark.records.body_pieces import SMALLEST_RECORD_BYTES, are_commands, are_records
 
 
 class BrokerCommand(NamedTuple):
@@ -48,43 +42,28 @@ def broker_commands(entries: pa.RecordBatch) -> list[BrokerCommand]:
     rows = np.flatnonzero(ends - begins >= PREFIX_BYTES)
     if not len(rows):
         return []
-    octets = np.frombuffer(bodies.buffers()[2], np.uint8)
-    at = begins.copy()
-    is_record = _number(octets, begins[rows] + 4, 4) == MESSAGE_MAGIC
-    records = rows[is_record & ((ends - begins)[rows] >= SMALLEST_RECORD_BYTES)]
-    sizes = _number(octets, begins[records], 4)
-    # A record of more than 2 GiB would be a negative number, and no entry is as long.
-    longer = sizes + PREFIX_BYTES <= (ends - begins)[records]
-    records, sizes = (
-        records[longer & (sizes >= SMALLEST_RECORD_BYTES)],
-        sizes[longer & (sizes >= SMALLEST_RECORD_BYTES)],
-    )
-    at[records] += sizes
-    marked = _number(octets, at[rows] + 4, 3) == _MARK
-    whole = _number(octets, at[rows], 4) == (ends - at)[rows]
-    found = rows[marked & whole]
-    indexes, terms, places = (
-        entries.column(name).to_numpy()[found].tolist() for name in ("index", "term", "pos")
-    )
-    data = memoryview(bodies.buffers()[2])
+    data = bodies.buffers()[2]
+    begins, ends = begins[rows], ends[rows]
+    sizes = number_at(data, begins)
+    behind = are_records(data, begins) & (sizes >= SMALLEST_RECORD_BYTES)
+    at = begins + np.where(behind, sizes, 0)
+    found = np.flatnonzero(are_commands(data, at, ends))
+    rows = rows[found]
+    columns = [
+        *(entries.column(name).to_numpy()[rows] for name in ("index", "term", "pos")),
+        *(begins[found], at[found], ends[found]),
+    ]
+    view = memoryview(data)
     commands = []
-    for row, index, term, place in zip(found.tolist(), indexes, terms, places, strict=True):
-        content = bytes(data[at[row] : ends[row]])
+    for index, term, pos, begin, place, end in np.transpose(columns).tolist():
+        content = bytes(view[place:end])
         try:
             command = REGISTRY.decode(content)
         except (CommandMalformed, EntryTooNew):
             continue  # brokers pass it over, or end
-        is_attached = bool(at[row] != begins[row])
+        is_attached = place != begin
         if REGISTRY.type_of(command).is_attached is is_attached:
-            body = bytes(data[begins[row] : ends[row]]) if is_attached else content
-            entry = Entry(index, term, place, Magic.NORMAL, body)
+            body = bytes(view[begin:end]) if is_attached else content
+            entry = Entry(index, term, pos, Magic.NORMAL, body)
             commands.append(BrokerCommand(entry, content[7], command))
     return commands
-
-
-def _number(octets: Any, at: Positions, size: int) -> Positions:
-    """The unsigned numbers of `size` bytes at these places."""
-    found: Positions = octets[at].astype(np.int64)
-    for place in range(1, size):
-        found = found << 8 | octets[at + place]
-    return found

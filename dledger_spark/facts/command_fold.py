@@ -8,7 +8,7 @@ deleted and made again, an acknowledgement counts for the last time that a messa
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any, Final
 
 from broker.dead_letters.commands import Redrive
@@ -30,6 +30,19 @@ Head = tuple[int, "int | None"]
 # A group, a topic, a queue.
 Key = tuple[str, str, int]
 
+_as_json: Final = json.JSONEncoder(separators=(",", ":")).encode
+_OF_DELAYED: Final[dict[type, str]] = {
+    Deliver: "delivered",
+    MoveDelayed: "moved",
+    DropDelayed: "dropped",
+}
+_BEGINS_TRANSACTION: Final[dict[type, str]] = {Prepare: "prepared", Resume: "resumed"}
+_ENDS_TRANSACTION: Final[dict[type, str]] = {
+    Commit: "committed",
+    Rollback: "rolled back",
+    GiveUp: "given up",
+    MoveHalf: "moved",
+}
 _ENDS_OF_POPS: Final = ("acknowledged", "buried")
 
 
@@ -49,20 +62,6 @@ class CommandFold:
         self._rows = rows
         self.folded = folded
         self.deletions: list[tuple[int, str]] = []
-        # What a command says, if the brokers carry it out, by its class.
-        self._said: dict[type, Callable[[Head, int, Any], None]] = {
-            Delay: self._delay,
-            Deliver: self._deliver,
-            MoveDelayed: self._move_delayed,
-            DropDelayed: self._drop_delayed,
-            Prepare: self._prepare,
-            Resume: self._resume,
-            Commit: self._commit,
-            Rollback: self._roll_back,
-            GiveUp: self._give_up,
-            MoveHalf: self._move_half,
-            Redrive: self._redrive,
-        }
 
     def fold(self, read: BrokerCommand, log_ms: int | None) -> None:
         """Add the rows of one command.
@@ -86,9 +85,7 @@ class CommandFold:
         for topic in folded.deleted_topics:
             self.deletions.append((entry.index, topic))
             self.folded.lives[topic] = self._life(topic) + 1
-        said = self._said.get(type(command))
-        if said is not None:
-            said(head, entry.body_pos, command)
+        self._tell_said(head, entry.body_pos, command)
         self._tell_changes(head, folded.changes or ())
 
     def _tell(self, head: Head, read: BrokerCommand) -> None:
@@ -106,7 +103,7 @@ class CommandFold:
             kind.is_attached,
             topic if isinstance(topic, str) else None,
             group if isinstance(group, str) else None,
-            json.dumps(told, separators=(",", ":")),
+            _as_json(told),
         )
 
     def _what_goes_with(self, command: LogCommand) -> list[tuple[tuple[str, str], int]]:
@@ -151,53 +148,26 @@ class CommandFold:
                 row = (group, topic, self._life(topic), queue, last.offset, last.source)
                 self._rows.add("consumer_progress", *head, *row)
 
-    # --- delayed messages ---------------------------------------------------------------------
+    # --- what a command says ------------------------------------------------------------------
 
-    def _delay(self, head: Head, position: int, command: Delay | Commit) -> None:
-        self._rows.add("delay_events", *head, position, "waits", command.due_ms)
-
-    def _deliver(self, head: Head, _position: int, command: Deliver) -> None:
-        self._rows.add("delay_events", *head, self._origin(command.position), "delivered", None)
-
-    def _move_delayed(self, head: Head, position: int, command: MoveDelayed) -> None:
-        origin = self.folded.moved[position] = self._origin(command.position)
-        self._rows.add("delay_events", *head, origin, "moved", None)
-
-    def _drop_delayed(self, head: Head, _position: int, command: DropDelayed) -> None:
-        self._rows.add("delay_events", *head, self._origin(command.position), "dropped", None)
-
-    def _origin(self, position: int) -> int:
-        """Where a delayed message was stored first that waits no more at a position."""
-        return self.folded.moved.pop(position, position)
-
-    # --- transactions -------------------------------------------------------------------------
+    def _tell_said(self, head: Head, position: int, command: Any) -> None:
+        """Rows of a command that the brokers carry out, with a record at `position` or without."""
+        kind = type(command)
+        if kind is Delay or (kind is Commit and command.due_ms):
+            self._rows.add("delay_events", *head, position, "waits", command.due_ms)
+        if event := _OF_DELAYED.get(kind):
+            # Where the message was stored first that waits no more at a position.
+            origin = self.folded.moved.pop(command.position, command.position)
+            if kind is MoveDelayed:
+                self.folded.moved[position] = origin
+            self._rows.add("delay_events", *head, origin, event, None)
+        elif event := _BEGINS_TRANSACTION.get(kind):
+            self._transaction(head, position, event, command.group)
+        elif event := _ENDS_TRANSACTION.get(kind):
+            self._transaction(head, command.position, event)
+        elif kind is Redrive:
+            letter = (command.topic, self._life(command.topic), command.queue_id, command.offset)
+            self._rows.add("redrives", *head, *letter)
 
     def _transaction(self, head: Head, position: int, event: str, group: str | None = None) -> None:
         self._rows.add("transaction_events", *head, position, event, group)
-
-    def _prepare(self, head: Head, position: int, command: Prepare) -> None:
-        self._transaction(head, position, "prepared", command.group)
-
-    def _resume(self, head: Head, position: int, command: Resume) -> None:
-        self._transaction(head, position, "resumed", command.group)
-
-    def _commit(self, head: Head, position: int, command: Commit) -> None:
-        if command.due_ms:
-            self._delay(head, position, command)
-        self._transaction(head, command.position, "committed")
-
-    def _roll_back(self, head: Head, _position: int, command: Rollback) -> None:
-        self._transaction(head, command.position, "rolled back")
-
-    def _give_up(self, head: Head, _position: int, command: GiveUp) -> None:
-        self._transaction(head, command.position, "given up")
-
-    def _move_half(self, head: Head, _position: int, command: MoveHalf) -> None:
-        self._transaction(head, command.position, "moved")
-
-    # --- dead letters -------------------------------------------------------------------------
-
-    def _redrive(self, head: Head, _position: int, command: Redrive) -> None:
-        topic = command.topic
-        letter = (topic, self._life(topic), command.queue_id, command.offset)
-        self._rows.add("redrives", *head, *letter)

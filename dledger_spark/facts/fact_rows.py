@@ -22,28 +22,24 @@ class FactRows:
 
     def __init__(self, raft_group: str | None) -> None:
         self._raft_group = raft_group
-        self._columns: dict[str, list[list[Any]]] = {}
+        self._rows: dict[str, list[tuple[Any, ...]]] = {table: [] for table in FACTS}
 
     def add(self, table: str, *values: Any) -> None:
         """Add a row: all columns behind `raft_group`."""
-        columns = self._columns.get(table)
-        if columns is None:
-            columns = self._columns[table] = [[] for _ in FACTS[table].names[1:]]
-        for column, value in zip(columns, values, strict=True):
-            column.append(value)
+        self._rows[table].append(values)
 
     def take(self) -> dict[str, pa.RecordBatch]:
         """The rows so far, which are then forgotten; without the tables that have none."""
         found = {
-            table: self._batch(FACTS[table], columns) for table, columns in self._columns.items()
+            table: self._batch(FACTS[table], rows) for table, rows in self._rows.items() if rows
         }
-        self._columns = {}
+        for rows in self._rows.values():
+            rows.clear()
         return found
 
-    def _batch(self, schema: pa.Schema, columns: list[list[Any]]) -> pa.RecordBatch:
-        rows = len(columns[0])
-        groups = pa.array([self._raft_group], pa.string()).take(pa.array([0] * rows, pa.int32()))
-        arrays = [groups]
+    def _batch(self, schema: pa.Schema, rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
+        arrays = [pa.repeat(pa.scalar(self._raft_group, pa.string()), len(rows))]
+        columns = zip(*rows, strict=True)
         for field, column in zip(list(schema)[1:], columns, strict=True):
             if pa.types.is_timestamp(field.type):
                 arrays.append(pa.array(map(_microseconds, column), pa.int64()).cast(field.type))

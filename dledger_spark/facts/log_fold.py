@@ -14,13 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from dledger_spark.acceptance import Acceptance, without
 from dledger_spark.facts.broker_command import broker_commands
 from dledger_spark.facts.command_fold import CommandFold
 from dledger_spark.facts.fact_rows import FactRows
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.folded_commands import FoldedCommands
-from dledger_spark.message_columns import message_batch
+from dledger_spark.log.mark import UNKNOWN, Mark, mark_of
+from dledger_spark.records.acceptance import Acceptance, without
+from dledger_spark.records.message_columns import message_batch
 from dledger_spark.schema import MESSAGE_SCHEMA
 
 _FIRST_STATE_VERSION: Final = 1
@@ -39,6 +40,7 @@ class LogFold:
 
     Attributes:
         next_index: the entry that comes next.
+        end: the mark of the last entry that was folded.
     """
 
     def __init__(self, group: str | None, first: int, *, is_judged_whole: bool) -> None:
@@ -47,13 +49,8 @@ class LogFold:
         self._rows = FactRows(group)
         self._commands = CommandFold(self._rows, FoldedCommands(is_whole=is_whole))
         self._log_ms: int | None = None
-        self._end: tuple[int, int] = (-1, 0)  # term and chain sum of the last entry
+        self.end = UNKNOWN
         self.next_index = first
-
-    @property
-    def end(self) -> tuple[int, int]:
-        """Term and chain sum of the last entry that was folded."""
-        return self._end
 
     def fold(self, entries: pa.RecordBatch) -> dict[str, pa.RecordBatch]:
         """The facts of the next entries, by table; without the tables that get no row.
@@ -70,9 +67,8 @@ class LogFold:
             refused = self._acceptance.judge(entries, messages)
             messages = without(messages, refused)
             self._fold_commands(entries, messages, refused)
-        last = len(entries) - 1
-        self.next_index = index[last].as_py() + 1
-        self._end = tuple(entries.column(name)[last].as_py() for name in ("term", "chain_crc"))
+        self.next_index = index[-1].as_py() + 1
+        self.end = mark_of(entries)
         found = self._rows.take()
         found["entries"] = entries.select(FACTS["entries"].names)
         if len(messages):
@@ -116,8 +112,8 @@ class LogFold:
         content = {
             "version": _STATE_VERSION,
             "next": self.next_index,
-            "term": self._end[0],
-            "chain_crc": self._end[1],
+            "term": self.end.term,
+            "chain_crc": self.end.chain,
             "log_ms": self._log_ms,
             "acceptance": self._acceptance and json.loads(self._acceptance.encode()),
             "commands": self._commands.folded.as_json(),
@@ -138,7 +134,7 @@ class LogFold:
                 raise ValueError(f"version {version}")
             fold = cls(group, int(content["next"]), is_judged_whole=False)
             fold._log_ms = content["log_ms"]
-            fold._end = int(content["term"]), int(content["chain_crc"])
+            fold.end = Mark(int(content["term"]), int(content["chain_crc"]))
             acceptance = content["acceptance"]
             if acceptance is not None:
                 fold._acceptance = Acceptance.decode(json.dumps(acceptance).encode())

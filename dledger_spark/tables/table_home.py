@@ -18,6 +18,7 @@ from contextlib import contextmanager
 from typing import Final
 from urllib.parse import quote
 
+from dledger.store.disk import OsDisk
 from dledger_spark.errors import OutputFailed, TablesInvalid
 from dledger_spark.local_path import OF_FILE_SYSTEM, tables_path
 
@@ -117,7 +118,7 @@ class TableHome:
                 file.flush()
                 os.fsync(file.fileno())
             os.rename(f"{path}.new", path)
-            _sync(folder)
+            OsDisk().sync_folder(folder)
         except OSError as cause:
             raise OutputFailed(self.path, cause.strerror or str(cause)) from None
 
@@ -132,11 +133,3 @@ class TableHome:
     def _state_path(self, group: str | None, next_index: int) -> str:
         name = _OF_NO_GROUP if group is None else quote(group, safe="")
         return f"{self.path}/{_STATE}/{name}/{next_index:020d}.json"
-
-
-def _sync(path: str) -> None:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -13,9 +13,9 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from dledger.declared_error import DeclaredError
-from dledger_spark.named_logs import open_all
+from dledger_spark.query.named_logs import open_all
+from dledger_spark.query.source_options import read_options
 from dledger_spark.source import NAME
-from dledger_spark.source_options import read_options
 from dledger_spark.tables.catalog import catalog
 from dledger_spark.tables.duckdb_engine import DEFAULT_MEMORY_MIB, duckdb_engine
 from dledger_spark.tables.refresh import refresh

@@ -16,9 +16,9 @@ import pyarrow as pa
 from dledger_spark.errors import DataLost, LogDamaged, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.facts.log_fold import LogFold
-from dledger_spark.readable_log import ReadableLog
-from dledger_spark.scan import BATCH_BYTES
-from dledger_spark.stream_offset import Mark, differ
+from dledger_spark.log.entry_batches import BATCH_BYTES
+from dledger_spark.log.mark import differ
+from dledger_spark.log.readable_log import ReadableLog
 from dledger_spark.tables.delta_files import SMALL_FILES_MAX
 from dledger_spark.tables.fact_table import FactTable, app_of
 from dledger_spark.tables.table_home import TableHome
@@ -197,6 +197,6 @@ def _check_same(home: TableHome, log: ReadableLog, fold: LogFold) -> None:
     if last > (-1 if log.committed is None else log.committed):
         return  # this copy of the log has not come as far
     found = log.mark(last)
-    if found is not None and differ(found, Mark(*fold.end)):
+    if found is not None and differ(found, fold.end):
         problem = f"was made from another log: entry {last} of {log.name} is another one"
         raise TablesInvalid(home.path, f"{problem}; use a new folder")

@@ -32,6 +32,7 @@ from bench.brokers.rocketmq import Load
 from bench.brokers.rows import Bench, Figure, Row, Scale
 from bench.brokers.traveller import travel
 from bench.one_run import RunFailed
+from bench.report import Report
 from bench.toolchain import Toolchain
 from broker.offsets.state import OFFSETS
 from broker.server import Broker
@@ -137,9 +138,9 @@ def test_a_row_that_fails_is_noted_and_the_others_are_measured(tmp_path: Path) -
         Row("one", "the first", fails),
         Row("two", "the second", lambda bench: [Figure("ready", "s", bench.group.ready_s)]),
     ]
-    results = Results()
-    measure(OURS, rows, None, Scale(), tmp_path, results)
-    assert results.notes == ["dledger, the first: no luck"]
+    results, report = Results(), Report(tmp_path)
+    measure(OURS, rows, None, Scale(), tmp_path, results, report)
+    assert report.notes == ["dledger, the first: no luck"]
     assert [cells[0] for cells in results.table([OURS]).cells] == ["ready"]
     assert not (tmp_path / OURS.key).exists()
 

@@ -17,8 +17,8 @@ from click.testing import CliRunner
 import dledger
 from bench import client_rates, disk_limit, relayed
 from bench.__main__ import main
+from bench.machine import touch_memory
 from bench.one_run import RunFailed, measure
-from bench.own_memory import touch_memory
 from bench.peers.watched import WATCHED
 from bench.place import make_place
 from bench.read_back import NUMBER, count_lost, numbers_in
@@ -248,7 +248,7 @@ def test_sends_by_a_follower_are_compared_with_direct_ones(tmp_path: Path) -> No
     assert "relayed" in ran.output
     assert not list(tmp_path.iterdir())  # its folder is removed
     ran = CliRunner().invoke(relayed.main, ["--in-flight", "some"])
-    assert "some is no list of numbers" in ran.output
+    assert "'some' is not a list of numbers" in ran.output
 
 
 @pytest.mark.long

@@ -27,14 +27,14 @@ from broker.log.state import BrokerState
 from broker.messages.state import MESSAGES
 from broker.topics.commands import DeleteTopic, PutTopic
 from dledger.entry import HEADER_BYTES, Entry
-from dledger_spark.acceptance import COLUMNS, Acceptance, without
-from dledger_spark.folder_log import FolderLog
-from dledger_spark.log_folder import open_log
-from dledger_spark.message_columns import message_batch
-from dledger_spark.replay import plan_replay, write_piece
+from dledger_spark.log.folder_log import FolderLog
+from dledger_spark.log.log_folder import open_log
+from dledger_spark.records.acceptance import COLUMNS, Acceptance, without
+from dledger_spark.records.message_columns import message_batch
+from dledger_spark.replay.replay import plan_replay, write_piece
+from dledger_spark.replay.table_folder import file_notes, published, replay_run
 from dledger_spark.scan import arrow_batches
 from dledger_spark.schema import ENTRY_SCHEMA
-from dledger_spark.table_folder import file_notes, published, replay_run
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.record import (
     BORN_HOST_V6_FLAG,

@@ -17,7 +17,7 @@ import dledger
 from dledger import blocking
 from dledger.free_ports import free_addresses
 from dledger_spark.errors import FolderNotShared, JavaMissing
-from dledger_spark.folder_log import FolderOrigin
+from dledger_spark.log.folder_log import FolderOrigin
 from dledger_spark.tables.table_home import TableHome
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies

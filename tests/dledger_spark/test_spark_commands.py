@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from dledger.entry import Body
 from dledger_spark.commands import dledger_spark
-from dledger_spark.replay import Piece, write_piece
+from dledger_spark.replay.replay import Piece, write_piece
 from dledger_spark.rows import json_line
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
@@ -261,7 +261,7 @@ def test_a_replay_that_is_interrupted_says_what_is_kept_and_goes_on(
         write_piece(pieces[0].origin.open(), out, run, pieces[0])
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("dledger_spark.replay.run_replay", interrupted)
+    monkeypatch.setattr("dledger_spark.replay.replay.run_replay", interrupted)
     monkeypatch.setattr("dledger_spark.session.local_session", lambda **_options: nullcontext())
     words = ("replay", "--path", folder, "--out", out, "--file-bytes", "4096")
     code, text = run(*words)

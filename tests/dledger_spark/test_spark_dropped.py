@@ -11,9 +11,9 @@ from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.segment import file_name
 from dledger.store.store_config import StoreConfig
-from dledger_spark import log_folder
 from dledger_spark.errors import DataLost
-from dledger_spark.log_folder import open_log
+from dledger_spark.log import log_folder
+from dledger_spark.log.log_folder import open_log
 from dledger_spark.scan import arrow_batches
 
 LogWriter = Callable[..., Path]

@@ -29,7 +29,7 @@ from tests.dledger_spark.test_spark_commands import LogWriter, orders, run
 ROOT = Path(__file__).parents[2]
 # Where each command is while it does what takes long.
 LONG_WORK = {
-    "replay": "dledger_spark.replay.run_replay",
+    "replay": "dledger_spark.replay.replay.run_replay",
     "count": "dledger_spark.topic_count.count_topics",
     "show": "dledger_spark.preview.first_rows",
     "tables": "dledger_spark.tables.update.update_tables",

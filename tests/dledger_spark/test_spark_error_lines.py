@@ -26,11 +26,12 @@ from dledger.free_ports import free_addresses
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
-from dledger_spark import log_range, network_log, session
+from dledger_spark import session
 from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import DledgerSparkError, SparkTooOld
+from dledger_spark.log import log_range, network_log
+from dledger_spark.query.source_options import OPTIONS
 from dledger_spark.source import DledgerDataSource
-from dledger_spark.source_options import OPTIONS
 from dledger_spark.spark_version import FOR_STREAMS, require_spark
 from dledger_spark.terminal import line_of_spark
 from remoting.message.record import MessageRecord

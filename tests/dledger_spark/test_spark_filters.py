@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -24,12 +25,12 @@ from pyspark.sql.datasource import (
 )
 
 from dledger.entry import Body
-from dledger_spark import log_folder, scan
 from dledger_spark.errors import DataLost, OptionInvalid, RangeUnavailable
-from dledger_spark.folder_log import FolderLog
-from dledger_spark.log_folder import OpenFile, open_log
+from dledger_spark.log import entry_batches, log_folder
+from dledger_spark.log.folder_log import FolderLog
+from dledger_spark.log.log_folder import open_log
+from dledger_spark.query.source_plan import entry_at_time
 from dledger_spark.source import DledgerDataSource, FilteringReader
-from dledger_spark.store_times import entry_at_time
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
@@ -174,11 +175,11 @@ def test_a_range_of_a_hundred_rows_opens_one_segment(
     assert segments[2].first_index > first + 100
     opened = set[str]()
 
-    def open_file(path: str) -> OpenFile:
+    def open_file(path: str) -> AbstractContextManager[int]:
         opened.add(path)
         return log_folder.open_file(path)
 
-    monkeypatch.setattr(scan, "open_file", open_file)
+    monkeypatch.setattr(entry_batches, "open_file", open_file)
     filters = [GreaterThanOrEqual(("index",), first), LessThan(("index",), first + 100)]
     assert indexes(read(folder, filters)) == list(range(first, first + 100))
     assert opened == {segments[1].path}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from dledger_spark.joined_sums import joined_sum
+from dledger_spark.entries.entry_sums import joined_sum
 
 
 @given(st.lists(st.binary(max_size=600), min_size=1, max_size=40))

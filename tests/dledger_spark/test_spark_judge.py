@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from dledger_spark import record_judge
-from dledger_spark.acceptance import Acceptance, Run
-from dledger_spark.folder_log import FolderLog
-from dledger_spark.log_folder import open_log
-from dledger_spark.record_judge import RecordJudge
+from dledger_spark.log.folder_log import FolderLog
+from dledger_spark.log.log_folder import open_log
+from dledger_spark.query import record_judge
+from dledger_spark.query.record_judge import RecordJudge
+from dledger_spark.records.acceptance import Acceptance, Run
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 

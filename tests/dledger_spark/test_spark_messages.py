@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dledger_spark.message_columns import message_batch
-from dledger_spark.property_columns import PropertyColumns
+from dledger_spark.records.message_columns import message_batch
+from dledger_spark.records.property_columns import PropertyColumns
 from dledger_spark.scan import arrow_batches
 from dledger_spark.schema import ENTRY_SCHEMA, MESSAGE_SCHEMA
 from remoting.message.message_id import message_id

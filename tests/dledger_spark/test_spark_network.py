@@ -20,7 +20,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable
 import dledger
 from dledger import blocking
 from dledger.free_ports import free_addresses
-from dledger_spark import network_log, session
+from dledger_spark import session
 from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import (
     DataLost,
@@ -29,15 +29,15 @@ from dledger_spark.errors import (
     OptionInvalid,
     RangeUnavailable,
 )
-from dledger_spark.folder_log import FolderLog
-from dledger_spark.log_folder import open_log
-from dledger_spark.network_log import NetworkLog, NetworkOrigin, open_group
-from dledger_spark.read_pace import ReadPace
-from dledger_spark.replay import plan_replay, write_piece
+from dledger_spark.log import network_log
+from dledger_spark.log.folder_log import FolderLog
+from dledger_spark.log.log_folder import open_log
+from dledger_spark.log.network_log import NetworkLog, NetworkOrigin, ReadPace, open_group
+from dledger_spark.replay.replay import plan_replay, write_piece
+from dledger_spark.replay.table_folder import replay_run
 from dledger_spark.scan import arrow_batches
 from dledger_spark.schema import ENTRY_SCHEMA
 from dledger_spark.source import DledgerDataSource
-from dledger_spark.table_folder import replay_run
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
@@ -299,7 +299,7 @@ def test_a_limited_task_waits_between_its_reads(
 ) -> None:
     waited = list[float]()
     monkeypatch.setattr(network_log, "MIN_CHUNK_BYTES", 4000)
-    monkeypatch.setattr("dledger_spark.network_log.time.sleep", waited.append)
+    monkeypatch.setattr("dledger_spark.log.network_log.time.sleep", waited.append)
     log = open_group(group.addresses.split(","), GROUP, max_bytes_per_second=10)
     indexes = [
         index

@@ -19,8 +19,8 @@ pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-sp
 from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import OptionInvalid, TablesInvalid
 from dledger_spark.local_path import SPARK_PATHS, pattern_for_duckdb, tables_path
-from dledger_spark.source_options import read_options
-from dledger_spark.table_folder import replay_run
+from dledger_spark.query.source_options import read_options
+from dledger_spark.replay.table_folder import replay_run
 from dledger_spark.tables.delta_files import delta_failures
 from tests.dledger_spark.test_spark_commands import LogWriter, orders, run
 

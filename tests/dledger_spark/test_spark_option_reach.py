@@ -16,9 +16,9 @@ pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-sp
 pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-spark")
 
 
+from dledger import TlsConfig
 from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import GroupUnavailable
-from dledger_spark.source_options import TlsFiles
 from dledger_spark.tables.table_home import TableHome
 from dledger_spark.tables.table_stream import TableStream
 from tests.dledger_spark.test_spark_commands import LogWriter, orders, run
@@ -26,12 +26,12 @@ from tests.dledger_spark.test_spark_ending import Batch
 
 # What commands call, and what they would answer.
 CALLED: dict[str, Any] = {
-    "dledger_spark.named_logs.open_group": None,
+    "dledger_spark.query.named_logs.open_group": None,
     "dledger_spark.preview.first_rows": [],
-    "dledger_spark.replay.plan_replay": SimpleNamespace(
+    "dledger_spark.replay.replay.plan_replay": SimpleNamespace(
         lost=[], pieces=[SimpleNamespace(entries=range(1))], entries=1
     ),
-    "dledger_spark.replay.run_replay": {},
+    "dledger_spark.replay.replay.run_replay": {},
     "dledger_spark.topic_count.count_topics": [],
     "dledger_spark.tables.update.update_tables": SimpleNamespace(
         entries=range(0), rows={}, group="g"
@@ -84,7 +84,7 @@ class Calls:
                 return [told(one) for one in value]
             if isinstance(value, dict):
                 return {name: told(one) for name, one in value.items()}
-            plain = isinstance(value, str | int | float | range | TlsFiles | None)
+            plain = isinstance(value, str | int | float | range | TlsConfig | None)
             return repr(value) if plain else getattr(value, "path", getattr(value, "name", None))
 
         self.made.append(f"{place}: {told(arguments)} {told(more)}")

@@ -7,9 +7,9 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-spark")
 
 from dledger_spark.errors import OptionInvalid
-from dledger_spark.named_logs import open_all
+from dledger_spark.query.named_logs import open_all
+from dledger_spark.query.source_options import EARLIEST, LATEST, Place, read_options
 from dledger_spark.source import DledgerDataSource
-from dledger_spark.source_options import EARLIEST, LATEST, Place, read_options
 
 
 @pytest.mark.parametrize(

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from dledger.entry import Body
 from dledger_spark.errors import LogDamaged, OutputFailed, OutputInvalid, RunReplaced
-from dledger_spark.folder_log import FolderLog
-from dledger_spark.log_folder import open_log
-from dledger_spark.replay import Piece, is_published, plan_replay, write_piece
-from dledger_spark.table_folder import Published, missing, published, replay_run
+from dledger_spark.log.folder_log import FolderLog
+from dledger_spark.log.log_folder import open_log
+from dledger_spark.replay.replay import Piece, is_published, plan_replay, write_piece
+from dledger_spark.replay.table_folder import Published, missing, published, replay_run
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 from tests.dledger_spark.file_size_limit import file_size_limit

@@ -15,10 +15,10 @@ from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
 from dledger_spark.errors import DataLost, OutputInvalid
-from dledger_spark.folder_log import FolderLog
-from dledger_spark.log_folder import open_log
-from dledger_spark.replay import Plan, plan_replay, write_piece
-from dledger_spark.table_folder import published, replay_run
+from dledger_spark.log.folder_log import FolderLog
+from dledger_spark.log.log_folder import open_log
+from dledger_spark.replay.replay import Plan, plan_replay, write_piece
+from dledger_spark.replay.table_folder import published, replay_run
 
 LogWriter = Callable[..., Path]
 GOLDEN = Path(__file__).parents[1] / "dledger" / "data" / "golden"

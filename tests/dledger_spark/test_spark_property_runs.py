@@ -2,7 +2,7 @@
 
 import pyarrow as pa
 
-from dledger_spark.property_columns import PropertyColumns
+from dledger_spark.records.property_columns import PropertyColumns
 from remoting.message.properties import decode_properties, shown_value
 from tests.remoting.message.test_remoting_property_runs import NAMES, runs
 

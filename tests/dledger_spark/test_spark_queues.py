@@ -19,17 +19,18 @@ from hypothesis import strategies as st
 
 from broker.store.consume_queue import UNIT_BYTES
 from dledger.store.store_config import StoreConfig
-from dledger_spark import queue_files, queued_log, record_judge
-from dledger_spark.acceptance import Run
 from dledger_spark.errors import LogDamaged
-from dledger_spark.folder_log import FolderLog, FolderOrigin
-from dledger_spark.log_folder import open_log
-from dledger_spark.queued_entries import QueuedEntries
-from dledger_spark.queued_messages import KNOWN_COLUMNS
-from dledger_spark.record_judge import RecordJudge
+from dledger_spark.log import queue_files, queued_log
+from dledger_spark.log.folder_log import FolderLog, FolderOrigin
+from dledger_spark.log.log_folder import open_log
+from dledger_spark.log.queued_entries import QueuedEntries
+from dledger_spark.query import record_judge
+from dledger_spark.query.queued_messages import KNOWN_COLUMNS
+from dledger_spark.query.record_judge import RecordJudge
+from dledger_spark.query.source_options import read_options
+from dledger_spark.query.source_plan import EntryRange, read_piece
+from dledger_spark.records.acceptance import Run
 from dledger_spark.schema import MESSAGE_SCHEMA
-from dledger_spark.source_options import read_options
-from dledger_spark.source_plan import EntryRange, read_piece
 from tests.dledger_spark.broker_script import (
     KINDS,
     ScriptedLog,

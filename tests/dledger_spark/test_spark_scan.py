@@ -27,8 +27,8 @@ from dledger_spark.errors import (
     OptionInvalid,
     RangeUnavailable,
 )
-from dledger_spark.log_folder import open_log
-from dledger_spark.log_range import end_of_log, resolve_range, share_out
+from dledger_spark.log.log_folder import open_log
+from dledger_spark.log.log_range import end_of_log, resolve_range, share_out
 from dledger_spark.scan import arrow_batches
 from tests.examples import examples
 

@@ -36,9 +36,9 @@ from dledger_spark.errors import (
     OptionInvalid,
     RangeUnavailable,
 )
+from dledger_spark.query.stream_source import IDLE_S, DledgerStreamReader
 from dledger_spark.scan import arrow_batches
 from dledger_spark.source import DledgerDataSource
-from dledger_spark.stream_source import IDLE_S, DledgerStreamReader
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
@@ -53,7 +53,7 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     Not `time.sleep` itself: a thread of Spark, where it was started, sleeps by it again and again.
     """
     found = list[float]()
-    monkeypatch.setattr("dledger_spark.stream_source.sleep", found.append)
+    monkeypatch.setattr("dledger_spark.query.stream_source.sleep", found.append)
     return found
 
 

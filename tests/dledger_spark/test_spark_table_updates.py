@@ -24,8 +24,8 @@ from dledger.store.store_config import StoreConfig
 from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import DataLost, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
-from dledger_spark.folder_log import FolderLog
-from dledger_spark.log_folder import open_log
+from dledger_spark.log.folder_log import FolderLog
+from dledger_spark.log.log_folder import open_log
 from dledger_spark.tables.catalog import catalog
 from dledger_spark.tables.derived import DERIVED, query
 from dledger_spark.tables.duckdb_engine import duckdb_engine

@@ -17,8 +17,8 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-
 from pyspark.sql.datasource import Filter, GreaterThan, LessThan
 
 from dledger_spark.errors import UnrecordedEntries
-from dledger_spark.folder_log import FolderLog
-from dledger_spark.log_folder import open_log
+from dledger_spark.log.folder_log import FolderLog
+from dledger_spark.log.log_folder import open_log
 from dledger_spark.scan import arrow_batches
 from dledger_spark.source import DledgerDataSource
 from tests.dledger_spark.test_spark_session import orders

@@ -1,0 +1,1 @@
+"""Entries of a log as Arrow columns, and their sums."""

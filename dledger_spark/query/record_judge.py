@@ -1,0 +1,128 @@
+"""Judges the records of ranges that a query reads one after another."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from dledger_spark.entries.entry_columns import EntryMismatch
+from dledger_spark.log.entry_batches import BATCH_BYTES
+from dledger_spark.log.mark import NO_CHAIN, UNKNOWN
+from dledger_spark.log.queued_entries import QueuedEntries
+from dledger_spark.log.readable_log import Origin, ReadableLog, acceptance_from
+from dledger_spark.records.acceptance import COLUMNS, Acceptance, Run, changes_topics
+from dledger_spark.records.message_columns import message_batch
+
+# Spark plans the queries of a session in one process, as long as they are less than a minute apart.
+# So many judged ranges are remembered there for later queries, of 128 MiB each by default.
+MAX_REMEMBERED: Final = 256
+MAX_REMEMBERED_RUNS: Final = 1024  # of refused records in a range; there are hardly ever any
+MAX_REMEMBERED_BYTES: Final = 64 * 1024  # of the state behind a range; a queue takes about 10
+
+
+class _Judged(NamedTuple):
+    """A range, where judging began, and the chain sum that covers the log up to the range's end."""
+
+    origin: Origin
+    begin: int
+    entries: range
+    chain: int
+
+
+_remembered: dict[_Judged, tuple[list[Run], bytes]] = {}
+
+
+class RecordJudge:
+    """Finds the records that the brokers have refused (see `acceptance`).
+
+    It remembers the state behind the last range of each group, so the next range needs no other
+    entries. What it finds is also remembered for other queries of this process.
+
+    Args:
+        fail_on_data_loss: whether a missing file before a range is an error; otherwise topics count
+            as unknown behind it.
+    """
+
+    def __init__(self, *, fail_on_data_loss: bool) -> None:
+        self._fail_on_data_loss = fail_on_data_loss
+        # The entry behind the last range of each group, and the state there.
+        self._states: dict[str, tuple[int, bytes]] = {}
+
+    def refused(self, log: ReadableLog, entries: range, begin: int) -> list[Run]:
+        """The refused records of a range.
+
+        Args:
+            log: the log.
+            entries: the range.
+            begin: where judging begins, at the range's first entry or before; this reads what lies
+                between, unless it knows the state of an entry there. Topics count as unknown at
+                `begin`, unless that is entry 0.
+
+        Raises:
+            DledgerSparkError: as reading the entries does, sums apart.
+        """
+        if log.group is None:
+            return []  # a log of Java's: its topics are not in it
+        end = log.mark(entries.stop - 1) or UNKNOWN
+        judged = _Judged(log.origin, begin, entries, end.chain)
+        known = _remembered.get(judged)
+        if known is None:
+            state = self._state_before(log, log.group, begin, entries.start)
+            known = _judge(log, entries, state), state.encode()
+            # Where lost entries are passed over, they may come back.
+            if end.chain != NO_CHAIN and self._fail_on_data_loss:
+                _remember(judged, *known)
+        refused, content = known
+        self._states[log.group] = entries.stop, content
+        return refused
+
+    def _state_before(self, log: ReadableLog, group: str, begin: int, index: int) -> Acceptance:
+        at, content = self._states.get(group, (-1, b""))
+        if begin <= at <= index:
+            state = Acceptance.decode(content)
+        else:
+            at, state = begin, acceptance_from(log, begin)
+        for part in log.parts(range(at, index), fail_on_data_loss=self._fail_on_data_loss):
+            if part.start != at:
+                state = Acceptance(is_whole=False)
+            _judge(log, part, state)
+            at = part.stop
+        return state if at == index else Acceptance(is_whole=False)
+
+
+def _remember(judged: _Judged, refused: list[Run], state: bytes) -> None:
+    if len(refused) <= MAX_REMEMBERED_RUNS and len(state) <= MAX_REMEMBERED_BYTES:
+        if len(_remembered) >= MAX_REMEMBERED:
+            del _remembered[next(iter(_remembered))]
+        _remembered[judged] = refused, state
+
+
+def _judge(log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
+    """The refused records of a range; consume queues tell those of most entries."""
+    refused: list[Run] = []
+    at = entries.start
+    for stretch in log.queued(entries):
+        if not _takes(state, stretch):
+            refused += _judge_all(log, stretch.entries, state)
+        at = stretch.entries.stop
+    return refused + _judge_all(log, range(at, entries.stop), state)
+
+
+def _takes(state: Acceptance, stretch: QueuedEntries) -> bool:
+    """Accept the records of a stretch, if the queues show that none can be refused."""
+    others = stretch.others
+    if len(others):
+        try:
+            read = stretch.read(others, checksums=False)
+        except EntryMismatch:
+            # Reading all of it looks for the entries elsewhere, or says what is wrong.
+            return False
+        if len(message_batch(read, ("index",))) or changes_topics(read):
+            return False
+    return state.take(stretch.runs)
+
+
+def _judge_all(log: ReadableLog, entries: range, state: Acceptance) -> list[Run]:
+    refused: list[Run] = []
+    for batch in log.batches(entries, batch_bytes=BATCH_BYTES, checksums=False):
+        refused += state.judge(batch, message_batch(batch, COLUMNS))
+    return refused

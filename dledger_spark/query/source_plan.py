@@ -1,0 +1,311 @@
+"""Which entries a query of the data source reads, and their division among tasks."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from dledger_spark.errors import CommittedUnknown, DataLost, OptionInvalid, RangeUnavailable
+from dledger_spark.inflated_bodies import BODY_PROBLEM, COLUMNS, inflated
+from dledger_spark.log.entry_batches import BATCH_BYTES
+from dledger_spark.log.log_range import END, begin_kept
+from dledger_spark.log.queued_entries import QueuedEntries
+from dledger_spark.log.readable_log import Origin, ReadableLog
+from dledger_spark.query.queued_messages import KNOWN_COLUMNS, messages_of, queued_messages
+from dledger_spark.query.record_judge import RecordJudge
+from dledger_spark.query.source_options import EARLIEST, LATEST, Place, SourceOptions
+from dledger_spark.query.wanted import Wanted
+from dledger_spark.records.acceptance import Run
+from dledger_spark.records.message_columns import message_batch
+from dledger_spark.schema import MESSAGES
+
+# A search looks at some thirty places, and needs the first message of each.
+_SEARCH_BATCH_BYTES: Final = 64 * 1024
+_ONE_GROUP: Final = (
+    "an index is one group's, and there are several: use startingOffsets or endingOffsets with "
+    'JSON such as {"broker-a": 5}'
+)
+
+
+@dataclass
+class EntryRange(InputPartition):
+    """The entries of one log that a task reads, both ends included, and the records it skips."""
+
+    origin: Origin
+    first: int
+    last: int
+    refused: list[Run]
+
+
+def batch_entries(
+    logs: Sequence[ReadableLog], options: SourceOptions, wanted: Wanted
+) -> Iterator[tuple[ReadableLog, range, range]]:
+    """The entries that a batch query reads of each log.
+
+    Yields the log, the entries that the options name, and those of them that its filters leave.
+
+    Raises:
+        DledgerSparkError: an option does not fit the logs; see `log_range.resolve_range`.
+    """
+    check_place(logs, options.starting)
+    check_place(logs, options.ending)
+    if len(logs) > 1:
+        _refuse_index("from", options.first)
+        _refuse_index("to", options.last)
+    for log in logs:
+        if wanted.groups is not None and log.group not in wanted.groups:
+            continue
+        first: str | int | None = options.first
+        if options.starting is not None:
+            first = beginning_of(log, options.starting, options.fail_on_data_loss)
+        first = begin_kept(log.first_index, first, fail_on_data_loss=options.fail_on_data_loss)
+        if options.ending is None:
+            entries = log.resolve(first, options.last)
+        elif stop := _index_of(log, options.ending, LATEST):
+            entries = log.resolve(first, stop - 1)
+        else:
+            entries = range(0)
+        yield log, entries, _narrowed(log, entries, options, wanted)
+
+
+def beginning_of(log: ReadableLog, place: Place | None, fail_on_data_loss: bool) -> int:
+    """Where a query begins: an index from `first_index` to behind the last."""
+    if place is None:
+        return log.first_index
+    return _index_of(log, place, EARLIEST, kept_only=not fail_on_data_loss)
+
+
+def next_of(log: ReadableLog) -> int:
+    """The entry behind the last committed one.
+
+    Raises:
+        CommittedUnknown: a folder of Java's does not record it.
+    """
+    if log.committed is None:
+        raise CommittedUnknown(log.name)
+    return log.committed + 1
+
+
+def check_place(logs: Sequence[ReadableLog], place: Place | None) -> None:
+    """Refuse a place that does not fit the groups. Raises OptionInvalid."""
+    if place is None:
+        return
+    groups = [log.group for log in logs]
+    for group in place.of_group:
+        if group not in groups:
+            known = ", ".join(repr(one) for one in groups)
+            raise OptionInvalid(place.option, group, f"the groups are {known}")
+    if len(logs) > 1 and place.everywhere is not None and place.everywhere >= 0:
+        raise OptionInvalid(place.option, str(place.everywhere), _ONE_GROUP)
+
+
+def is_open(log: ReadableLog, entries: range, options: SourceOptions) -> bool:
+    """Whether a query would read more of a log if more were recorded as committed.
+
+    Args:
+        log: the log.
+        entries: what the query reads of it.
+        options: the options of the query.
+    """
+    if options.last is not None or log.committed is None or entries.stop <= log.committed:
+        return False
+    ending = options.ending
+    if ending is None or ending.time_ms is not None:
+        return True
+    return ending.of_group.get(log.group or "", ending.everywhere) in (None, LATEST)
+
+
+def plan(
+    log: ReadableLog, entries: range, begin: int, options: SourceOptions, judge: RecordJudge
+) -> Iterator[EntryRange]:
+    """Divide entries of one log among tasks.
+
+    Args:
+        log: the log.
+        entries: what to read of it.
+        begin: where judging records begins, see `RecordJudge.refused`.
+        options: the options of the query.
+        judge: finds the refused records.
+
+    Raises:
+        DledgerSparkError: entries are missing; see `log_range.readable`.
+    """
+    for part in log.parts(entries, fail_on_data_loss=options.fail_on_data_loss):
+        for piece in log.share_out(part, options.partition_bytes, options.min_partitions):
+            refused = judge.refused(log, piece, begin) if options.table == MESSAGES else []
+            yield EntryRange(log.origin, piece.start, piece.stop - 1, refused)
+
+
+def read_piece(
+    piece: InputPartition,
+    options: SourceOptions,
+    columns: Sequence[str],
+    topics: frozenset[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task.
+
+    Args:
+        piece: from `plan`; any other partition has no rows: Spark makes one where there is none.
+        options: the options of the query.
+        columns: the names of the columns.
+        topics: only messages of these; None for all.
+    """
+    if not isinstance(piece, EntryRange):
+        return
+    _keep_modules()
+    if options.decompress and not {"body", BODY_PROBLEM}.isdisjoint(columns):
+        stored = [name for name in columns if name != BODY_PROBLEM]
+        names = list(dict.fromkeys((*stored, *COLUMNS)))
+        for batch in _stored(piece, options, names, topics):
+            for part in inflated(batch):
+                yield part.select(columns)
+    else:
+        yield from _stored(piece, options, columns, topics)
+
+
+def _stored(
+    piece: EntryRange,
+    options: SourceOptions,
+    columns: Sequence[str],
+    topics: frozenset[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of one task with bodies as they are stored."""
+    log: ReadableLog = piece.origin.open()
+    entries = range(piece.first, piece.last + 1)
+    if options.table != MESSAGES:
+        for batch in _read(log, entries, options):
+            yield batch.select(columns)
+        return
+    at = entries.start
+    if topics is not None or (not options.checksums and KNOWN_COLUMNS.issuperset(columns)):
+        for stretch in log.queued(entries):
+            yield from _of_stretch(log, stretch, piece.refused, options, columns, topics)
+            at = stretch.entries.stop
+    for batch in _read(log, range(at, entries.stop), options):
+        yield messages_of(batch, piece.refused, columns, topics)
+
+
+def _of_stretch(
+    log: ReadableLog,
+    stretch: QueuedEntries,
+    refused: Sequence[Run],
+    options: SourceOptions,
+    columns: Sequence[str],
+    topics: frozenset[str] | None,
+) -> Iterator[pa.RecordBatch]:
+    """The messages of a stretch, with as little reading as its columns and topics need."""
+    found = queued_messages(stretch, refused, columns, topics, checksums=options.checksums)
+    if found is not None:
+        yield from found
+        return
+    for batch in _read(log, stretch.entries, options):
+        yield messages_of(batch, refused, columns, topics)
+
+
+def _read(log: ReadableLog, entries: range, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    return log.batches(entries, batch_bytes=BATCH_BYTES, checksums=options.checksums)
+
+
+@cache
+def _keep_modules() -> None:
+    """Let collections of garbage pass over what is loaded by now, once in each worker.
+
+    Spark's workers collect all garbage behind each task. Looking through the modules of pyspark,
+    Arrow and numpy takes 50 ms, as long as reading 100,000 entries.
+    """
+    gc.freeze()
+
+
+def _index_of(log: ReadableLog, place: Place, default: int, *, kept_only: bool = False) -> int:
+    """The index that a place means; `kept_only`: what is not kept any more is passed over."""
+    if place.time_ms is not None:
+        stop = next_of(log)
+        kept = range(min(log.first_index, stop), stop)
+        return entry_at_time(log, kept, place.time_ms)
+    index = place.of_group.get(log.group or "", place.everywhere)
+    index = default if index is None else index
+    if index == EARLIEST:
+        return log.first_index
+    if index == LATEST:
+        return next_of(log)
+    if kept_only and index < log.first_index:
+        return log.first_index
+    if index < log.first_index or index > next_of(log):
+        problem = (
+            f"{place.option} must be {log.first_index} (the first entry kept) to {next_of(log)} "
+            "(behind the last committed one)"
+        )
+        if index < log.first_index:
+            problem += ", or failOnDataLoss=false to begin with the first one kept"
+        raise RangeUnavailable(log.name, index, index, problem)
+    return index
+
+
+def _narrowed(log: ReadableLog, entries: range, options: SourceOptions, wanted: Wanted) -> range:
+    """What the filters of a query leave of a range."""
+    start = max(entries.start, wanted.first)
+    stop = entries.stop if wanted.last is None else min(entries.stop, wanted.last + 1)
+    if options.table == MESSAGES and log.is_judged_whole and start < stop:
+        if wanted.from_ms is not None:
+            start = entry_at_time(log, range(start, stop), wanted.from_ms)
+        if wanted.until_ms is not None:
+            stop = entry_at_time(log, range(start, stop), wanted.until_ms + 1)
+    return range(start, max(start, stop))
+
+
+def _refuse_index(option: str, value: str | None) -> None:
+    if value and value.lower() != END:
+        raise OptionInvalid(option, value, _ONE_GROUP)
+
+
+def entry_at_time(log: ReadableLog, entries: range, time_ms: int) -> int:
+    """The end of the entries whose messages were stored before `time_ms`.
+
+    That is right behind the last such message, so entries that are no messages belong to the next
+    one. Brokers never store a message with an earlier time than the one before; in a log where
+    somebody else did, this is one of the places where the time is passed.
+
+    Args:
+        log: the log.
+        entries: the entries to search; those that no file holds are passed over.
+        time_ms: milliseconds since 1970.
+
+    Returns:
+        An index of `entries`, or the stop of them.
+    """
+    parts = _existing_parts(log, entries)
+    low, high = entries.start, entries.stop
+    while low < high:
+        middle = (low + high) // 2
+        found = _first_message(log, parts, range(middle, high))
+        if found is not None and found[1] < time_ms:
+            low = found[0] + 1
+        else:
+            high = middle
+    return low
+
+
+def _existing_parts(log: ReadableLog, entries: range) -> list[range]:
+    """The entries that files hold: whether the others matter is not known before the search."""
+    try:
+        return log.parts(entries, fail_on_data_loss=True)
+    except DataLost:
+        return log.parts(entries, fail_on_data_loss=False)
+
+
+def _first_message(log: ReadableLog, parts: list[range], entries: range) -> tuple[int, int] | None:
+    """Index and store time, in milliseconds, of the first message; None if there is none."""
+    for part in parts:
+        inside = range(max(part.start, entries.start), min(part.stop, entries.stop))
+        for batch in log.batches(inside, batch_bytes=_SEARCH_BATCH_BYTES, checksums=False):
+            messages = message_batch(batch, ("index", "store_time")).drop_null()
+            if len(messages):
+                index, time = messages.slice(0, 1).columns
+                return index[0].as_py(), time.cast("int64")[0].as_py() // 1000
+    return None

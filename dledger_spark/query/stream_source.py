@@ -1,0 +1,239 @@
+"""The stream of the data source "dledger": batches of entries, from where the last one ended.
+
+Only committed entries are ever offered, and they never change. So a batch that is read again after
+a crash has the same rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from time import sleep
+from typing import Any, Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxBytes,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from dledger_spark.errors import DataLost, LogBehind, LogFolderInvalid, LogReplaced
+from dledger_spark.log.mark import UNKNOWN, differ
+from dledger_spark.log.readable_log import ReadableLog, warn_of_unrecorded
+from dledger_spark.query.named_logs import open_all
+from dledger_spark.query.record_judge import RecordJudge
+from dledger_spark.query.source_options import SourceOptions
+from dledger_spark.query.source_plan import (
+    beginning_of,
+    check_place,
+    next_of,
+    plan,
+    read_piece,
+)
+from dledger_spark.query.stream_offset import VERSION, GroupOffset, decode_offset, encode_offset
+
+_REMEDY: Final = "begin with a new checkpoint"
+# Spark asks again 10 ms after it heard that there is nothing new. Looking at all nodes costs more
+# than that, and they record what is committed four times a second. A batch takes longer than that,
+# so a stream that has something to read never waits for this.
+IDLE_S: Final = 0.3
+
+
+class DledgerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans the batches of a stream in the driver, and reads them in the tasks.
+
+    Spark keeps one reader for the plans of a query, and makes others for the tasks.
+    """
+
+    def __init__(self, options: SourceOptions, columns: list[str]) -> None:
+        self._options = options
+        self._columns = columns
+        self._judge = RecordJudge(fail_on_data_loss=options.fail_on_data_loss)
+        self._target: dict[str, int] | None = None  # where availableNow ends
+        self._latest: dict[str, int] = {}  # the ends of the logs when they were looked at last
+
+    def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark names it
+        """Where a stream without a checkpoint begins."""
+        logs = open_all(self._options)
+        check_place(logs, self._options.starting)
+        return encode_offset(
+            {
+                _group_of(log): _offset_at(
+                    log,
+                    beginning_of(log, self._options.starting, self._options.fail_on_data_loss),
+                )
+                for log in logs
+            }
+        )
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802  # Spark names it
+        """The limit of the options; `latestOffset` keeps both if there are two."""
+        if self._options.max_rows is not None:
+            return ReadMaxRows(self._options.max_rows)
+        if self._options.max_bytes is not None:
+            return ReadMaxBytes(self._options.max_bytes)
+        return ReadAllAvailable()
+
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802  # Spark names it
+        """Where the next batch ends.
+
+        A group that was not there before is read from its first entry. A group whose nodes here
+        know of fewer entries than the stream has read is waited for.
+
+        Raises:
+            LogReplaced: a log is not the one that the stream has read.
+            DataLost: a group's log is gone, or no longer has the entries that come next.
+        """
+        begins = decode_offset(start)
+        logs = {_group_of(log): log for log in open_all(self._options)}
+        self._check_gone(begins, logs)
+        self._latest = {group: next_of(log) for group, log in logs.items()}
+        ends = dict(begins)
+        available: dict[str, range] = {}
+        for group, log in logs.items():
+            begin = begins.get(group)
+            if begin is not None:
+                check_same(log, begin)
+            first = log.first_index if begin is None else begin.next
+            stop = self._latest[group]
+            if self._target is not None:
+                stop = min(stop, self._target.get(group, first))
+            if first < stop:
+                # Spark keeps an offset before it asks for the batch. One that no batch can reach
+                # would stop the stream for good, also at the right folder.
+                self._check_kept(log, first, stop)
+                available[group] = range(first, stop)
+        if not available and self._target is None:
+            sleep(IDLE_S)
+        for group, stop in self._limited(available, logs, limit).items():
+            ends[group] = _offset_at(logs[group], stop)
+        return encode_offset(ends)
+
+    def reportLatestOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark names it
+        """The ends of the logs as they were for the last batch, for the progress of the query."""
+        return {"v": VERSION, "groups": {group: {"next": at} for group, at in self._latest.items()}}
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802  # Spark names it
+        """Let the stream end with what is committed now; other streams read on by themselves."""
+        logs = open_all(self._options)
+        self._target = {_group_of(log): next_of(log) for log in logs}
+        warn_of_unrecorded(logs)
+
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+        """Ranges of about equal size of one batch.
+
+        Raises:
+            LogReplaced: a log is not the one that the stream has read.
+            LogBehind: the nodes here do not have all entries of the batch.
+            DataLost: entries are gone, and failOnDataLoss is on.
+        """
+        begins, ends = decode_offset(start), decode_offset(end)
+        logs = {_group_of(log): log for log in open_all(self._options)}
+        self._check_gone(ends, logs)
+        return [
+            piece
+            for group, stop in ends.items()
+            if group in logs
+            for piece in self._pieces(logs[group], begins.get(group), stop)
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """The batches of one range."""
+        return read_piece(partition, self._options, self._columns, self._options.topics)
+
+    def _pieces(
+        self, log: ReadableLog, begin: GroupOffset | None, end: GroupOffset
+    ) -> Iterator[InputPartition]:
+        first = log.first_index if begin is None else begin.next
+        if first >= end.next:
+            return
+        if begin is not None:
+            check_same(log, begin)
+        check_same(log, end)
+        if end.next > next_of(log) and log.mark(end.next - 1) != end.before:
+            raise LogBehind(log.name, end.next - 1, next_of(log) - 1)
+        self._check_kept(log, first, end.next)
+        first = max(first, log.first_index)
+        entries = range(first, max(first, end.next))
+        yield from plan(log, entries, min(log.first_index, first), self._options, self._judge)
+
+    def _check_kept(self, log: ReadableLog, first: int, stop: int) -> None:
+        """Raise DataLost if a log lacks the first entries of a range, unless options allow that."""
+        if first < log.first_index and self._options.fail_on_data_loss:
+            raise _removed(log, first, min(log.first_index, stop) - 1)
+
+    def _check_gone(self, offset: dict[str, GroupOffset], logs: dict[str, ReadableLog]) -> None:
+        for group, at in offset.items():
+            if group not in logs and self._options.fail_on_data_loss:
+                problem = f"{self._options.path} no longer holds a log of group {group!r}"
+                raise DataLost(problem, at.next, at.next, "put a node of it there")
+
+    def _limited(
+        self, available: dict[str, range], logs: dict[str, ReadableLog], limit: ReadLimit
+    ) -> dict[str, int]:
+        """Where to stop in each log, so that all together are within the limits."""
+        max_rows, max_bytes = None, None
+        if not isinstance(limit, ReadAllAvailable):
+            max_rows, max_bytes = self._options.max_rows, self._options.max_bytes
+        if isinstance(limit, ReadMaxRows):
+            max_rows = limit.max_rows
+        elif isinstance(limit, ReadMaxBytes):
+            max_bytes = limit.max_bytes
+        if max_rows is not None:
+            available = _share(available, max_rows)
+        if max_bytes is None:
+            return {group: entries.stop for group, entries in available.items()}
+        total = sum(map(len, available.values()))
+        return {
+            group: logs[group].stop_within(entries, max(1, max_bytes * len(entries) // total))
+            for group, entries in available.items()
+        }
+
+
+def check_same(log: ReadableLog, at: GroupOffset) -> None:
+    """Check that the entry before an offset is the one that the stream has read.
+
+    An entry that is no longer kept cannot be compared. Nor can one that this node does not know to
+    be committed: it may still hold another one there, which it will replace.
+
+    Raises:
+        LogReplaced: it is another one.
+    """
+    if at.next > next_of(log):
+        return
+    found = log.mark(at.next - 1)
+    if found is not None and differ(found, at.before):
+        raise LogReplaced(log.name, at.next - 1, tuple(at.before), tuple(found))
+
+
+def _offset_at(log: ReadableLog, index: int) -> GroupOffset:
+    return GroupOffset(index, log.mark(index - 1) or UNKNOWN)
+
+
+def _share(available: dict[str, range], max_rows: int) -> dict[str, range]:
+    """The first `max_rows` of all ranges, in proportion to their lengths."""
+    total = sum(map(len, available.values()))
+    if total <= max_rows:
+        return available
+    shares = {group: len(entries) * max_rows // total for group, entries in available.items()}
+    left = max_rows - sum(shares.values())
+    for group in sorted(shares, key=lambda group: len(available[group]), reverse=True)[:left]:
+        shares[group] += 1
+    return {group: available[group][:rows] for group, rows in shares.items() if rows}
+
+
+def _group_of(log: ReadableLog) -> str:
+    if log.group is None:
+        problem = "is a folder of Java's, which does not say how far it is committed: read a batch"
+        raise LogFolderInvalid(log.name, problem)
+    return log.group
+
+
+def _removed(log: ReadableLog, first: int, last: int) -> DataLost:
+    problem = (
+        f"the stream goes on at entry {first}, and {log.name} now begins with {log.first_index}"
+    )
+    return DataLost(problem, first, last, _REMEDY)

@@ -1,0 +1,1 @@
+"""Replays logs into Parquet files."""
