@@ -7,7 +7,14 @@ from contextlib import ExitStack, asynccontextmanager
 
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import OrderFailed
-from jepsen_like.chaos.nemeses.executor import Done, Skipped, leader_of, target_of
+from jepsen_like.chaos.nemeses.executor import (
+    Done,
+    Executors,
+    Skipped,
+    check_whole,
+    leader_of,
+    target_of,
+)
 from jepsen_like.simulation.chance import Chance
 
 # A member that was started again leads or follows by then, or something is wrong.
@@ -53,8 +60,7 @@ async def freeze(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]
 @asynccontextmanager
 async def rolling_restart(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
     """Stop and start all members, the leader last, as an upgrade does."""
-    if not group.healthy:
-        raise Skipped("the group is not whole")
+    check_whole(group)
     leader = group.leader
     order = sorted(group.present, key=lambda member: (member is leader, member.name))
     for member in order:
@@ -74,3 +80,12 @@ async def transfer(group: Group, chance: Chance, kind: str) -> AsyncIterator[Don
     except OrderFailed as error:
         raise Skipped(str(error)) from error
     yield Done((leader.name,), {"new_leader": new_leader})
+
+
+PROCESS_FAULTS: Executors = {
+    "kill": kill,
+    "stop": stop,
+    "freeze": freeze,
+    "rolling": rolling_restart,
+    "transfer": transfer,
+}

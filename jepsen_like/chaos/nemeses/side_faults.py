@@ -6,9 +6,7 @@ from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 
 from jepsen_like.chaos.members.group import Group
-from jepsen_like.chaos.nemeses.absent import absent
-from jepsen_like.chaos.nemeses.catalogue import NEMESES
-from jepsen_like.chaos.nemeses.executor import Done, Executor
+from jepsen_like.chaos.nemeses.executor import Done, Executor, Executors, absent
 from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.simulation.chance import Chance
 
@@ -19,29 +17,17 @@ _ABSENT = {
 }
 
 
-class SideFaults:
-    """Kills and freezes processes beside a group.
+def side_faults(processes: Mapping[str, SideProcess]) -> Executors:
+    """What kills and freezes processes beside a group.
 
     Args:
         processes: by the names of the nemeses that are about them. What is not there, such as a
             name server of a group that has none, is left out.
     """
-
-    def __init__(self, processes: Mapping[str, SideProcess]) -> None:
-        self._processes = processes
-
-    @property
-    def executors(self) -> dict[str, Executor]:
-        """By the names of their kinds."""
-        found: dict[str, Executor] = {}
-        for name, reason in _ABSENT.items():
-            process = self._processes.get(name)
-            for kind in NEMESES[name].kinds:
-                if process is None:
-                    found[kind.name] = absent(reason)
-                else:
-                    found[kind.name] = _executor(process)
-        return found
+    return {
+        name: _executor(processes[name]) if name in processes else absent(reason)
+        for name, reason in _ABSENT.items()
+    }
 
 
 def _executor(process: SideProcess) -> Executor:
