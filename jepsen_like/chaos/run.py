@@ -24,7 +24,7 @@ from jepsen_like.chaos.links.counts import Counts
 from jepsen_like.chaos.links.namespaces import why_not
 from jepsen_like.chaos.links.switched_network import SwitchedNetwork, switched_network
 from jepsen_like.chaos.logs_compared import log_differences
-from jepsen_like.chaos.loopback import Loopback
+from jepsen_like.chaos.loopback import loopback
 from jepsen_like.chaos.members.group import LOOK_S, Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.members.supervisor import Supervisor
@@ -193,13 +193,13 @@ class Run:
         """The network of the run: links that can break, if this machine has them."""
         wanted, problem = self._plan.network, why_not()
         if wanted == "none" or (wanted == "auto" and problem is not None):
-            yield Loopback(hosts, () if problem is None else (f"broken links: {problem}",))
+            yield loopback(hosts, () if problem is None else (f"broken links: {problem}",))
             return
         if problem is not None:
             raise HarnessFailed(problem)
         async with switched_network([CLIENTS_HOST, *hosts], self._plan.seed) as network:
             self._switched, self._network = network, NetworkFaults(network)
-            yield network
+            yield network.wiring
 
     async def _run_on(self, wiring: Wiring, faults: FaultLog) -> None:
         left_out = [f"faults from inside: {self._no_insides}"] if self._no_insides else []
@@ -333,7 +333,7 @@ class Run:
     def _membership_faults(self, wiring: Wiring) -> MembershipFaults:
         return MembershipFaults(
             lambda name: self._member(wiring, name or next(self._unused), joining=True),
-            lambda name: wiring.peer_address(name, name),
+            lambda name: wiring.addresses[name].peer,
             self._finding,
         )
 

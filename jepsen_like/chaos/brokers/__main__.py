@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,7 +26,7 @@ from broker.server import Broker, run_broker
 from dledger import DLedgerError, SnapshotPolicy, collect_seldom
 from dledger.commands.exit_codes import single_errors
 from dledger.commands.log_lines import TEXT, set_up_logging
-from jepsen_like.chaos.members.control import Control, lines_of
+from jepsen_like.chaos.members.control import Control
 from remoting.net.address import Address, parse_address
 from remoting.wire.errors import RemotingError
 
@@ -63,9 +63,8 @@ async def serve(settings: dict[str, Any]) -> None:
         )
         broker: Broker = await nursery.start(start)
         nursery.start_soon(_end_on_signal, broker, nursery.cancel_scope)
-        async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
-            control = Control(broker.node, lambda: None, lambda: None, _tell)
-            await control.run(lines_of(orders), nursery.cancel_scope)
+        control = Control(broker.node, lambda: None, lambda: None)
+        await control.run(nursery.cancel_scope)
 
 
 def _address_or_none(text: str | None) -> Address | None:
@@ -83,12 +82,6 @@ async def _end_on_signal(broker: Broker, scope: trio.CancelScope) -> None:
         async for _ in signals:
             await broker.end()
             scope.cancel()
-
-
-def _tell(line: str) -> None:
-    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
 
 
 def _planted(bug: str) -> AbstractContextManager[None]:

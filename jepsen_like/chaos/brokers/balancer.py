@@ -8,13 +8,13 @@ leaders. It ends with its standard input.
 from __future__ import annotations
 
 import itertools
-import os
 import sys
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 import trio
 
+from jepsen_like.chaos.orders import wait_for_the_end
 from remoting.net.address import Address, parse_address
 
 CONNECT_TIMEOUT_S: Final = 1.0
@@ -75,9 +75,7 @@ async def balance(at: Address, members: Sequence[Address]) -> None:
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(at.port, host=at.host)
         nursery.start_soon(trio.serve_listeners, balancer.take, listeners)
-        async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
-            while await orders.receive_some(PIECE_BYTES):
-                pass
+        await wait_for_the_end()
         nursery.cancel_scope.cancel()
 
 

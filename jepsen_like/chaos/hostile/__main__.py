@@ -5,7 +5,6 @@ It attacks the ports until its standard input ends, and says how many connection
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,6 +12,7 @@ from contextlib import suppress
 import trio
 
 from jepsen_like.chaos.hostile.attacks import ATTACKS
+from jepsen_like.chaos.orders import wait_for_the_end
 from jepsen_like.simulation.chance import Chance
 from remoting.net.address import parse_address
 
@@ -66,9 +66,7 @@ async def attack(name: str, seed: str, ports: Sequence[str]) -> None:
     """Attack until standard input ends."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Hostile(name, ports, Chance(int(seed), name)).run)
-        async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
-            while await orders.receive_some():
-                continue
+        await wait_for_the_end()
         nursery.cancel_scope.cancel()
 
 

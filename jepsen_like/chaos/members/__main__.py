@@ -6,11 +6,10 @@ Its log goes to standard error.
 
 from __future__ import annotations
 
+import json
 import logging
-import os
 import sys
 import traceback
-from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -24,7 +23,7 @@ from dledger.commands.serve_command import cancel_on_signal
 from dledger.node.node_events import NodeEvents
 from jepsen_like.chaos.members.answering import Answering, CorrectAnswering
 from jepsen_like.chaos.members.client_port import ClientPort
-from jepsen_like.chaos.members.control import Control, lines_of
+from jepsen_like.chaos.members.control import Control
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.members.settings import MemberSettings
 from jepsen_like.chaos.services import find_service
@@ -66,24 +65,14 @@ async def serve(settings: MemberSettings) -> None:
             async with trio.open_nursery() as inner:
                 inner.start_soon(ClientPort(node, answering, settings.clients).run)
                 inner.start_soon(NodeEvents(node, logging.getLogger(PROGRESS)).run)
-                async with trio.lowlevel.FdStream(os.dup(sys.stdin.fileno())) as orders:
-                    broken, state = (
-                        partial(service.invariant, machine),
-                        partial(service.state, machine),
-                    )
-                    control = Control(node, broken, state, _tell)
-                    await control.run(lines_of(orders), nursery.cancel_scope)
-
-
-def _tell(line: str) -> None:
-    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
+                broken = partial(service.invariant, machine)
+                control = Control(node, broken, partial(service.state, machine))
+                await control.run(nursery.cancel_scope)
 
 
 def main() -> None:
     """Run one member; what ends it is the last line of its log."""
-    settings = MemberSettings.from_text(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    settings = MemberSettings(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     find_users_modules()
     set_up_logging(settings.group, settings.node_id, TEXT, "info")
     progress = logging.getLogger(PROGRESS)

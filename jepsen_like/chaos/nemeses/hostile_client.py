@@ -67,14 +67,8 @@ class HostileClient:
             nursery.cancel_scope.cancel()
 
     def _command(self, group: Group, chance: Chance, kind: str) -> list[str]:
-        ports: Sequence[str] = [
-            port
-            for member in group.present
-            for port in (
-                self._wiring.port_address(member.name),
-                self._wiring.peer_address(member.name, member.name),
-            )
-        ]
+        hosts = [self._wiring.addresses[member.name] for member in group.present]
+        ports = [port for host in hosts for port in (host.clients, host.peer)]
         words = [kind.removeprefix(PREFIX), str(chance.randrange(1 << 30)), *ports]
         argv = [sys.executable, "-m", "jepsen_like.chaos.hostile", *words]
         return self._wiring.command(CLIENTS_HOST, argv)

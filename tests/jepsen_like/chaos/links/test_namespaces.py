@@ -63,7 +63,7 @@ import subprocess, sys, trio
 from jepsen_like.chaos.links.switched_network import switched_network
 async def main():
     async with switched_network(["a", "b"], 1) as network:
-        member = network.command("a", [sys.executable, "-c", "import sys; sys.stdin.read()"])
+        member = network.wiring.command("a", [sys.executable, "-c", "import sys; sys.stdin.read()"])
         await trio.lowlevel.open_process(member, stdin=subprocess.PIPE)
         print(network._process.pid, flush=True)
         await trio.sleep_forever()
@@ -100,13 +100,13 @@ class Pair:
 @asynccontextmanager
 async def pair() -> AsyncIterator[Pair]:
     async with switched_network(["a", "b"], 1) as network:
-        address = network.peer_address("a", "b").partition(":")[0]
+        address = network.wiring.addresses["b"].peer.partition(":")[0]
         command = [sys.executable, "-c"]
         echo = await trio.lowlevel.open_process(
-            network.command("b", [*command, ECHO, address]), stdout=subprocess.PIPE
+            network.wiring.command("b", [*command, ECHO, address]), stdout=subprocess.PIPE
         )
         sender = await trio.lowlevel.open_process(
-            network.command("a", [*command, SENDER, address]),
+            network.wiring.command("a", [*command, SENDER, address]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

@@ -190,8 +190,8 @@ except OSError as error:
 
 
 async def ask(network: SwitchedNetwork, source: str, timeout_s: float) -> str:
-    address = network.peer_address(source, "b").partition(":")[0]
-    command = network.command(source, [sys.executable, "-c", ASKER, address, str(timeout_s)])
+    address = network.wiring.addresses["b"].peer.partition(":")[0]
+    command = network.wiring.command(source, [sys.executable, "-c", ASKER, address, str(timeout_s)])
     ended = await trio.run_process(command, capture_stdout=True)
     return ended.stdout.decode().strip()
 
@@ -199,9 +199,9 @@ async def ask(network: SwitchedNetwork, source: str, timeout_s: float) -> str:
 @pytest.mark.skipif(why_not() is not None, reason=f"no namespaces here: {why_not()}")
 async def test_processes_in_namespaces_reach_each_other_unless_a_link_is_cut() -> None:
     async with switched_network(["a", "b", "c"], 1) as network:
-        address = network.peer_address("a", "b").partition(":")[0]
+        address = network.wiring.addresses["b"].peer.partition(":")[0]
         answerer = await trio.lowlevel.open_process(
-            network.command("b", [sys.executable, "-c", ANSWERER, address]), stdout=-1
+            network.wiring.command("b", [sys.executable, "-c", ANSWERER, address]), stdout=-1
         )
         try:
             assert answerer.stdout is not None
