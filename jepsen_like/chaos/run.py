@@ -18,16 +18,20 @@ from jepsen_like.chaos.client_process import ClientProcess, client_process
 from jepsen_like.chaos.disks import powered_disk, small_disk, take_down_orphans
 from jepsen_like.chaos.fault_log import FaultLog
 from jepsen_like.chaos.harness_failed import HarnessFailed
-from jepsen_like.chaos.inside.insides import Insides
-from jepsen_like.chaos.inside.library import LibraryMissing
+from jepsen_like.chaos.inside.insides import Insides, LibraryMissing
 from jepsen_like.chaos.links.counts import Counts
 from jepsen_like.chaos.links.namespaces import why_not
 from jepsen_like.chaos.links.switched_network import SwitchedNetwork, switched_network
-from jepsen_like.chaos.logs_compared import log_differences
 from jepsen_like.chaos.loopback import loopback
 from jepsen_like.chaos.members.group import LOOK_S, Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.members.supervisor import Supervisor
+from jepsen_like.chaos.members_compared import (
+    Look,
+    log_differences,
+    looks_at_the_same,
+    state_differences,
+)
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Lane
 from jepsen_like.chaos.nemeses.disk_faults import DISK_FAULTS, free
 from jepsen_like.chaos.nemeses.executor import (
@@ -43,9 +47,8 @@ from jepsen_like.chaos.nemeses.hostile_client import HostileClient
 from jepsen_like.chaos.nemeses.inside_faults import InsideFaults
 from jepsen_like.chaos.nemeses.membership_faults import MembershipFaults
 from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
-from jepsen_like.chaos.nemeses.process_faults import PROCESS_FAULTS
+from jepsen_like.chaos.nemeses.process_faults import CLIENTS, PROCESS_FAULTS, side_faults
 from jepsen_like.chaos.nemeses.schedule import Fault, schedule
-from jepsen_like.chaos.nemeses.side_faults import CLIENTS, side_faults
 from jepsen_like.chaos.nemeses.users_nemesis import find_nemeses
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.services import find_service
@@ -53,7 +56,6 @@ from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
 from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
 from jepsen_like.chaos.stages.stage import Stage
-from jepsen_like.chaos.states_compared import Look, looks_at_the_same, state_differences
 from jepsen_like.chaos.watcher.watched import watched
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 from jepsen_like.simulation.chance import Chance

@@ -20,11 +20,21 @@ from dledger.commands.exit_codes import single_errors
 from dledger_mq import Admin
 from dledger_mq.errors import MessagingError
 from jepsen_like.chaos.brokers.begun import Begun, begun_of
-from jepsen_like.chaos.brokers.catalogue import BROKER_WORKLOADS
 from jepsen_like.chaos.brokers.cpp.messages import CppMessages
 from jepsen_like.chaos.brokers.cpp.process import CppEnded
+from jepsen_like.chaos.brokers.everything import Everything
 from jepsen_like.chaos.brokers.notes import Notes
-from jepsen_like.chaos.brokers.workload import Messages, Turn
+from jepsen_like.chaos.brokers.queue_locks import QueueLocks
+from jepsen_like.chaos.brokers.workload import (
+    Broadcast,
+    Delayed,
+    Messages,
+    Offsets,
+    Ordered,
+    Popped,
+    Transactional,
+    Turn,
+)
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.orders import follow_orders, say
 from jepsen_like.history.operation import EventType
@@ -37,6 +47,19 @@ SHORTEST_STAY_S, LONGEST_STAY_S = 6.0, 15.0
 # The group has consumed everything by then, besides what a message may have to wait for: consumers
 # commit every 5 s, and look for queues every 20 s.
 DRAINED_TIMEOUT_S = 40.0
+
+# By the names that `--workload` takes.
+BROKER_WORKLOADS: dict[str, type[Messages]] = {
+    "messages": Messages,
+    "broadcast": Broadcast,
+    "offset": Offsets,
+    "queue-lock": QueueLocks,
+    "ordered": Ordered,
+    "delay": Delayed,
+    "transaction": Transactional,
+    "pop": Popped,
+    "everything": Everything,
+}
 
 
 class Traffic:

@@ -15,7 +15,7 @@ from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.links.condition import LinkCondition
 from jepsen_like.chaos.links.counts import Counts, parse_counts
 from jepsen_like.chaos.links.namespaces import FOLDER, address_of, namespace_of, prefix_of
-from jepsen_like.chaos.links.switch import DONE, RESET_COUNTS, TELL_COUNTS, links_line, order_line
+from jepsen_like.chaos.links.switch import DONE, TELL_COUNTS, links_line, order_line
 from jepsen_like.chaos.process_end import end_process
 from jepsen_like.chaos.wiring import Addresses, Wiring
 
@@ -52,27 +52,20 @@ class SwitchedNetwork:
 
     async def set_links(self, links: Mapping[tuple[str, str], LinkCondition]) -> None:
         """Put conditions in the place of all those before; they hold when this returns."""
-        await self._have_done(links_line(links))
+        said = await self._ask(links_line(links))
+        if said != DONE:
+            raise HarnessFailed(_ODD.format(said))
 
     async def heal(self) -> None:
         """Let all packets pass."""
         await self.set_links({})
 
     async def counts(self) -> Counts:
-        """What became of packets since the begin or the last reset, by source and target.
+        """What became of packets since the begin, by source and target.
 
         Links that had none are left out. Raises HarnessFailed.
         """
         return parse_counts(json.loads(await self._ask(order_line(TELL_COUNTS))))
-
-    async def reset_counts(self) -> None:
-        """Count anew. Packets that are held up now count no more. Raises HarnessFailed."""
-        await self._have_done(order_line(RESET_COUNTS))
-
-    async def _have_done(self, line: bytes) -> None:
-        said = await self._ask(line)
-        if said != DONE:
-            raise HarnessFailed(_ODD.format(said))
 
     async def _ask(self, line: bytes) -> bytes:
         """Give one order; return its answer.

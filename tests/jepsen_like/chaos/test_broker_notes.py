@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from dledger_mq.errors import MessagingError, OutcomeUnknown, Rejected, TransactionRefused
-from jepsen_like.chaos.brokers.catalogue import BROKER_WORKLOADS
+from jepsen_like.chaos.brokers.clients import BROKER_WORKLOADS
 from jepsen_like.chaos.brokers.everything import PARTS
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.clients.recorder import Recorder

@@ -10,8 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
-from jepsen_like.chaos.inside.insides import Insides
-from jepsen_like.chaos.inside.library import LibraryMissing, built_library
+from jepsen_like.chaos.inside.insides import Insides, LibraryMissing, built_library
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.nemeses.catalogue import CLOCK_STEP_MS, NEMESES

@@ -18,7 +18,6 @@ from jepsen_like.chaos.links.counts import Counts, LinkCounts, counts_rows, pars
 from jepsen_like.chaos.links.namespaces import FOLDER, prefix_of, why_not
 from jepsen_like.chaos.links.switch import (
     DONE,
-    RESET_COUNTS,
     TELL_COUNTS,
     Switch,
     links_line,
@@ -62,10 +61,6 @@ class SwitchedHosts:
     def counts(self) -> Counts:
         os.write(self._orders, order_line(TELL_COUNTS))
         return parse_counts(json.loads(os.read(self._answers, 65_536)))
-
-    def reset_counts(self) -> None:
-        os.write(self._orders, order_line(RESET_COUNTS))
-        assert os.read(self._answers, 100) == b"done\n"
 
     def receive(self, host: str, patience_s: float = PATIENCE_S) -> bytes | None:
         self.hosts[host].settimeout(patience_s)
@@ -136,8 +131,6 @@ def test_the_switch_counts_by_link_what_became_of_packets(switched: SwitchedHost
         ("a", "c"): LinkCounts(passed=2, held=2, copied=1),
         ("b", "a"): LinkCounts(passed=1),
     }
-    switched.reset_counts()
-    assert switched.counts() == {}
 
 
 def test_packets_beyond_those_that_may_be_held_are_lost_and_counted(
