@@ -12,9 +12,8 @@ from typing import NamedTuple
 import click
 
 from bench.options import json_option
-from jepsen_like.checkers.bounds import Bounds
 from jepsen_like.checkers.catalogue import CATALOGUE
-from jepsen_like.checkers.checker import Request
+from jepsen_like.checkers.checker import Bounds, Request
 from jepsen_like.history.history import History
 from jepsen_like.history.operation import Event, EventType
 from jepsen_like.history.pairing import Pairing

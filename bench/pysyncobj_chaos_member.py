@@ -26,8 +26,8 @@ from pysyncobj import FAIL_REASON, SyncObj, SyncObjConf, SyncObjConsumer, replic
 from dledger.command_line.server_signals import standard_input
 from dledger.config import parse_address
 from dledger.entry import Entry, Magic
-from jepsen_like.chaos.members.control import lines_of
 from jepsen_like.chaos.members.settings import MemberSettings
+from jepsen_like.chaos.orders import lines_of
 from jepsen_like.chaos.outcomes import Outcome, failed, ok, unknown
 from jepsen_like.chaos.service import Call, Described
 from jepsen_like.chaos.services import find_service
@@ -217,7 +217,7 @@ def _say(**fields: object) -> None:
 
 def main() -> None:
     """Run one member."""
-    settings = MemberSettings.from_text(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    settings = MemberSettings(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     sys.path.insert(0, os.getcwd())  # the module of a user's service lies there
     logging.basicConfig(format="%(asctime)s %(levelname)s %(message)s", level=logging.INFO)
     trio.run(PySyncObjMember(settings).run)

@@ -11,9 +11,8 @@ from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import NamedTuple
 
-from jepsen_like.checkers.bounds import Bounds
 from jepsen_like.checkers.catalogue import CATALOGUE, linearizable, recognized
-from jepsen_like.checkers.checker import Check, Request
+from jepsen_like.checkers.checker import Bounds, Check, Request
 from jepsen_like.checkers.linearizability import ModelFailed
 from jepsen_like.checkers.report import Report, Verdict
 from jepsen_like.checkers.users_model import ModelUnusable, users_model

@@ -6,6 +6,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from jepsen_like.checkers.quantiles import quantiles
 from jepsen_like.history.operation import Operation
 
 READS = frozenset({"read", "get"})
@@ -45,7 +46,7 @@ def windows_of(events: Iterable[Mapping[str, object]], end_ns: int) -> list[Wind
     `kill-leader + isolate-leader`, because two members of three may be away.
     """
     moments = [event for event in events if event["event"] in ("begin", "end")]
-    moments.sort(key=_ns)
+    moments.sort(key=ns_of)
     begins = [event for event in moments if event["event"] == "begin"]
     found: list[Window] = []
     in_force: dict[object, str] = {}
@@ -58,12 +59,13 @@ def windows_of(events: Iterable[Mapping[str, object]], end_ns: int) -> list[Wind
         targets = event.get("targets", ())
         assert isinstance(targets, (list, tuple))
         place = len(found)
-        until_ns = _ns(begins[place + 1]) if place + 1 < len(begins) else end_ns
-        found.append(Window(kind, frozenset(targets), _ns(event), until_ns))
+        until_ns = ns_of(begins[place + 1]) if place + 1 < len(begins) else end_ns
+        found.append(Window(kind, frozenset(targets), ns_of(event), until_ns))
     return [window for window in found if window.end_ns > window.begin_ns]
 
 
-def _ns(event: Mapping[str, object]) -> int:
+def ns_of(event: Mapping[str, object]) -> int:
+    """When an event of faults.jsonl was."""
     time_ns = event["time_ns"]
     assert isinstance(time_ns, int)
     return time_ns
@@ -133,21 +135,7 @@ def _longest(times: Sequence[int], window: Window) -> tuple[int, bool]:
 
 
 def _row(kind: str, who: str, windows: int, gaps: Sequence[tuple[int, bool]]) -> GapRow:
-    lengths = sorted(gap for gap, _ in gaps)
+    spread = quantiles(gap for gap, _ in gaps)
     unended = sum(cut for _, cut in gaps)
-    return GapRow(
-        kind,
-        who,
-        windows,
-        len(lengths),
-        unended,
-        _at(lengths, 0.5),
-        _at(lengths, 0.95),
-        lengths[-1] / NS_A_S,
-    )
-
-
-def _at(lengths: Sequence[int], share: float) -> float:
-    """The smallest length that at least this share of them does not exceed, in seconds."""
-    place = max(0, -(-len(lengths) * int(share * 100) // 100) - 1)
-    return lengths[place] / NS_A_S
+    times_s = [ns / NS_A_S for ns in (spread.p50, spread.p95, spread.longest)]
+    return GapRow(kind, who, windows, len(gaps), unended, *times_s)

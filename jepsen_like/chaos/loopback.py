@@ -4,37 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from dledger.free_ports import free_ports
+from dledger.free_ports import free_addresses
+from jepsen_like.chaos.wiring import Addresses, Wiring
 
 
-class Loopback:
-    """All processes on 127.0.0.1, and nothing between them that can break."""
-
-    kind = "loopback"
-
-    def __init__(self, hosts: Sequence[str], left_out: Sequence[str] = ()) -> None:
-        self.left_out = left_out
-        addresses = iter(f"127.0.0.1:{port}" for port in free_ports(3 * len(hosts)))
-        self._addresses = {
-            host: (next(addresses), next(addresses), next(addresses)) for host in hosts
-        }
-
-    def peer_address(self, source: str, target: str) -> str:
-        """See Wiring."""
-        return self._addresses[target][0]
-
-    def port_address(self, target: str) -> str:
-        """See Wiring."""
-        return self._addresses[target][1]
-
-    def group_address(self, target: str) -> str:
-        """See Wiring."""
-        return self._addresses[target][2]
-
-    def listens(self, host: str) -> tuple[str, str]:
-        """See Wiring."""
-        return self._addresses[host][:2]
-
-    def command(self, host: str, argv: Sequence[str]) -> list[str]:
-        """See Wiring."""
-        return list(argv)
+def loopback(hosts: Sequence[str], left_out: Sequence[str] = ()) -> Wiring:
+    """Hosts that are all this machine, and nothing between them that can break."""
+    free = iter(free_addresses(len(Addresses._fields) * len(hosts)))
+    addresses = {host: Addresses(next(free), next(free), next(free)) for host in hosts}
+    return Wiring("loopback", addresses, lambda host, argv: list(argv), left_out)

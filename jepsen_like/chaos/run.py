@@ -18,38 +18,37 @@ from jepsen_like.chaos.client_process import ClientProcess, client_process
 from jepsen_like.chaos.disks import powered_disk, small_disk, take_down_orphans
 from jepsen_like.chaos.fault_log import FaultLog
 from jepsen_like.chaos.harness_failed import HarnessFailed
-from jepsen_like.chaos.inside.insides import Insides
-from jepsen_like.chaos.inside.library import LibraryMissing
+from jepsen_like.chaos.inside.insides import Insides, LibraryMissing
 from jepsen_like.chaos.links.counts import Counts
 from jepsen_like.chaos.links.namespaces import why_not
 from jepsen_like.chaos.links.switched_network import SwitchedNetwork, switched_network
-from jepsen_like.chaos.logs_compared import log_differences
-from jepsen_like.chaos.loopback import Loopback
+from jepsen_like.chaos.loopback import loopback
 from jepsen_like.chaos.members.group import LOOK_S, Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.members.supervisor import Supervisor
-from jepsen_like.chaos.nemeses.absent import absent
-from jepsen_like.chaos.nemeses.catalogue import NEMESES, Lane
-from jepsen_like.chaos.nemeses.executor import Executor, Skipped, at_most
-from jepsen_like.chaos.nemeses.file_faults import (
-    disk_full,
-    flipped_bit,
-    free,
-    mislaid_folders,
-    torn_tail,
-    wiped_alone,
-    wiped_folder,
+from jepsen_like.chaos.members_compared import (
+    Look,
+    log_differences,
+    looks_at_the_same,
+    state_differences,
 )
-from jepsen_like.chaos.nemeses.folder_faults import restored_folder, swapped_folders
+from jepsen_like.chaos.nemeses.catalogue import NEMESES, Lane
+from jepsen_like.chaos.nemeses.disk_faults import DISK_FAULTS, free
+from jepsen_like.chaos.nemeses.executor import (
+    Executor,
+    Executors,
+    Skipped,
+    absent,
+    at_most,
+    executor_of,
+)
 from jepsen_like.chaos.nemeses.hostile_client import NEMESIS as HOSTILE
 from jepsen_like.chaos.nemeses.hostile_client import HostileClient
 from jepsen_like.chaos.nemeses.inside_faults import InsideFaults
 from jepsen_like.chaos.nemeses.membership_faults import MembershipFaults
 from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
-from jepsen_like.chaos.nemeses.power_faults import power_cut
-from jepsen_like.chaos.nemeses.process_faults import freeze, kill, rolling_restart, stop, transfer
+from jepsen_like.chaos.nemeses.process_faults import CLIENTS, PROCESS_FAULTS, side_faults
 from jepsen_like.chaos.nemeses.schedule import Fault, schedule
-from jepsen_like.chaos.nemeses.side_faults import CLIENTS, SideFaults
 from jepsen_like.chaos.nemeses.users_nemesis import find_nemeses
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.services import find_service
@@ -57,7 +56,6 @@ from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
 from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
 from jepsen_like.chaos.stages.stage import Stage
-from jepsen_like.chaos.states_compared import Look, looks_at_the_same, state_differences
 from jepsen_like.chaos.watcher.watched import watched
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 from jepsen_like.simulation.chance import Chance
@@ -197,13 +195,13 @@ class Run:
         """The network of the run: links that can break, if this machine has them."""
         wanted, problem = self._plan.network, why_not()
         if wanted == "none" or (wanted == "auto" and problem is not None):
-            yield Loopback(hosts, () if problem is None else (f"broken links: {problem}",))
+            yield loopback(hosts, () if problem is None else (f"broken links: {problem}",))
             return
         if problem is not None:
             raise HarnessFailed(problem)
         async with switched_network([CLIENTS_HOST, *hosts], self._plan.seed) as network:
             self._switched, self._network = network, NetworkFaults(network)
-            yield network
+            yield network.wiring
 
     async def _run_on(self, wiring: Wiring, faults: FaultLog) -> None:
         left_out = [f"faults from inside: {self._no_insides}"] if self._no_insides else []
@@ -249,9 +247,7 @@ class Run:
             self._phase = "stopping"
             members_nursery.cancel_scope.cancel()
 
-    async def _break(
-        self, executors: Mapping[str, Executor], group: Group, faults: FaultLog
-    ) -> None:
+    async def _break(self, executors: Executors, group: Group, faults: FaultLog) -> None:
         """Carry out the schedule; return when all faults are healed."""
         self._phase, self._until_s = "faults", self._now_s() + self._plan.time_s
         zero = trio.current_time()
@@ -267,7 +263,7 @@ class Run:
         self,
         lane: list[Fault],
         zero: float,
-        executors: Mapping[str, Executor],
+        executors: Executors,
         group: Group,
         faults: FaultLog,
     ) -> None:
@@ -279,7 +275,8 @@ class Run:
                 return
             limit_s = fault.lasts_s + STUCK_AFTER_S
             with at_most(limit_s, f"fault {fault.number} ({fault.kind})"):
-                await self._carry_out(fault, executors[fault.kind], group, faults)
+                executor = executor_of(executors, fault.nemesis, fault.kind)
+                await self._carry_out(fault, executor, group, faults)
 
     async def _carry_out(
         self, fault: Fault, executor: Executor, group: Group, faults: FaultLog
@@ -313,43 +310,32 @@ class Run:
         with trio.move_on_at(moment):
             await self._stops.wait()
 
-    def _executors(self, wiring: Wiring, beside: Mapping[str, SideProcess]) -> dict[str, Executor]:
-        """What carries out each kind of fault."""
-        membership = self._membership_faults(wiring)
+    def _executors(self, wiring: Wiring, beside: Mapping[str, SideProcess]) -> Executors:
+        """What carries out the faults; what cannot be done in this run is left out."""
         no_links = absent("the links of this run cannot break")
-        links = [
-            kind.name for one in NEMESES.values() if one.lane is Lane.NETWORK for kind in one.kinds
-        ]
+        no_insides = absent(self._no_insides)
+        no_joining = absent("members cannot be added to such a group while it runs")
+        membership, network, insides = self._membership_faults(wiring), self._network, self._insides
+        hostile = HostileClient(
+            wiring, self._folder / "hostile.log", self._finding, lambda: not self._others()
+        )
         return {
-            **dict.fromkeys(links, no_links),
-            **(self._network.executors if self._network is not None else {}),
-            **dict.fromkeys(("kill-leader", "kill-random", "kill-all"), kill),
-            **dict.fromkeys(("stop-leader", "stop-random"), stop),
-            **dict.fromkeys((kind.name for kind in NEMESES["freeze"].kinds), freeze),
-            "rolling-restart": rolling_restart,
-            "transfer": transfer,
-            "torn-tail": torn_tail,
-            "flipped-bit": flipped_bit,
-            "wiped-folder": wiped_folder,
-            "restored-folder": restored_folder,
-            "swapped-folders": swapped_folders,
-            "wiped-alone": wiped_alone,
-            "mislaid-folders": mislaid_folders,
-            "disk-full": disk_full,
-            **dict.fromkeys(("power-all", "power-leader", "power-random"), power_cut),
-            **self._inside_executors(),
-            **(membership.executors if self._stage.can_join else self._no_joining()),
-            **SideFaults(beside).executors,
-            **HostileClient(
-                wiring, self._folder / "hostile.log", self._finding, lambda: not self._others()
-            ).executors,
+            **{name: no_links for name, one in NEMESES.items() if one.lane is Lane.NETWORK},
+            **(network.executors if network is not None else {}),
+            **{name: no_insides for name, one in NEMESES.items() if one.from_inside},
+            **(InsideFaults(insides.steerings, self._finding).executors if insides else {}),
+            **(membership.executors if self._stage.can_join else {"membership": no_joining}),
+            **PROCESS_FAULTS,
+            **DISK_FAULTS,
+            **side_faults(beside),
+            **hostile.executors,
             **self._nemeses.executors,
         }
 
     def _membership_faults(self, wiring: Wiring) -> MembershipFaults:
         return MembershipFaults(
             lambda name: self._member(wiring, name or next(self._unused), joining=True),
-            lambda name: wiring.peer_address(name, name),
+            lambda name: wiring.addresses[name].peer,
             self._finding,
         )
 
@@ -363,16 +349,6 @@ class Run:
     def _others(self) -> list[str]:
         """What is broken besides what a hostile client does."""
         return [what for what in self._broken.values() if not what.startswith("hostile-")]
-
-    def _inside_executors(self) -> dict[str, Executor]:
-        if self._insides is not None:
-            return InsideFaults(self._insides.steerings, self._finding).executors
-        kinds = [kind.name for one in NEMESES.values() if one.from_inside for kind in one.kinds]
-        return dict.fromkeys(kinds, absent(self._no_insides))
-
-    def _no_joining(self) -> dict[str, Executor]:
-        reason = "members cannot be added to such a group while it runs"
-        return {kind.name: absent(reason) for kind in NEMESES["membership"].kinds}
 
     async def _quieten(self, group: Group, faults: FaultLog) -> None:
         """All faults are healed: wait until the group is whole, then let clients go on for a while.

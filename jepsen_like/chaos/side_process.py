@@ -12,7 +12,7 @@ import trio
 import trio.lowlevel
 
 from jepsen_like.chaos.harness_failed import HarnessFailed
-from jepsen_like.chaos.members.control import lines_of
+from jepsen_like.chaos.orders import lines_of
 from jepsen_like.chaos.process_end import end_process
 
 STOP_TIMEOUT_S = 10.0

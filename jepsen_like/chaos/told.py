@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from jepsen_like.chaos.brokers.begun import DELIVERIES
-from jepsen_like.chaos.gaps import NS_A_S
+from jepsen_like.chaos.gaps import NS_A_S, ns_of
 from jepsen_like.chaos.gaps import GapRow as Row
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.run import RunResult
@@ -66,12 +66,12 @@ def _gap(row: Row) -> GapRow:
 def faults_of(events: Iterable[Event]) -> Iterable[Fault]:
     """The faults, in the order in which they began."""
     found = list(events)
-    ends = {event["fault"]: _ns(event) for event in found if event["event"] == "end"}
-    begins = sorted((event for event in found if event["event"] == "begin"), key=_ns)
+    ends = {event["fault"]: ns_of(event) for event in found if event["event"] == "end"}
+    begins = sorted((event for event in found if event["event"] == "begin"), key=ns_of)
     for event in begins:
         targets = event["targets"]
         assert isinstance(targets, list)
-        yield Fault(str(event["kind"]), ", ".join(targets), _ns(event), ends.get(event["fault"]))
+        yield Fault(str(event["kind"]), ", ".join(targets), ns_of(event), ends.get(event["fault"]))
 
 
 def deaths_of(events: Iterable[Event]) -> Iterable[Death]:
@@ -82,7 +82,7 @@ def deaths_of(events: Iterable[Event]) -> Iterable[Death]:
         expected = bool(event["expected"])
         done = "started again" if expected else str(event.get("done", "started again"))
         words = str(event.get("last_words", f"exit code {event['exit_code']}"))
-        yield Death(str(event["member"]), _ns(event), words, done, expected)
+        yield Death(str(event["member"]), ns_of(event), words, done, expected)
 
 
 def skipped_of(events: Iterable[Event]) -> list[str]:
@@ -91,9 +91,3 @@ def skipped_of(events: Iterable[Event]) -> list[str]:
         f"{event['kind']}: {event['reason']}" for event in events if event["event"] == "skipped"
     }
     return sorted(reasons)
-
-
-def _ns(event: Event) -> int:
-    time_ns = event["time_ns"]
-    assert isinstance(time_ns, int)
-    return time_ns

@@ -2,36 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 CLIENTS_HOST = "clients"
 NAMESERVER_HOST = "names"
 BALANCER_HOST = "balancer"
 
 
-class Wiring(Protocol):
-    """The network of a run, as its processes see it."""
+class Addresses(NamedTuple):
+    """The addresses of a host, each as host:port.
 
-    @property
-    def kind(self) -> str:
-        """How it is made."""
+    Attributes:
+        peer: where its member takes other members.
+        clients: where it takes clients.
+        group: where it takes clients of the whole group.
+    """
 
-    @property
-    def left_out(self) -> Sequence[str]:
-        """What cannot be broken on this machine, and why."""
+    peer: str
+    clients: str
+    group: str
 
-    def peer_address(self, source: str, target: str) -> str:
-        """host:port at which the node on one host reaches that of another."""
 
-    def port_address(self, target: str) -> str:
-        """host:port at which clients reach the port of a member."""
+@dataclass(frozen=True)
+class Wiring:
+    """The network of a run, as its processes see it.
 
-    def group_address(self, target: str) -> str:
-        """host:port at which a member takes clients of the whole group."""
+    Args:
+        kind: how it is made.
+        addresses: those of each host.
+        command: makes of a host and a command what runs the command on the host.
+        left_out: what cannot be broken on this machine, and why.
+    """
 
-    def listens(self, host: str) -> tuple[str, str]:
-        """host:port where a member listens for members, and for clients."""
+    kind: str
+    addresses: Mapping[str, Addresses]
+    command: Callable[[str, Sequence[str]], list[str]]
+    left_out: Sequence[str] = ()
 
-    def command(self, host: str, argv: Sequence[str]) -> list[str]:
-        """What runs a command on a host."""
+    def peers(self, hosts: Sequence[str]) -> dict[str, str]:
+        """Where each of these takes other members."""
+        return {host: self.addresses[host].peer for host in hosts}

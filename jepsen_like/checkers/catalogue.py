@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from jepsen_like.checkers.bank import check_bank
-from jepsen_like.checkers.broadcasts import check_broadcast
 from jepsen_like.checkers.changed_queues import check_recalls, check_remade, check_resets
 from jepsen_like.checkers.checker import Check, Request
 from jepsen_like.checkers.delays import check_delays
@@ -21,14 +20,14 @@ from jepsen_like.checkers.models.mutex import Mutex
 from jepsen_like.checkers.models.register import CasRegister, Register
 from jepsen_like.checkers.offsets import check_offsets
 from jepsen_like.checkers.parts import check_parts
-from jepsen_like.checkers.queues import check_queue
+from jepsen_like.checkers.queues import check_broadcast, check_queue
 from jepsen_like.checkers.report import Report
 from jepsen_like.checkers.session_counter import check_session_counter
 from jepsen_like.checkers.sets import check_set
 from jepsen_like.checkers.statistics import check_statistics
 from jepsen_like.checkers.transactions import check_transactions
-from jepsen_like.history.header import Header
 from jepsen_like.history.history import History
+from jepsen_like.history.value import Value
 
 
 class Entry(NamedTuple):
@@ -39,7 +38,7 @@ class Entry(NamedTuple):
 
 
 def linearizable(model: Model) -> Check:
-    """A check against a model that is already there."""
+    """A check against a model."""
 
     def check(history: History, request: Request) -> Report:
         return Linearizability(model, request.bounds).check(history)
@@ -47,9 +46,12 @@ def linearizable(model: Model) -> Check:
     return check
 
 
-def _of_header(make: Callable[[Header], Model]) -> Check:
+def _beginning(kind: Callable[[Value], Model], default: Value = None) -> Check:
+    """A check against a model that begins with `initial` in the header."""
+
     def check(history: History, request: Request) -> Report:
-        return Linearizability(make(history.header), request.bounds).check(history)
+        model = kind(history.header.setting("initial", default))
+        return linearizable(model)(history, request)
 
     return check
 
@@ -59,12 +61,12 @@ def _check_of(model: str) -> Check | None:
 
 
 CATALOGUE: dict[str, Entry] = {
-    "register": Entry("linearizable: read, write", _of_header(Register.of)),
-    "cas-register": Entry("linearizable: read, write, cas", _of_header(CasRegister.of)),
-    "kv-append": Entry("linearizable strings: get, put, append", _of_header(KvAppend.of)),
-    "counter": Entry("linearizable: add, read", _of_header(Counter.of)),
-    "mutex": Entry("linearizable lock: acquire, release", _of_header(Mutex.of)),
-    "fifo-queue": Entry("linearizable queue: enqueue, dequeue", _of_header(FifoQueue.of)),
+    "register": Entry("linearizable: read, write", _beginning(Register)),
+    "cas-register": Entry("linearizable: read, write, cas", _beginning(CasRegister)),
+    "kv-append": Entry("linearizable strings: get, put, append", linearizable(KvAppend())),
+    "counter": Entry("linearizable: add, read", _beginning(Counter, 0)),
+    "mutex": Entry("linearizable lock: acquire, release", linearizable(Mutex())),
+    "fifo-queue": Entry("linearizable queue: enqueue, dequeue", linearizable(FifoQueue())),
     "list-append": Entry("strict serializable transactions on lists: txn", check_list_append),
     "set": Entry("what was added is read: add, read", check_set),
     "bank": Entry("no money appears or disappears: transfer, read", check_bank),

@@ -11,8 +11,7 @@ from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
 from dledger.declared_error import DeclaredError
-from jepsen_like.checkers.bounds import Bounds
-from jepsen_like.checkers.checker import counted, no_function
+from jepsen_like.checkers.checker import Bounds, counted, no_function
 from jepsen_like.checkers.failing_part import STEPS_AT_ONCE, FailingPart, failing_part
 from jepsen_like.checkers.models.model import Model
 from jepsen_like.checkers.overlaps import Overlaps

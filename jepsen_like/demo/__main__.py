@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,9 +17,10 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from dledger.entry import HEADER_BYTES
+from dledger.store.scan import scan_folder
 from dledger_mq import Admin
 from jepsen_like.demo.cluster import POLL_S, Cluster, DemoFailed, running_cluster
-from jepsen_like.demo.logs import committed_bytes_are_identical
 from jepsen_like.demo.traffic import TOPIC, Tally, send, two_readers
 
 # Every acknowledged message must be consumed in this time after the last one was sent.
@@ -135,6 +137,30 @@ async def _replay(log: Path, tables: Path, result: Result) -> None:
     keys = table.filter(pyarrow.compute.equal(table["topic"], TOPIC))["keys"].to_pylist()
     result.spark_rows = len(keys)
     result.spark_missing = len(result.tally.acknowledged - set(keys))
+
+
+def committed_bytes_are_identical(folders: Sequence[Path]) -> bool:
+    """Whether the committed parts of the logs are equal, byte for byte."""
+    scans = [scan_folder(str(folder)) for folder in folders]
+    limit = min(scan.committed for scan in scans)
+    if limit < 0:
+        return False
+    ends = []
+    for scan in scans:
+        last = next(p.header for p in scan.entries(check_sums=False) if p.header.index == limit)
+        ends.append(last.pos + HEADER_BYTES + last.body_size)
+    if len(set(ends)) != 1 or any(scan.verify() for scan in scans):
+        return False
+    return all(
+        _same(tuple(segment.path for segment in segments), segments[0].start, ends[0])
+        for segments in zip(*(scan.segments for scan in scans), strict=False)
+    )
+
+
+def _same(paths: tuple[str, ...], start: int, end: int) -> bool:
+    """Whether the files are equal up to the position `end` of the log."""
+    contents = {Path(path).read_bytes()[: max(0, end - start)] for path in paths}
+    return len(contents) == 1
 
 
 def _summary(result: Result) -> Table:

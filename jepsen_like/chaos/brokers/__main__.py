@@ -23,10 +23,10 @@ from broker.config import BrokerConfig
 from broker.errors import BrokerError
 from broker.server import Broker, run_broker
 from dledger import DLedgerError, SnapshotPolicy, collect_seldom
-from dledger.command_line.server_signals import ending_signals, standard_input
+from dledger.command_line.server_signals import ending_signals
 from dledger.commands.log_lines import TEXT, set_up_logging
 from dledger.system_refusals import single
-from jepsen_like.chaos.members.control import Control, lines_of, tell
+from jepsen_like.chaos.members.control import Control
 from remoting.net.address import Address, parse_address
 from remoting.wire.errors import RemotingError
 
@@ -63,9 +63,8 @@ async def serve(settings: dict[str, Any]) -> None:
         )
         broker: Broker = await nursery.start(start)
         nursery.start_soon(_end_on_signal, broker, nursery.cancel_scope)
-        async with standard_input() as orders:
-            control = Control(broker.node, lambda: None, lambda: None, tell)
-            await control.run(lines_of(orders), nursery.cancel_scope)
+        control = Control(broker.node, lambda: None, lambda: None)
+        await control.run(nursery.cancel_scope)
 
 
 def _address_or_none(text: str | None) -> Address | None:

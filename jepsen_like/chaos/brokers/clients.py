@@ -11,35 +11,55 @@ import json
 import logging
 import sys
 import time
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import trio
 
-from dledger.command_line.server_signals import standard_input
 from dledger.system_refusals import single
 from dledger_mq import Admin
 from dledger_mq.errors import MessagingError
 from jepsen_like.chaos.brokers.begun import Begun, begun_of
-from jepsen_like.chaos.brokers.catalogue import BROKER_WORKLOADS
 from jepsen_like.chaos.brokers.cpp.messages import CppMessages
 from jepsen_like.chaos.brokers.cpp.process import CppEnded
+from jepsen_like.chaos.brokers.everything import Everything
 from jepsen_like.chaos.brokers.notes import Notes
-from jepsen_like.chaos.brokers.workload import Messages, Turn
+from jepsen_like.chaos.brokers.queue_locks import QueueLocks
+from jepsen_like.chaos.brokers.workload import (
+    Broadcast,
+    Delayed,
+    Messages,
+    Offsets,
+    Ordered,
+    Popped,
+    Transactional,
+    Turn,
+)
 from jepsen_like.chaos.clients.recorder import Recorder
-from jepsen_like.chaos.members.control import lines_of, tell
+from jepsen_like.chaos.orders import follow_orders, say
 from jepsen_like.history.operation import EventType
 from jepsen_like.history.writer import HistoryWriter
 from jepsen_like.simulation.chance import Chance
 
-TELL_EVERY_S = 0.5
 PAUSE_S = 0.1
 # A consumer stays in the group for so long, then leaves and comes back.
 SHORTEST_STAY_S, LONGEST_STAY_S = 6.0, 15.0
 # The group has consumed everything by then, besides what a message may have to wait for: consumers
 # commit every 5 s, and look for queues every 20 s.
 DRAINED_TIMEOUT_S = 40.0
+
+# By the names that `--workload` takes.
+BROKER_WORKLOADS: dict[str, type[Messages]] = {
+    "messages": Messages,
+    "broadcast": Broadcast,
+    "offset": Offsets,
+    "queue-lock": QueueLocks,
+    "ordered": Ordered,
+    "delay": Delayed,
+    "transaction": Transactional,
+    "pop": Popped,
+    "everything": Everything,
+}
 
 
 class Traffic:
@@ -63,19 +83,15 @@ class Traffic:
         self._numbers = itertools.count(_now_ns(settings) // 1000 if begun.processes else 0)
         self._ends = trio.Event()
 
-    async def run(self, orders: AsyncIterator[str]) -> None:
+    async def run(self) -> None:
         """Send and consume as the orders say, until there are no more orders."""
+        await follow_orders(lambda: self._notes.counts, self._work, self._ends.set, self._drain)
+
+    async def _work(self) -> None:
         async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._tell)
             nursery.start_soon(self._produce)
             for consumer in range(self._settings["consumers"]):
                 nursery.start_soon(self._consume, consumer)
-            async for order in orders:
-                if order == "end":
-                    self._ends.set()
-                elif order == "final":
-                    nursery.start_soon(self._drain)
-            nursery.cancel_scope.cancel()
 
     async def _produce(self) -> None:
         """Producers stay open for the questions of brokers after their last sends."""
@@ -85,7 +101,7 @@ class Traffic:
                 nursery.start_soon(self._send, place, event)
             for event in ended:
                 await event.wait()
-            _say(ended=True)
+            say(ended=True)
 
     async def _send(self, place: int, ended: trio.Event) -> None:
         settings = self._settings
@@ -128,7 +144,7 @@ class Traffic:
                     await trio.sleep(PAUSE_S)
             self._workload.note_end(self._settings["consumers"], self._settings["producers"])
             failed = []
-        _say(final=failed)
+        say(final=failed)
 
     async def _is_drained(self, admin: Admin) -> bool:
         try:
@@ -136,19 +152,10 @@ class Traffic:
         except MessagingError:
             return False  # the route may be old: it is asked for again
 
-    async def _tell(self) -> None:
-        while True:
-            _say(counts=self._notes.counts)
-            await trio.sleep(TELL_EVERY_S)
-
 
 def _now_ns(settings: dict[str, Any]) -> int:
     begin_ns: int = settings["begin_ns"]
     return time.monotonic_ns() - begin_ns
-
-
-def _say(**fields: object) -> None:
-    tell(json.dumps(fields))
 
 
 async def run_traffic(settings: dict[str, Any]) -> None:
@@ -162,8 +169,7 @@ async def run_traffic(settings: dict[str, Any]) -> None:
         workload = _workload(settings, notes)
         notes.go_on(begun)
         workload.go_on(operations)
-        async with standard_input() as orders:
-            await Traffic(settings, workload, notes, begun).run(lines_of(orders))
+        await Traffic(settings, workload, notes, begun).run()
 
 
 def _workload(settings: dict[str, Any], notes: Notes) -> Messages:

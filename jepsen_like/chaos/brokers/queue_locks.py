@@ -92,12 +92,12 @@ class QueueLocks(Messages):
             del self._held[turn.place]
             process = self._notes.leave_unknown(turn.process, "release", held.group, None)
             return EventType.INFO, process
-
-        async def release() -> None:
-            await self.unlock(client, held.group, held.client_id)
-
         outcome, process = await self._notes.call(
-            turn.process, "release", held.group, None, release
+            turn.process,
+            "release",
+            held.group,
+            None,
+            lambda: self.unlock(client, held.group, held.client_id),
         )
         if outcome is not EventType.FAIL:
             del self._held[turn.place]

@@ -170,13 +170,10 @@ class Offsets(Messages):
         if not queues:
             return EventType.FAIL, turn.process
         if turn.chance.happens(0.5):
-            own = queues[turn.place % len(queues)]
-
-            async def commit() -> None:
-                await producer.commit(own, turn.number + 1)
-
-            key = own.queue_id
-            return await self._notes.call(turn.process, "commit", key, turn.number + 1, commit)
+            own, offset = queues[turn.place % len(queues)], turn.number + 1
+            return await self._notes.call(
+                turn.process, "commit", own.queue_id, offset, lambda: producer.commit(own, offset)
+            )
         return await self._ask(producer, turn.process, turn.chance.choice(queues))
 
     async def _ask(

@@ -10,19 +10,18 @@ import itertools
 import json
 import sys
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 
 import trio
 
 import dledger
-from dledger.command_line.server_signals import standard_input
 from jepsen_like.chaos.clients.client import Client
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.clients.settings import ClientSettings
 from jepsen_like.chaos.clients.ways import LogWay, MemberWay, SessionWay, Way
-from jepsen_like.chaos.members.control import lines_of, tell
+from jepsen_like.chaos.orders import follow_orders, say
 from jepsen_like.chaos.service import Call, Described
 from jepsen_like.chaos.services import find_service
 from jepsen_like.history.operation import EventType
@@ -30,7 +29,6 @@ from jepsen_like.history.writer import HistoryWriter
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.users_modules import find_users_modules
 
-TELL_EVERY_S = 0.5
 # Attempts at one of the last reads. The group is whole again by then.
 FINAL_ATTEMPTS = 20
 
@@ -49,27 +47,20 @@ class Clients:
         self._service = service
         self._recorder = recorder
         self._log = log
-        self._ends = False
+        self._ends = trio.Event()
         self._finals = settings.readers + settings.writers
 
-    async def run(self, orders: AsyncIterator[str]) -> None:
+    async def run(self) -> None:
         """Make calls as the orders say, until there are no more orders."""
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._tell)
-            nursery.start_soon(self._load)
-            async for order in orders:
-                if order == "end":
-                    self._ends = True
-                elif order == "final":
-                    nursery.start_soon(self._make_final_calls)
-            nursery.cancel_scope.cancel()
+        counts = self._recorder.counts
+        await follow_orders(lambda: counts, self._load, self._ends.set, self._make_final_calls)
 
     async def _load(self) -> None:
         numbers = itertools.count()
         async with trio.open_nursery() as nursery:
             for client in self._clients(numbers):
-                nursery.start_soon(client.run, lambda: self._ends)
-        _say(ended=True)
+                nursery.start_soon(client.run, self._ends.is_set)
+        say(ended=True)
 
     def _clients(self, numbers: Iterator[int]) -> Iterator[Client]:
         settings = self._settings
@@ -123,7 +114,7 @@ class Clients:
         async with trio.open_nursery() as nursery:
             for place, member in enumerate(sorted(self._settings.ports)):
                 nursery.start_soon(self._final_calls_of, place, member, calls, failed)
-        _say(final=failed)
+        say(final=failed)
 
     async def _final_calls_of(
         self, place: int, member: str, calls: Sequence[Call], failed: list[str]
@@ -140,15 +131,6 @@ class Clients:
                 failed.append(f"{call.function} of {member}: {outcome.error}")
         await way.close()
 
-    async def _tell(self) -> None:
-        while True:
-            _say(counts=dict(self._recorder.counts))
-            await trio.sleep(TELL_EVERY_S)
-
-
-def _say(**fields: object) -> None:
-    tell(json.dumps(fields))
-
 
 async def run_clients(settings: ClientSettings) -> None:
     """Run the clients until standard input ends."""
@@ -160,15 +142,13 @@ async def run_clients(settings: ClientSettings) -> None:
             if not settings.ports_only:
                 connecting = dledger.connect(dict(settings.peers), group=settings.group)
                 log = await stack.enter_async_context(connecting)
-            orders = standard_input()
-            await stack.enter_async_context(orders)
-            await Clients(settings, service, recorder, log).run(lines_of(orders))
+            await Clients(settings, service, recorder, log).run()
 
 
 def main() -> None:
     """Run the clients of a run."""
     find_users_modules()
-    settings = ClientSettings.from_text(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    settings = ClientSettings(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     trio.run(run_clients, settings)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
@@ -36,12 +35,3 @@ class ClientSettings:
     history: str
     header: Mapping[str, object]
     ports_only: bool = False
-
-    def as_text(self) -> str:
-        """The content of the file."""
-        return json.dumps(asdict(self), indent=1) + "\n"
-
-    @classmethod
-    def from_text(cls, text: str) -> ClientSettings:
-        """Read the content of the file. Raises ValueError or TypeError if it is not one."""
-        return cls(**json.loads(text))

@@ -14,6 +14,7 @@ import os
 import selectors
 import time
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any
 
 from jepsen_like.chaos.links.condition import Link, LinkCondition
@@ -25,8 +26,8 @@ PACKET_BYTES_MAX = 65_536
 PACKETS_A_TURN = 64
 # Packets that are held up; further ones are lost, as in a switch whose buffers are full.
 HELD_PACKETS_MAX = 20_000
-# Orders that carry no conditions.
-TELL_COUNTS, RESET_COUNTS = "counts", "reset counts"
+# The order that carries no conditions.
+TELL_COUNTS = "counts"
 # The answer to an order, and what the switch says when it runs.
 DONE = b"done\n"
 IPV4 = 4
@@ -91,10 +92,7 @@ class Switch:
     def _obey(self, order: Any) -> bytes:
         if order == TELL_COUNTS:
             return json.dumps(counts_rows(self._counts)).encode() + b"\n"
-        if order == RESET_COUNTS:
-            self._counts = {}
-        else:
-            self.set_links(parse_links(order))
+        self.set_links(parse_links(order))
         return DONE
 
     def _pass_on(self, device: int) -> None:
@@ -145,26 +143,14 @@ class Switch:
             counts.passed += 1
 
 
-def order_line(order: str) -> bytes:
-    """TELL_COUNTS or RESET_COUNTS as an order to the switch."""
+def order_line(order: object) -> bytes:
+    """An order to the switch: TELL_COUNTS, or rows of conditions."""
     return json.dumps(order).encode() + b"\n"
 
 
 def links_line(links: Mapping[tuple[str, str], LinkCondition]) -> bytes:
     """Conditions as an order to the switch."""
-    rows = [[source, target, *_fields(condition)] for (source, target), condition in links.items()]
-    return json.dumps(rows).encode() + b"\n"
-
-
-def _fields(condition: LinkCondition) -> list[object]:
-    return [
-        condition.cut,
-        condition.loss,
-        condition.delay_s,
-        condition.jitter_s,
-        condition.duplicate,
-        condition.reorder,
-    ]
+    return order_line([[*link, *astuple(condition)] for link, condition in links.items()])
 
 
 def parse_links(rows: list[list[Any]]) -> dict[tuple[str, str], LinkCondition]:

@@ -15,74 +15,57 @@ from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.links.condition import LinkCondition
 from jepsen_like.chaos.links.counts import Counts, parse_counts
 from jepsen_like.chaos.links.namespaces import FOLDER, address_of, namespace_of, prefix_of
-from jepsen_like.chaos.links.switch import DONE, RESET_COUNTS, TELL_COUNTS, links_line, order_line
+from jepsen_like.chaos.links.switch import DONE, TELL_COUNTS, links_line, order_line
 from jepsen_like.chaos.process_end import end_process
+from jepsen_like.chaos.wiring import Addresses, Wiring
 
 READY_TIMEOUT_S = 20.0
 ORDER_TIMEOUT_S = 5.0
 STOP_TIMEOUT_S = 10.0
 # The counts of 16 hosts have some 15 KiB.
 ANSWER_BYTES_MAX = 1_048_576
-PEER_PORT, CLIENT_PORT, GROUP_PORT = 20911, 20912, 20913
+# Of each host: for members, for clients, for clients of the whole group.
+PORTS = (20911, 20912, 20913)
 _ODD = "the switch of the network said {!r} where an answer was due"
 
 
 class SwitchedNetwork:
-    """Hosts with addresses of their own; see Wiring."""
+    """Hosts with addresses of their own, and links between them that can break.
 
-    kind = "namespaces"
-    left_out: Sequence[str] = ()
+    Attributes:
+        wiring: the network as processes see it.
+    """
 
     def __init__(self, prefix: str, hosts: Sequence[str], process: trio.Process) -> None:
-        self._prefix = prefix
-        self._addresses = {host: address_of(place) for place, host in enumerate(hosts)}
         self._process = process
         self._turn = trio.Lock()
 
-    def peer_address(self, source: str, target: str) -> str:
-        """See Wiring."""
-        return f"{self._addresses[target]}:{PEER_PORT}"
+        def command(host: str, argv: Sequence[str]) -> list[str]:
+            path = FOLDER / namespace_of(prefix, host)
+            return ["nsenter", f"--net={path}", "--", *argv]
 
-    def port_address(self, target: str) -> str:
-        """See Wiring."""
-        return f"{self._addresses[target]}:{CLIENT_PORT}"
-
-    def group_address(self, target: str) -> str:
-        """See Wiring."""
-        return f"{self._addresses[target]}:{GROUP_PORT}"
-
-    def listens(self, host: str) -> tuple[str, str]:
-        """See Wiring."""
-        return self.peer_address(host, host), self.port_address(host)
-
-    def command(self, host: str, argv: Sequence[str]) -> list[str]:
-        """See Wiring."""
-        path = FOLDER / namespace_of(self._prefix, host)
-        return ["nsenter", f"--net={path}", "--", *argv]
+        addresses = {
+            host: Addresses(*(f"{address_of(place)}:{port}" for port in PORTS))
+            for place, host in enumerate(hosts)
+        }
+        self.wiring = Wiring("namespaces", addresses, command)
 
     async def set_links(self, links: Mapping[tuple[str, str], LinkCondition]) -> None:
         """Put conditions in the place of all those before; they hold when this returns."""
-        await self._have_done(links_line(links))
+        said = await self._ask(links_line(links))
+        if said != DONE:
+            raise HarnessFailed(_ODD.format(said))
 
     async def heal(self) -> None:
         """Let all packets pass."""
         await self.set_links({})
 
     async def counts(self) -> Counts:
-        """What became of packets since the begin or the last reset, by source and target.
+        """What became of packets since the begin, by source and target.
 
         Links that had none are left out. Raises HarnessFailed.
         """
         return parse_counts(json.loads(await self._ask(order_line(TELL_COUNTS))))
-
-    async def reset_counts(self) -> None:
-        """Count anew. Packets that are held up now count no more. Raises HarnessFailed."""
-        await self._have_done(order_line(RESET_COUNTS))
-
-    async def _have_done(self, line: bytes) -> None:
-        said = await self._ask(line)
-        if said != DONE:
-            raise HarnessFailed(_ODD.format(said))
 
     async def _ask(self, line: bytes) -> bytes:
         """Give one order; return its answer.

@@ -6,6 +6,7 @@ Its log goes to standard error.
 
 from __future__ import annotations
 
+import json
 import logging
 import sys
 import traceback
@@ -16,13 +17,13 @@ from typing import Any
 import trio
 
 import dledger
-from dledger.command_line.server_signals import cancel_on_signal, standard_input
+from dledger.command_line.server_signals import cancel_on_signal
 from dledger.commands.log_lines import PROGRESS, TEXT, set_up_logging
 from dledger.node.node_events import NodeEvents
 from dledger.system_refusals import single
 from jepsen_like.chaos.members.answering import Answering, CorrectAnswering
 from jepsen_like.chaos.members.client_port import ClientPort
-from jepsen_like.chaos.members.control import Control, lines_of, tell
+from jepsen_like.chaos.members.control import Control
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.members.settings import MemberSettings
 from jepsen_like.chaos.services import find_service
@@ -64,18 +65,14 @@ async def serve(settings: MemberSettings) -> None:
             async with trio.open_nursery() as inner:
                 inner.start_soon(ClientPort(node, answering, settings.clients).run)
                 inner.start_soon(NodeEvents(node, logging.getLogger(PROGRESS)).run)
-                async with standard_input() as orders:
-                    broken, state = (
-                        partial(service.invariant, machine),
-                        partial(service.state, machine),
-                    )
-                    control = Control(node, broken, state, tell)
-                    await control.run(lines_of(orders), nursery.cancel_scope)
+                broken = partial(service.invariant, machine)
+                control = Control(node, broken, partial(service.state, machine))
+                await control.run(nursery.cancel_scope)
 
 
 def main() -> None:
     """Run one member; what ends it is the last line of its log."""
-    settings = MemberSettings.from_text(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    settings = MemberSettings(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
     find_users_modules()
     set_up_logging(settings.group, settings.node_id, TEXT, "info")
     progress = logging.getLogger(PROGRESS)

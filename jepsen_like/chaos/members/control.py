@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import json
 import math
-import sys
-from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Any
 
 import trio
@@ -18,11 +16,11 @@ import trio
 from dledger.core.membership.configuration_change import AddVoter, Change, Remove, UpdateAddress
 from dledger.errors import DLedgerError
 from dledger.node.node import Node
+from jepsen_like.chaos.orders import heard_orders, say
 
 STATUS_EVERY_S = 0.1
 # Orders that are carried out at the same time, such as a look during a change.
 ORDERS_MAX = 16
-LINE_BYTES_MAX = 1024 * 1024
 
 
 class Control:
@@ -32,7 +30,6 @@ class Control:
         node: the member.
         broken: says what is wrong with the state, or None.
         state: the state as a plain value, or None.
-        tell: writes one line.
     """
 
     def __init__(
@@ -40,17 +37,15 @@ class Control:
         node: Node,
         broken: Callable[[], str | None],
         state: Callable[[], object],
-        tell: Callable[[str], None],
     ) -> None:
         self._node = node
         self._broken = broken
         self._state = state
-        self._tell = tell
         self._room = trio.CapacityLimiter(ORDERS_MAX)
 
-    async def run(self, orders: AsyncIterator[str], scope: trio.CancelScope) -> None:
+    async def run(self, scope: trio.CancelScope) -> None:
         """Carry out orders until there are no more of them, then cancel `scope`."""
-        async with trio.open_nursery() as nursery:
+        async with heard_orders() as orders, trio.open_nursery() as nursery:
             nursery.start_soon(self._tell_status)
             async for line in orders:
                 order = json.loads(line)
@@ -61,7 +56,7 @@ class Control:
     async def _tell_status(self) -> None:
         while True:
             status = self._node.status()
-            self._say(
+            say(
                 status={
                     "role": status.role,
                     "ready": status.ready,
@@ -81,9 +76,9 @@ class Control:
         try:
             value = await self._carry_out(order)
         except DLedgerError as error:
-            self._say(id=order["id"], error=f"{type(error).__name__}: {error}")
+            say(id=order["id"], error=f"{type(error).__name__}: {error}")
         else:
-            self._say(id=order["id"], value=value)
+            say(id=order["id"], value=value)
         finally:
             self._room.release_on_behalf_of(order["id"])
 
@@ -109,24 +104,3 @@ class Control:
                 return sorted(numbered.configuration.voters)
             case other:
                 raise ValueError(f"no order is named {other}")
-
-    def _say(self, **fields: object) -> None:
-        self._tell(json.dumps(fields))
-
-
-def tell(line: str) -> None:
-    """Tell the run a line, on standard output."""
-    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
-        sys.stdout.write(line + "\n")
-        sys.stdout.flush()
-
-
-async def lines_of(stream: trio.abc.ReceiveStream) -> AsyncGenerator[str, None]:
-    """The lines that arrive on a stream. A line that was cut off by its end is left out."""
-    rest = b""
-    while piece := await stream.receive_some(64 * 1024):
-        *whole, rest = (rest + piece).split(b"\n")
-        for line in whole:
-            yield line.decode()
-        if len(rest) > LINE_BYTES_MAX:
-            raise ValueError(f"a line of more than {LINE_BYTES_MAX} bytes")

@@ -14,7 +14,7 @@ from typing import Any
 import trio
 
 from dledger.declared_error import DeclaredError
-from jepsen_like.chaos.members.control import lines_of
+from jepsen_like.chaos.orders import lines_of
 
 # A member that was asked to stop closes its files in this time, or is killed.
 STOP_TIMEOUT_S = 10.0

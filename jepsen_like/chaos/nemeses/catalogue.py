@@ -43,16 +43,19 @@ class Nemesis(NamedTuple):
     """
 
     explanation: str
-    lane: Lane
     kinds: tuple[Kind, ...]
+    lane: Lane = Lane.PROCESSES
     harms_data: bool = False
     from_inside: bool = False
+
+
+def _brief_harm(explanation: str, kind: str) -> Nemesis:
+    return Nemesis(explanation, (Kind(kind, 0.2, 1.0, settle_s=2.0),), harms_data=True)
 
 
 NEMESES: dict[str, Nemesis] = {
     "kill": Nemesis(
         "kill -9 of the leader, of any member, of all at once; started again",
-        Lane.PROCESSES,
         (
             Kind("kill-leader", 0.5, 4.0),
             Kind("kill-random", 0.5, 4.0),
@@ -61,12 +64,10 @@ NEMESES: dict[str, Nemesis] = {
     ),
     "stop": Nemesis(
         "SIGTERM of the leader or of any member: it ends in order, and is started again",
-        Lane.PROCESSES,
         (Kind("stop-leader", 0.5, 3.0), Kind("stop-random", 0.5, 3.0)),
     ),
     "freeze": Nemesis(
         "SIGSTOP of the leader, of any member, of all, for less or more than an election takes",
-        Lane.PROCESSES,
         (
             Kind("freeze-leader", 0.3, 1.5),
             Kind("freeze-leader-long", 3.0, 7.0),
@@ -77,47 +78,31 @@ NEMESES: dict[str, Nemesis] = {
     ),
     "rolling": Nemesis(
         "all members are stopped and started again, one after the other",
-        Lane.PROCESSES,
         (Kind("rolling-restart", 0.0, 0.0, settle_s=1.0),),
     ),
     "transfer": Nemesis(
         "leadership is handed to another member",
-        Lane.PROCESSES,
         (Kind("transfer", 0.5, 1.0),),
     ),
-    "tail": Nemesis(
-        "kill -9, then the last bytes of the log are cut off, and it is started again",
-        Lane.PROCESSES,
-        (Kind("torn-tail", 0.2, 1.0, settle_s=2.0),),
-        harms_data=True,
+    "tail": _brief_harm(
+        "kill -9, then the last bytes of the log are cut off, and it is started again", "torn-tail"
     ),
-    "flip": Nemesis(
+    "flip": _brief_harm(
         "kill -9, then a bit of the log or of another file is flipped, and it is started again",
-        Lane.PROCESSES,
-        (Kind("flipped-bit", 0.2, 1.0, settle_s=2.0),),
-        harms_data=True,
+        "flipped-bit",
     ),
-    "wipe": Nemesis(
-        "kill -9, then the whole folder is emptied, and it is started again",
-        Lane.PROCESSES,
-        (Kind("wiped-folder", 0.2, 1.0, settle_s=2.0),),
-        harms_data=True,
+    "wipe": _brief_harm(
+        "kill -9, then the whole folder is emptied, and it is started again", "wiped-folder"
     ),
-    "restore": Nemesis(
+    "restore": _brief_harm(
         "kill -9, then the folder is replaced by a copy of some time ago, and it is started again",
-        Lane.PROCESSES,
-        (Kind("restored-folder", 0.2, 1.0, settle_s=2.0),),
-        harms_data=True,
+        "restored-folder",
     ),
-    "swap": Nemesis(
-        "two of three members run on each other's disk for a moment",
-        Lane.PROCESSES,
-        (Kind("swapped-folders", 0.2, 1.0, settle_s=2.0),),
-        harms_data=True,
+    "swap": _brief_harm(
+        "two of three members run on each other's disk for a moment", "swapped-folders"
     ),
     "empty": Nemesis(
         "one member is emptied, or most miss their folders for a while, and starts alone",
-        Lane.PROCESSES,
         (
             Kind("wiped-alone", 3.0, 6.0, settle_s=3.0),
             Kind("mislaid-folders", 3.0, 6.0, settle_s=3.0),
@@ -126,12 +111,10 @@ NEMESES: dict[str, Nemesis] = {
     ),
     "disk-full": Nemesis(
         "the disk of a member is filled (needs root: a small tmpfs)",
-        Lane.PROCESSES,
         (Kind("disk-full", 2.0, 5.0, settle_s=2.0),),
     ),
     "power": Nemesis(
         "the power of all members or of one is cut: what was not synced is gone (needs root: ext4)",
-        Lane.PROCESSES,
         (
             Kind("power-all", 0.2, 2.0, settle_s=1.0),
             Kind("power-leader", 0.5, 3.0),
@@ -140,7 +123,6 @@ NEMESES: dict[str, Nemesis] = {
     ),
     "fsync-slow": Nemesis(
         "syncs of the leader, of any member, of all take 20 to 400 ms longer, or do not end",
-        Lane.PROCESSES,
         (
             Kind("fsync-slow-leader", 2.0, 5.0),
             Kind("fsync-slow-random", 2.0, 5.0),
@@ -153,7 +135,6 @@ NEMESES: dict[str, Nemesis] = {
     ),
     "fsync-fails": Nemesis(
         "one sync or all fail by EIO, in the leader, any member, all, or at a start: it must end",
-        Lane.PROCESSES,
         (
             Kind("fsync-fails-leader", 1.0, 3.0, settle_s=1.0),
             Kind("fsync-fails-random", 1.0, 3.0, settle_s=1.0),
@@ -164,7 +145,6 @@ NEMESES: dict[str, Nemesis] = {
     ),
     "clock": Nemesis(
         "the wall clock of the leader, of any member, of all is stepped by up to 30 s, and back",
-        Lane.PROCESSES,
         (
             Kind("clock-leader", 1.0, 5.0),
             Kind("clock-random", 1.0, 5.0),
@@ -175,7 +155,6 @@ NEMESES: dict[str, Nemesis] = {
     ),
     "membership": Nemesis(
         "the group grows and shrinks, a member is replaced, also at the same address",
-        Lane.PROCESSES,
         (
             Kind("grow", 2.0, 4.0, settle_s=1.0),
             Kind("shrink", 2.0, 4.0, settle_s=1.0),
@@ -186,17 +165,14 @@ NEMESES: dict[str, Nemesis] = {
     ),
     "name-server": Nemesis(
         "kill -9 and SIGSTOP of the name server (workloads with brokers)",
-        Lane.PROCESSES,
         (Kind("kill-name-server", 1.0, 8.0), Kind("freeze-name-server", 1.0, 8.0)),
     ),
     "clients": Nemesis(
         "kill -9 and SIGSTOP of all producers and consumers (workloads with brokers)",
-        Lane.PROCESSES,
         (Kind("kill-clients", 0.2, 3.0), Kind("freeze-clients", 0.5, 8.0)),
     ),
     "hostile": Nemesis(
         "a client without credentials floods ports with requests, connections and garbage",
-        Lane.PROCESSES,
         tuple(
             Kind(f"hostile-{attack}", 2.0, 6.0, settle_s=1.0)
             for attack in (
@@ -207,7 +183,6 @@ NEMESES: dict[str, Nemesis] = {
     ),
     "partition": Nemesis(
         "the leader is cut off, mute or deaf; halves, a ring of majorities, a bridge, one way",
-        Lane.NETWORK,
         (
             Kind("isolate-leader", 1.0, 6.0),
             Kind("mute-leader", 1.0, 5.0),
@@ -219,33 +194,34 @@ NEMESES: dict[str, Nemesis] = {
             Kind("one-way", 1.0, 5.0),
             Kind("flapping", 2.0, 5.0),
         ),
+        Lane.NETWORK,
     ),
     "silence": Nemesis(
         "packets between all clients and all members vanish, for less or more than kernels wait",
-        Lane.NETWORK,
         (
             Kind("clients-cut", 1.0, 4.0, settle_s=5.0),
             Kind("clients-cut-long", 6.0, 20.0, settle_s=5.0),
         ),
+        Lane.NETWORK,
     ),
     "loss": Nemesis(
         "packets between members are lost: 5 to 30 in 100",
-        Lane.NETWORK,
         (Kind("loss", 2.0, 6.0),),
+        Lane.NETWORK,
     ),
     "delay": Nemesis(
         "packets between members are late, by 5 to 200 ms",
-        Lane.NETWORK,
         (Kind("delay", 2.0, 6.0),),
+        Lane.NETWORK,
     ),
     "reorder": Nemesis(
         "packets between members overtake one another",
-        Lane.NETWORK,
         (Kind("reorder", 2.0, 6.0),),
+        Lane.NETWORK,
     ),
     "duplicate": Nemesis(
         "packets between members come twice",
-        Lane.NETWORK,
         (Kind("duplicate", 2.0, 6.0),),
+        Lane.NETWORK,
     ),
 }

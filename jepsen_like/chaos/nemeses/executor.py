@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractAsyncContextManager, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import Any, NamedTuple
 
 import trio
@@ -39,6 +39,24 @@ class Done(NamedTuple):
 
 # Entering breaks, leaving heals. Raises Skipped before it breaks anything.
 Executor = Callable[[Group, Chance, str], AbstractAsyncContextManager[Done]]
+# By the name of a kind of fault, or by that of the nemesis for all its other kinds.
+Executors = Mapping[str, Executor]
+
+
+def executor_of(executors: Executors, nemesis: str, kind: str) -> Executor:
+    """What carries out a kind of fault."""
+    return executors.get(kind) or executors[nemesis]
+
+
+def absent(reason: str) -> Executor:
+    """What stands in the place of a fault that cannot be made on this machine."""
+
+    @asynccontextmanager
+    async def skipped(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        raise Skipped(reason)
+        yield Done(())
+
+    return skipped
 
 
 @contextmanager
@@ -48,6 +66,12 @@ def at_most(limit_s: float, what: str) -> Iterator[None]:
         yield
     if scope.cancelled_caught:
         raise HarnessFailed(f"{what} did not end within {limit_s:g} s")
+
+
+def check_whole(group: Group, why: str = "") -> None:
+    """Raise Skipped unless the group is whole; `why` it has to be ends the sentence."""
+    if not group.healthy:
+        raise Skipped(f"the group is not whole{why}")
 
 
 def leader_of(group: Group) -> Member:

@@ -11,8 +11,7 @@ import trio
 
 from jepsen_like.chaos.gaps import GapRow
 from jepsen_like.chaos.members.group import Group
-from jepsen_like.chaos.nemeses.catalogue import NEMESES
-from jepsen_like.chaos.nemeses.executor import Done, Executor, Skipped
+from jepsen_like.chaos.nemeses.executor import Done, Executors, check_whole
 from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 from jepsen_like.simulation.chance import Chance
@@ -46,15 +45,14 @@ class HostileClient:
         self._is_alone = is_alone
 
     @property
-    def executors(self) -> dict[str, Executor]:
-        """By the names of their kinds."""
-        return {kind.name: self._carried_out for kind in NEMESES[NEMESIS].kinds}
+    def executors(self) -> Executors:
+        """What carries out each."""
+        return {NEMESIS: self._carried_out}
 
     @asynccontextmanager
     async def _carried_out(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
         # The run has waited for that: what clients wait for from now on is the hostile one's doing.
-        if not group.healthy:
-            raise Skipped("the group is not whole")
+        check_whole(group)
         terms, alone = terms_of(group), self._is_alone()
         said: list[str] = []
         command = self._command(group, chance, kind)
@@ -69,14 +67,8 @@ class HostileClient:
             nursery.cancel_scope.cancel()
 
     def _command(self, group: Group, chance: Chance, kind: str) -> list[str]:
-        ports: Sequence[str] = [
-            port
-            for member in group.present
-            for port in (
-                self._wiring.port_address(member.name),
-                self._wiring.peer_address(member.name, member.name),
-            )
-        ]
+        hosts = [self._wiring.addresses[member.name] for member in group.present]
+        ports = [port for host in hosts for port in (host.clients, host.peer)]
         words = [kind.removeprefix(PREFIX), str(chance.randrange(1 << 30)), *ports]
         argv = [sys.executable, "-m", "jepsen_like.chaos.hostile", *words]
         return self._wiring.command(CLIENTS_HOST, argv)

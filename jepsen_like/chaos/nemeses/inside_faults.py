@@ -14,7 +14,7 @@ from jepsen_like.chaos.inside.steering import EVERY_SYNC, Steering
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
 from jepsen_like.chaos.nemeses.catalogue import CLOCK_STEP_MS
-from jepsen_like.chaos.nemeses.executor import Done, Executor, Skipped, target_of
+from jepsen_like.chaos.nemeses.executor import Done, Executors, Skipped, target_of
 from jepsen_like.simulation.chance import Chance
 
 # A disk that is busy, and one that has stopped: no sync ends before the fault does.
@@ -74,16 +74,12 @@ class InsideFaults:
         self._finding = finding
 
     @property
-    def executors(self) -> dict[str, Executor]:
-        """By the names of their kinds."""
-        whom = ("leader", "random", "all")
+    def executors(self) -> Executors:
+        """What carries out each."""
         return {
-            **dict.fromkeys((f"fsync-slow-{each}" for each in whom), self.slow_syncs),
-            **dict.fromkeys((f"fsync-stall-{each}" for each in whom), self.slow_syncs),
-            **dict.fromkeys(
-                (f"fsync-fails-{each}" for each in (*whom, "start")), self.failed_syncs
-            ),
-            **dict.fromkeys((f"clock-{each}" for each in whom), self.stepped_clocks),
+            "fsync-slow": self.slow_syncs,
+            "fsync-fails": self.failed_syncs,
+            "clock": self.stepped_clocks,
             "clock-strobe-leader": self.strobed_clock,
         }
 

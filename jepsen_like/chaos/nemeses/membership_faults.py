@@ -9,8 +9,8 @@ import trio
 
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
-from jepsen_like.chaos.nemeses.executor import Done, Executor, Skipped
-from jepsen_like.chaos.nemeses.file_faults import empty
+from jepsen_like.chaos.nemeses.disk_faults import empty
+from jepsen_like.chaos.nemeses.executor import Done, Executors, Skipped, check_whole
 from jepsen_like.simulation.chance import Chance
 
 # One attempt at a change, and all of them: a partition lasts for some seconds, and the group is not
@@ -40,8 +40,8 @@ class MembershipFaults:
         self._finding = finding
 
     @property
-    def executors(self) -> dict[str, Executor]:
-        """By the names of their kinds."""
+    def executors(self) -> Executors:
+        """What carries out each."""
         return {
             "grow": self.grow,
             "shrink": self.shrink,
@@ -141,8 +141,7 @@ class MembershipFaults:
 
 
 def _check(group: Group) -> None:
-    if not group.healthy:
-        raise Skipped("the group is not whole: a change waits for all members")
+    check_whole(group, ": a change waits for all members")
 
 
 async def _leave(member: Member) -> None:

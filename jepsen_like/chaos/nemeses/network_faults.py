@@ -21,7 +21,7 @@ from jepsen_like.chaos.links.shapes import (
     one_way,
 )
 from jepsen_like.chaos.members.group import Group
-from jepsen_like.chaos.nemeses.executor import Done, Executor, leader_of, target_of
+from jepsen_like.chaos.nemeses.executor import Done, Executors, leader_of, target_of
 from jepsen_like.chaos.wiring import CLIENTS_HOST
 from jepsen_like.simulation.chance import Chance
 
@@ -55,24 +55,13 @@ class NetworkFaults:
         self._network = network
 
     @property
-    def executors(self) -> dict[str, Executor]:
-        """By the names of their kinds."""
-        shapes = (
-            "isolate-leader",
-            "isolate-random",
-            "mute-leader",
-            "deaf-leader",
-            "halves",
-            "majorities-ring",
-            "bridge",
-            "one-way",
-        )
-        styles = ("loss", "delay", "reorder", "duplicate")
+    def executors(self) -> Executors:
+        """What carries out each."""
         return {
-            **dict.fromkeys(shapes, self.partition),
-            **dict.fromkeys(("clients-cut", "clients-cut-long"), self.silence),
-            **dict.fromkeys(styles, self.packets),
+            "partition": self.partition,
             "flapping": self.flapping,
+            "silence": self.silence,
+            **dict.fromkeys(FATES, self.packets),
         }
 
     @asynccontextmanager

@@ -1,18 +1,35 @@
-"""Faults of processes: kill, stop, freeze, restarts, transfers of leadership."""
+"""Faults of processes: kill, stop, freeze, restarts, transfers of leadership; faults of what is
+beside a group: its name server, its clients.
+"""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import OrderFailed
-from jepsen_like.chaos.nemeses.executor import Done, Skipped, leader_of, target_of
+from jepsen_like.chaos.nemeses.executor import (
+    Done,
+    Executor,
+    Executors,
+    Skipped,
+    absent,
+    check_whole,
+    leader_of,
+    target_of,
+)
+from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.simulation.chance import Chance
 
 # A member that was started again leads or follows by then, or something is wrong.
 BACK_TIMEOUT_S = 20.0
 TRANSFER_TIMEOUT_S = 5.0
+NAME_SERVER, CLIENTS = "name-server", "clients"
+_ABSENT = {
+    NAME_SERVER: "this workload has no name server",
+    CLIENTS: "the clients of this workload cannot go on where others stopped",
+}
 
 
 @asynccontextmanager
@@ -53,8 +70,7 @@ async def freeze(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]
 @asynccontextmanager
 async def rolling_restart(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
     """Stop and start all members, the leader last, as an upgrade does."""
-    if not group.healthy:
-        raise Skipped("the group is not whole")
+    check_whole(group)
     leader = group.leader
     order = sorted(group.present, key=lambda member: (member is leader, member.name))
     for member in order:
@@ -74,3 +90,44 @@ async def transfer(group: Group, chance: Chance, kind: str) -> AsyncIterator[Don
     except OrderFailed as error:
         raise Skipped(str(error)) from error
     yield Done((leader.name,), {"new_leader": new_leader})
+
+
+PROCESS_FAULTS: Executors = {
+    "kill": kill,
+    "stop": stop,
+    "freeze": freeze,
+    "rolling": rolling_restart,
+    "transfer": transfer,
+}
+
+
+def side_faults(processes: Mapping[str, SideProcess]) -> Executors:
+    """What kills and freezes processes beside a group.
+
+    Args:
+        processes: by the names of the nemeses that are about them. What is not there, such as a
+            name server of a group that has none, is left out.
+    """
+    return {
+        name: _executor(processes[name]) if name in processes else absent(reason)
+        for name, reason in _ABSENT.items()
+    }
+
+
+def _executor(process: SideProcess) -> Executor:
+    @asynccontextmanager
+    async def carried_out(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        await process.started()
+        if kind.startswith("freeze"):
+            process.freeze()
+            try:
+                yield Done((process.name,))
+            finally:
+                process.resume()
+            return
+        with process.held_down():
+            process.kill()
+            await process.ended()
+            yield Done((process.name,))
+
+    return carried_out

@@ -12,7 +12,7 @@ from dledger.declared_error import DeclaredError
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Kind, Lane, Nemesis
-from jepsen_like.chaos.nemeses.executor import Done, Executor, Skipped
+from jepsen_like.chaos.nemeses.executor import Done, Executor, Executors, Skipped
 from jepsen_like.simulation.chance import Chance
 
 USERS_NEMESIS_MARK = ":"
@@ -30,11 +30,11 @@ class Nemeses:
 
     Attributes:
         catalogue: all of them by name.
-        executors: what carries out each kind of fault of the user's.
+        executors: what carries out those of the user.
     """
 
     catalogue: Mapping[str, Nemesis] = field(default_factory=lambda: dict(NEMESES))
-    executors: Mapping[str, Executor] = field(default_factory=dict)
+    executors: Executors = field(default_factory=dict)
 
 
 def find_nemeses(names: Sequence[str]) -> Nemeses:
@@ -53,8 +53,7 @@ def find_nemeses(names: Sequence[str]) -> Nemeses:
         made = _made(name)
         taken = {kind.name for one in catalogue.values() for kind in one.kinds}
         catalogue[name] = _described(name, made, taken)
-        executor = _executor(name, made)
-        executors |= dict.fromkeys((kind.name for kind in made.kinds), executor)
+        executors[name] = _executor(name, made)
     return Nemeses(catalogue, executors)
 
 
@@ -90,7 +89,7 @@ def _described(name: str, made: Any, taken: set[str]) -> Nemesis:
     if not isinstance(lane, Lane):
         raise NemesisUnusable(f"{name}: `lane` is no Lane")
     explanation = (type(made).__doc__ or name).strip().splitlines()[0]
-    return Nemesis(explanation, lane, kinds)
+    return Nemesis(explanation, kinds, lane)
 
 
 def _executor(name: str, made: Any) -> Executor:

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from jepsen_like.chaos.nemeses.catalogue import CLOCK_STEP_MS
 from jepsen_like.chaos.plan import CPP_CLIENT, RunPlan
+from jepsen_like.chaos.stages.stage import command_with
 from jepsen_like.chaos.wiring import BALANCER_HOST, CLIENTS_HOST, NAMESERVER_HOST, Wiring
 
 CONSUMERS, PRODUCERS = 2, 4
-# What `jepsen-like list` says of each workload with brokers, and the model of its history.
+# What `jepsen-like list` says of each workload with brokers.
 EXPLANATIONS = {
     "messages": "Brokers: each message that was acknowledged is consumed, by a group of consumers.",
     "broadcast": "Brokers: each message that was acknowledged is consumed by every consumer.",
@@ -24,69 +25,68 @@ EXPLANATIONS = {
     "pop": "Brokers: each message that was acknowledged is consumed, by consumers that pop.",
     "everything": "Brokers: all at once, recalls, resets and topics made again included.",
 }
-MODELS = {
-    "messages": "queue",
-    "broadcast": "broadcast",
-    "offset": "offsets",
-    "queue-lock": "mutex",
-    "ordered": "queue",
-    "delay": "delays",
-    "transaction": "transactions",
-    "pop": "queue",
-    "everything": "parts",
-}
-# A group promises each message at least once. Messages of a producer are in several queues, unless
-# their keys say in which.
-ALLOWED = {
-    "messages": ("duplicated", "reordered"),
-    "broadcast": ("duplicated", "reordered"),
-    "offset": (),
-    "queue-lock": (),
-    "ordered": ("duplicated",),
-    "delay": ("duplicated",),
-    "transaction": ("duplicated",),
-    "pop": ("duplicated", "reordered"),
-    "everything": (),
-}
 # How long clients may give what they fetched before its topic was deleted.
 CACHED_NS = 5_000_000_000
 # Brokers count milliseconds, by a clock that is not that of the history.
-SETTINGS = {"delay": {"clock_error_ns": 5_000_000}, "offset": {"initial": 0}}
-# What is judged only as a part of `everything`: its model, and its settings.
-OPERATED: Mapping[str, Mapping[str, object]] = {
-    "recall": {"model": "recalls", "allowed": ["duplicated"], "clock_error_ns": 5_000_000},
-    "reset": {"model": "resets", "allowed": ["duplicated", "reordered"]},
-    "remade": {
-        "model": "remade",
-        "allowed": ["duplicated", "reordered"],
-        "cached_ns": CACHED_NS,
-    },
+CLOCK_ERROR_NS = 5_000_000
+
+
+class Promise(NamedTuple):
+    """What the history of a workload must keep.
+
+    Attributes:
+        model: the name of a checker.
+        allowed: kinds of problems that do not count.
+        settings: of the checker.
+    """
+
+    model: str
+    allowed: tuple[str, ...] = ()
+    settings: Mapping[str, int] = {}
+
+
+# A group promises each message at least once. Messages of a producer are in several queues, unless
+# their keys say in which.
+PROMISES = {
+    "messages": Promise("queue", ("duplicated", "reordered")),
+    "broadcast": Promise("broadcast", ("duplicated", "reordered")),
+    "offset": Promise("offsets", settings={"initial": 0}),
+    "queue-lock": Promise("mutex"),
+    "ordered": Promise("queue", ("duplicated",)),
+    "delay": Promise("delays", ("duplicated",), {"clock_error_ns": CLOCK_ERROR_NS}),
+    "transaction": Promise("transactions", ("duplicated",)),
+    "pop": Promise("queue", ("duplicated", "reordered")),
+    "everything": Promise("parts"),
+    # These are parts of `everything` alone.
+    "recall": Promise("recalls", ("duplicated",), {"clock_error_ns": CLOCK_ERROR_NS}),
+    "reset": Promise("resets", ("duplicated", "reordered")),
+    "remade": Promise("remade", ("duplicated", "reordered"), {"cached_ns": CACHED_NS}),
 }
-PARTS = ("messages", "ordered", "delay", "transaction", "pop", "offset")
+PARTS = (
+    *("messages", "ordered", "delay", "transaction", "pop", "offset"),
+    *("recall", "reset", "remade"),
+)
 # One that was set back may say when a message is due, and one that was set ahead that it is.
 STEPPED_NS = 2 * CLOCK_STEP_MS[1] * 1_000_000
 
 
 def settings_of(plan: RunPlan) -> dict[str, object]:
     """Further fields of the header of the history."""
-    stepped_ns = STEPPED_NS if "clock" in plan.nemeses else 0
     if plan.service != "everything":
-        return _stepped(SETTINGS.get(plan.service, {}), stepped_ns)
+        return _settings(PROMISES[plan.service], plan)
+    promises = {name: PROMISES[name] for name in PARTS}
     parts = {
-        name: {"model": MODELS[name], "allowed": list(ALLOWED[name]), **SETTINGS.get(name, {})}
-        for name in PARTS
+        name: {"model": one.model, "allowed": list(one.allowed), **_settings(one, plan)}
+        for name, one in promises.items()
     }
-    return {
-        "parts": {name: _stepped(one, stepped_ns) for name, one in {**parts, **OPERATED}.items()}
-    }
+    return {"parts": parts}
 
 
-def _stepped(settings: Mapping[str, object], stepped_ns: int) -> dict[str, object]:
-    error_ns = settings.get("clock_error_ns")
-    return {
-        **settings,
-        **({"clock_error_ns": error_ns + stepped_ns} if isinstance(error_ns, int) else {}),
-    }
+def _settings(promise: Promise, plan: RunPlan) -> dict[str, object]:
+    settings: dict[str, object] = dict(promise.settings)
+    if "clock" in plan.nemeses and "clock_error_ns" in settings:
+        settings["clock_error_ns"] = CLOCK_ERROR_NS + STEPPED_NS
+    return settings
 
 
 class BrokerStage:
@@ -124,30 +124,30 @@ class BrokerStage:
         self._spares = spares
         self._has_balancer = plan.client == CPP_CLIENT
         self._begin_ns = begin_ns
-        self.model_name: str | None = MODELS[plan.service]
-        self.allowed: tuple[str, ...] = ALLOWED[plan.service]
+        promise = PROMISES[plan.service]
+        self.model_name: str | None = promise.model
+        self.allowed = promise.allowed
         self.hosts: Sequence[str] = (NAMESERVER_HOST, *[BALANCER_HOST] * self._has_balancer)
 
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
         """See Stage."""
-        listen_peers, listen = wiring.listens(name)
+        own = wiring.addresses[name]
         peers = [name] if joining or self._plan.grown else self._names
         settings = {
             "group": self.group,
             "node_id": name,
-            "peers": {peer: wiring.peer_address(name, peer) for peer in peers},
+            "peers": wiring.peers(peers),
             "joining": joining,
-            "listen": listen,
-            "listen_peers": listen_peers,
-            "listen_group": wiring.group_address(name) if self._has_balancer else None,
-            "advertise": wiring.port_address(BALANCER_HOST) if self._has_balancer else None,
-            "nameserver": wiring.port_address(NAMESERVER_HOST),
+            "listen": own.clients,
+            "listen_peers": own.peer,
+            "listen_group": own.group if self._has_balancer else None,
+            "advertise": _clients_address(wiring, BALANCER_HOST) if self._has_balancer else None,
+            "nameserver": _clients_address(wiring, NAMESERVER_HOST),
             "directory": str(self._folder / "data" / name),
             "seeded_bug": self._plan.seeded_bug,
         }
         path = self._folder / "members" / f"{name}.json"
-        path.write_text(json.dumps(settings, indent=1) + "\n")
-        return wiring.command(name, [sys.executable, "-m", "jepsen_like.chaos.brokers", str(path)])
+        return command_with(settings, path, wiring, name, "jepsen_like.chaos.brokers")
 
     def client_command(self, wiring: Wiring) -> list[str]:
         """See Stage."""
@@ -157,7 +157,7 @@ class BrokerStage:
             home.mkdir()
         settings = {
             "seed": plan.seed,
-            "nameserver": wiring.port_address(NAMESERVER_HOST),
+            "nameserver": _clients_address(wiring, NAMESERVER_HOST),
             "consumers": self.readers,
             "producers": self.writers,
             "step": self.step,
@@ -175,18 +175,21 @@ class BrokerStage:
             },
         }
         path = self._folder / "clients.json"
-        path.write_text(json.dumps(settings, indent=1) + "\n")
-        command = [sys.executable, "-m", "jepsen_like.chaos.brokers.clients", str(path)]
-        return wiring.command(CLIENTS_HOST, command)
+        module = "jepsen_like.chaos.brokers.clients"
+        return command_with(settings, path, wiring, CLIENTS_HOST, module)
 
     def beside_commands(self, wiring: Wiring) -> Mapping[str, list[str]]:
         """See Stage."""
-        _, listen = wiring.listens(NAMESERVER_HOST)
+        listen = _clients_address(wiring, NAMESERVER_HOST)
         command = [sys.executable, "-m", "nameserver", "--listen", listen, "--exit-with-stdin"]
         commands = {"name-server": wiring.command(NAMESERVER_HOST, command)}
         if self._has_balancer:
-            _, listen = wiring.listens(BALANCER_HOST)
-            members = [wiring.group_address(name) for name in (*self._names, *self._spares)]
+            listen = _clients_address(wiring, BALANCER_HOST)
+            members = [wiring.addresses[name].group for name in (*self._names, *self._spares)]
             command = [sys.executable, "-m", "jepsen_like.chaos.brokers.balancer", listen, *members]
             commands["balancer"] = wiring.command(BALANCER_HOST, command)
         return commands
+
+
+def _clients_address(wiring: Wiring, host: str) -> str:
+    return wiring.addresses[host].clients

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 
 from jepsen_like.chaos.clients.settings import ClientSettings
 from jepsen_like.chaos.members.settings import MemberSettings
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.service import Described
+from jepsen_like.chaos.stages.stage import command_with
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 
 MAX_CLOCK_DRIFT = 0.05
@@ -17,7 +18,7 @@ CALL_TIMEOUT_S = 2.0
 # Each member has a reader of its own. There are four ways to write, and each member is used.
 READERS_A_MEMBER = 1
 WRITERS_LEAST = 4
-MEMBER_MODULE = "jepsen_like.chaos.members"
+MEMBER_MODULE, CLIENTS_MODULE = "jepsen_like.chaos.members", "jepsen_like.chaos.clients"
 
 
 class LibraryStage:
@@ -53,25 +54,23 @@ class LibraryStage:
 
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
         """See Stage."""
-        listen, clients = wiring.listens(name)
+        own = wiring.addresses[name]
         peers = [name] if joining or self._plan.grown else self._names
         settings = MemberSettings(
             group=self.group,
             node_id=name,
             service=self._service.name,
-            peers={peer: wiring.peer_address(name, peer) for peer in peers},
-            listen=listen,
-            clients=clients,
+            peers=wiring.peers(peers),
+            listen=own.peer,
+            clients=own.clients,
             data_dir=str(self._folder / "data" / name),
             joining=joining,
             max_clock_drift=MAX_CLOCK_DRIFT if self._plan.lease else None,
             seeded_bug=self._plan.seeded_bug,
         )
         path = self._folder / "members" / f"{name}.json"
-        path.write_text(settings.as_text())
         module = self._plan.system or MEMBER_MODULE
-        command = [sys.executable, "-m", module, str(path)]
-        return wiring.command(name, command)
+        return command_with(asdict(settings), path, wiring, name, module)
 
     def client_command(self, wiring: Wiring) -> list[str]:
         """See Stage."""
@@ -83,8 +82,8 @@ class LibraryStage:
             seed=plan.seed,
             service=service.name,
             group=self.group,
-            peers={name: wiring.peer_address(CLIENTS_HOST, name) for name in self._names},
-            ports={name: wiring.port_address(name) for name in self._names},
+            peers=wiring.peers(self._names),
+            ports={name: wiring.addresses[name].clients for name in self._names},
             readers=self.readers,
             writers=self.writers,
             calls_a_second=plan.calls_a_second,
@@ -95,9 +94,7 @@ class LibraryStage:
             ports_only=plan.system is not None,
         )
         path = self._folder / "clients.json"
-        path.write_text(settings.as_text())
-        command = [sys.executable, "-m", "jepsen_like.chaos.clients", str(path)]
-        return wiring.command(CLIENTS_HOST, command)
+        return command_with(asdict(settings), path, wiring, CLIENTS_HOST, CLIENTS_MODULE)
 
     def beside_commands(self, wiring: Wiring) -> Mapping[str, list[str]]:
         """See Stage."""

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Protocol
 
 from jepsen_like.chaos.wiring import Wiring
@@ -41,3 +44,11 @@ class Stage(Protocol):
 
     def beside_commands(self, wiring: Wiring) -> Mapping[str, list[str]]:
         """What starts the processes beside the group, by the names of their logs."""
+
+
+def command_with(
+    settings: Mapping[str, object], path: Path, wiring: Wiring, host: str, module: str
+) -> list[str]:
+    """What starts a module on a host with settings, which are written to a file for it."""
+    path.write_text(json.dumps(settings, indent=1) + "\n")
+    return wiring.command(host, [sys.executable, "-m", module, str(path)])

@@ -88,17 +88,13 @@ class SuiteFolder:
         """The run if it was finished before."""
         return finished_run(self.path / planned.name, planned, time_s)
 
-    def made(self, planned: Planned) -> MadeRun:
-        """What is there of a run."""
-        return made_run(self.path / planned.name, planned)
-
     def ended(self, planned: Planned) -> MadeRun:
         """What is there of a run that has just ended.
 
         The data of its members goes if nothing was found: 50 to 400 MB of each run, which would
         fill the disk in some hours. Blocks.
         """
-        made = self.made(planned)
+        made = made_run(self.path / planned.name, planned)
         if made.exit_code == 0:
             shutil.rmtree(self.path / planned.name / "data", ignore_errors=True)
         return made

@@ -3,35 +3,35 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 from dledger.entry import Entry
 
 # A chunk of a snapshot; the library takes up to 16 MiB.
 CHUNK_BYTES = 256 * 1024
 
-
-class Commands(Protocol):
-    """The state behind a machine, and what its commands do."""
-
-    def carry_out(self, function: str, key: object, value: object) -> object:
-        """Carry out one command; return its result, a plain value. Must not raise."""
-
-    def dump(self) -> object:
-        """The state, as JSON takes it."""
-
-    def load(self, dumped: object) -> None:
-        """Replace the state by what `dump` returned."""
+State = dict[str, Any]
 
 
 class JsonCommands:
-    """Applies entries whose bodies are `[function, key, value]` in JSON."""
+    """Applies entries whose bodies are `[function, key, value]` in JSON.
+
+    Args:
+        carry_out: carries out one command, a function, its key and its value, on the state; returns
+            its result, a plain value. Must not raise.
+        initial: the state at the beginning, as JSON takes it.
+    """
 
     snapshot_format = "json-commands/1"
 
-    def __init__(self, commands: Commands) -> None:
-        self.commands = commands
+    def __init__(
+        self,
+        carry_out: Callable[[State, str, Any, Any], object],
+        initial: Mapping[str, object] = {},
+    ) -> None:
+        self.state: State = dict(initial)
+        self._carry_out = carry_out
 
     def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
         """One result for each entry; None for what is no command."""
@@ -42,13 +42,18 @@ class JsonCommands:
             function, key, value = json.loads(body)
         except ValueError:
             return None
-        return self.commands.carry_out(str(function), key, value)
+        return self._carry_out(self.state, str(function), key, value)
 
     def snapshot(self) -> Iterator[bytes]:
         """The whole state, as it is now."""
-        dumped = json.dumps(self.commands.dump()).encode()
+        dumped = json.dumps(self.state).encode()
         return (dumped[at : at + CHUNK_BYTES] for at in range(0, len(dumped), CHUNK_BYTES))
 
     def restore(self, chunks: Iterator[bytes]) -> None:
         """Replace the state. Raises ValueError if these are not chunks of a snapshot."""
-        self.commands.load(json.loads(b"".join(chunks)))
+        self.state = json.loads(b"".join(chunks))
+
+
+def state_of(machine: JsonCommands) -> State:
+    """The `state` of a workload: all that its machine holds."""
+    return machine.state

@@ -3,54 +3,37 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import Any
 
 from jepsen_like.chaos.service import Call, Caller, CallFailed
-from jepsen_like.chaos.workloads.json_commands import JsonCommands
+from jepsen_like.chaos.workloads.json_commands import JsonCommands, State, state_of
 from jepsen_like.chaos.workloads.keys import rotating_key
 
 # Short: a lock whose acquisition had no answer may be held for ever.
 CALLS_A_LOCK = 40
 
 
-class Locks:
-    """The state: who holds each lock."""
-
-    def __init__(self) -> None:
-        self.holders: dict[str, object] = {}
-
-    def carry_out(self, function: str, key: object, value: object) -> object:
-        """See Commands. The value is the client; answers whether it got or gave back the lock."""
-        name = str(key)
-        if function == "acquire":
-            if name in self.holders:
-                return False
-            self.holders[name] = value
-            return True
-        if function == "release" and name in self.holders and self.holders[name] == value:
-            del self.holders[name]
-            return True
-        return False
-
-    def dump(self) -> object:
-        """See Commands."""
-        return self.holders
-
-    def load(self, dumped: object) -> None:
-        """See Commands."""
-        assert isinstance(dumped, dict)
-        self.holders = dict(dumped)
-
-
-def _machine() -> JsonCommands:
-    return JsonCommands(Locks())
+def _carry_out(holders: State, function: str, key: Any, value: Any) -> object:
+    """The value is the client; answers whether it got or gave back the lock."""
+    name = str(key)
+    if function == "acquire":
+        if name in holders:
+            return False
+        holders[name] = value
+        return True
+    if function == "release" and name in holders and holders[name] == value:
+        del holders[name]
+        return True
+    return False
 
 
 class LockWorkload:
     """Locks: no two clients hold one at the same time."""
 
     model = "mutex"
-    machine = staticmethod(_machine)
+    machine = staticmethod(partial(JsonCommands, _carry_out))
+    state = staticmethod(state_of)
 
     def __init__(self) -> None:
         self._held: dict[int, str] = {}
@@ -69,10 +52,6 @@ class LockWorkload:
         if result is not True:
             raise CallFailed("another client holds the lock, or nobody does")
         return None
-
-    def state(self, machine: Any) -> object:
-        """All holders."""
-        return machine.commands.holders
 
 
 def _call(function: str, key: str, process: int) -> Call:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from jepsen_like.chaos.service import Call, Caller
-from jepsen_like.chaos.workloads.json_commands import JsonCommands
+from jepsen_like.chaos.workloads.json_commands import JsonCommands, State, state_of
 from jepsen_like.chaos.workloads.keys import rotating_key
 
 # The search of an order of a queue is hard: few calls a queue.
@@ -13,39 +14,21 @@ CALLS_A_QUEUE = 30
 QUEUES_AT_ONCE = 8
 
 
-class Queues:
-    """The state: what each queue holds, the oldest first."""
-
-    def __init__(self) -> None:
-        self.queues: dict[str, list[object]] = {}
-
-    def carry_out(self, function: str, key: object, value: object) -> object:
-        """See Commands. A dequeue answers what it took, or None."""
-        there = self.queues.setdefault(str(key), [])
-        if function == "enqueue":
-            there.append(value)
-            return value
-        return there.pop(0) if function == "dequeue" and there else None
-
-    def dump(self) -> object:
-        """See Commands."""
-        return self.queues
-
-    def load(self, dumped: object) -> None:
-        """See Commands."""
-        assert isinstance(dumped, dict)
-        self.queues = {str(key): list(there) for key, there in dumped.items()}
-
-
-def _machine() -> JsonCommands:
-    return JsonCommands(Queues())
+def _carry_out(queues: State, function: str, key: Any, value: Any) -> object:
+    """A dequeue answers what it took, the oldest there is, or None."""
+    there = queues.setdefault(str(key), [])
+    if function == "enqueue":
+        there.append(value)
+        return value
+    return there.pop(0) if function == "dequeue" and there else None
 
 
 class QueueWorkload:
     """Queues: linearizable, first in, first out."""
 
     model = "fifo-queue"
-    machine = staticmethod(_machine)
+    machine = staticmethod(partial(JsonCommands, _carry_out))
+    state = staticmethod(state_of)
 
     def generate(self, caller: Caller) -> Call:
         """A little more is put in than taken out."""
@@ -53,7 +36,3 @@ class QueueWorkload:
         if caller.random.random() < 0.55:
             return Call("enqueue", key, caller.number)
         return Call("dequeue", key)
-
-    def state(self, machine: Any) -> object:
-        """All queues."""
-        return machine.commands.queues

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from jepsen_like.chaos.service import Call, Caller, CallFailed
-from jepsen_like.chaos.workloads.json_commands import JsonCommands
+from jepsen_like.chaos.workloads.json_commands import JsonCommands, State, state_of
 from jepsen_like.chaos.workloads.keys import rotating_key
 
 # A comparison succeeds now and then only if few values are in use.
@@ -14,48 +15,30 @@ CAS_VALUES = 5
 READS_THROUGH_LOG = 0.2
 
 
-class Registers:
-    """The state: values by key."""
-
-    def __init__(self) -> None:
-        self.values: dict[str, object] = {}
-
-    def carry_out(self, function: str, key: object, value: object) -> object:
-        """See Commands. A `cas` answers whether it found what it expected."""
-        name = str(key)
-        match function:
-            case "read":
-                return self.values.get(name)
-            case "write":
-                self.values[name] = value
-                return True
-            case "cas" if isinstance(value, list) and len(value) == 2:
-                if self.values.get(name) != value[0]:
-                    return False
-                self.values[name] = value[1]
-                return True
-            case _:
-                return None
-
-    def dump(self) -> object:
-        """See Commands."""
-        return self.values
-
-    def load(self, dumped: object) -> None:
-        """See Commands."""
-        assert isinstance(dumped, dict)
-        self.values = dict(dumped)
-
-
-def _machine() -> JsonCommands:
-    return JsonCommands(Registers())
+def _carry_out(values: State, function: str, key: Any, value: Any) -> object:
+    """A `cas` answers whether it found what it expected."""
+    name = str(key)
+    match function:
+        case "read":
+            return values.get(name)
+        case "write":
+            values[name] = value
+            return True
+        case "cas" if isinstance(value, list) and len(value) == 2:
+            if values.get(name) != value[0]:
+                return False
+            values[name] = value[1]
+            return True
+        case _:
+            return None
 
 
 class RegisterWorkload:
     """Registers: writes and linearizable reads, from members and through the log."""
 
     model = "register"
-    machine = staticmethod(_machine)
+    machine = staticmethod(partial(JsonCommands, _carry_out))
+    state = staticmethod(state_of)
 
     def generate(self, caller: Caller) -> Call:
         """Half reads, half writes of values that differ."""
@@ -65,17 +48,13 @@ class RegisterWorkload:
             return Call("read", key, is_read=is_read)
         return Call("write", key, caller.number)
 
-    def query(self, machine: Any, call: Call) -> object:
+    def query(self, machine: JsonCommands, call: Call) -> object:
         """The value under a key."""
-        return machine.commands.values.get(call.key)
+        return machine.state.get(str(call.key))
 
     def answered(self, call: Call, result: object) -> object:
         """A read through the log returns its value, a write what was written."""
         return result if call.function == "read" else call.value
-
-    def state(self, machine: Any) -> object:
-        """All values."""
-        return machine.commands.values
 
 
 class CasWorkload(RegisterWorkload):

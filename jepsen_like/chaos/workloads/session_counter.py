@@ -2,46 +2,29 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from jepsen_like.chaos.service import Call, Caller
-from jepsen_like.chaos.workloads.json_commands import JsonCommands
+from jepsen_like.chaos.workloads.json_commands import JsonCommands, State, state_of
 
 COUNTERS = 3
 
 
-class Counters:
-    """The state: the count of each counter."""
-
-    def __init__(self) -> None:
-        self.counts: dict[str, int] = {}
-
-    def carry_out(self, function: str, key: object, value: object) -> object:
-        """See Commands. An increment answers the count after it."""
-        name = str(key)
-        if function == "increment":
-            self.counts[name] = self.counts.get(name, 0) + 1
-        return self.counts.get(name, 0)
-
-    def dump(self) -> object:
-        """See Commands."""
-        return self.counts
-
-    def load(self, dumped: object) -> None:
-        """See Commands."""
-        assert isinstance(dumped, dict)
-        self.counts = {str(name): int(count) for name, count in dumped.items()}
-
-
-def _machine() -> JsonCommands:
-    return JsonCommands(Counters())
+def _carry_out(counts: State, function: str, key: Any, value: Any) -> object:
+    """An increment answers the count after it."""
+    name = str(key)
+    if function == "increment":
+        counts[name] = counts.get(name, 0) + 1
+    return counts.get(name, 0)
 
 
 class SessionCounterWorkload:
     """Counters: each increment counts once, and nobody sees a counter go back."""
 
     model = "session-counter"
-    machine = staticmethod(_machine)
+    machine = staticmethod(partial(JsonCommands, _carry_out))
+    state = staticmethod(state_of)
 
     def generate(self, caller: Caller) -> Call:
         """Half reads, half increments."""
@@ -50,13 +33,9 @@ class SessionCounterWorkload:
             return Call("read", key, is_read=True)
         return Call("increment", key)
 
-    def query(self, machine: Any, call: Call) -> object:
+    def query(self, machine: JsonCommands, call: Call) -> object:
         """The count."""
-        return machine.commands.counts.get(call.key, 0)
-
-    def state(self, machine: Any) -> object:
-        """All counts."""
-        return machine.commands.counts
+        return machine.state.get(str(call.key), 0)
 
     def final(self) -> list[Call]:
         """All counts."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from jepsen_like.history.header import Header
 from jepsen_like.history.operation import Operation
 from jepsen_like.history.value import Value, shown
 
@@ -22,11 +21,6 @@ class Counter:
 
     def __init__(self, initial: Value = 0) -> None:
         self.initial: Hashable = initial
-
-    @classmethod
-    def of(cls, header: Header) -> Counter:
-        """The counter of a history: `initial` in its header is what each begins with."""
-        return cls(header.setting("initial", 0))
 
     def observes(self, operation: Operation) -> bool:
         """Whether it is a read."""

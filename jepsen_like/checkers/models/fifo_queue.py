@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 
-from jepsen_like.history.header import Header
 from jepsen_like.history.operation import Operation
 from jepsen_like.history.value import shown
 
@@ -15,11 +14,6 @@ class FifoQueue:
     functions = frozenset({"enqueue", "dequeue"})
     ignores_processes = True
     initial: Hashable = ()
-
-    @classmethod
-    def of(cls, header: Header) -> FifoQueue:
-        """The model; the header says nothing of it."""
-        return cls()
 
     def observes(self, operation: Operation) -> bool:
         """Whether it found the queue empty."""

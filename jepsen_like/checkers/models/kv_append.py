@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 from enum import Enum
 
-from jepsen_like.history.header import Header
 from jepsen_like.history.operation import Operation
 from jepsen_like.history.value import shown
 
@@ -26,11 +25,6 @@ class KvAppend:
     ignores_processes = True
     initial = ""
     dead = UNOBSERVED
-
-    @classmethod
-    def of(cls, header: Header) -> KvAppend:
-        """The model; the header says nothing of it."""
-        return cls()
 
     def observes(self, operation: Operation) -> bool:
         """Whether it is a get."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from jepsen_like.checkers.models.model import NOTHING
-from jepsen_like.history.header import Header
 from jepsen_like.history.operation import Operation
 
 
@@ -14,11 +13,6 @@ class Mutex:
 
     functions = frozenset({"acquire", "release"})
     initial: Hashable = NOTHING
-
-    @classmethod
-    def of(cls, header: Header) -> Mutex:
-        """The model; the header says nothing of it."""
-        return cls()
 
     def step(self, state: Hashable, operation: Operation) -> Hashable | None:
         """As Model."""

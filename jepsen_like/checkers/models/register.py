@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Hashable
 
 from jepsen_like.checkers.models.model import NOTHING, as_state, as_value
-from jepsen_like.history.header import Header
 from jepsen_like.history.operation import Operation
 from jepsen_like.history.value import Value, shown
 
@@ -20,11 +19,6 @@ class Register:
 
     def __init__(self, initial: Value = None) -> None:
         self.initial: Hashable = as_state(initial)
-
-    @classmethod
-    def of(cls, header: Header) -> Register:
-        """The register of a history: `initial` in its header is what each begins with."""
-        return cls(header.setting("initial"))
 
     def observes(self, operation: Operation) -> bool:
         """Whether it is a read."""

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from jepsen_like.chaos.service import CallFailed
-from jepsen_like.checkers.bounds import Bounds
 from jepsen_like.checkers.catalogue import CATALOGUE, linearizable
+from jepsen_like.checkers.checker import Bounds
 from jepsen_like.checkers.checker import Request as CheckRequest
 from jepsen_like.checkers.report import Report
-from jepsen_like.history.header import Header
-from jepsen_like.history.history import History
+from jepsen_like.history.history import Header, History
 from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.history.value import Map, Value, frozen
 from jepsen_like.simulation.service.fingerprint import shortened

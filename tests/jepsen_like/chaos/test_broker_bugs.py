@@ -6,7 +6,7 @@ import pytest
 from click.testing import CliRunner
 
 from jepsen_like.__main__ import main
-from jepsen_like.chaos.brokers.catalogue import BROKER_WORKLOADS
+from jepsen_like.chaos.brokers.clients import BROKER_WORKLOADS
 from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
 from jepsen_like.chaos.brokers.seeded_bugs import SEEDED_BUGS
 from jepsen_like.chaos.members.seeded_bugs import BUGS

@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from dledger_mq.errors import MessagingError, OutcomeUnknown, Rejected, TransactionRefused
-from jepsen_like.chaos.brokers.catalogue import BROKER_WORKLOADS
+from jepsen_like.chaos.brokers.clients import BROKER_WORKLOADS
 from jepsen_like.chaos.brokers.everything import PARTS
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.plan import RunPlan
-from jepsen_like.chaos.stages.brokers import ALLOWED, EXPLANATIONS, MODELS, settings_of
+from jepsen_like.chaos.stages.brokers import EXPLANATIONS, PROMISES, settings_of
 from jepsen_like.check_files import Plan, check_file
 from jepsen_like.checkers.catalogue import CATALOGUE
 from jepsen_like.history.operation import EventType
@@ -89,8 +89,9 @@ async def test_a_message_that_is_due_and_was_not_received_is_lost_once_drained(
 
 def test_every_workload_of_brokers_has_a_model_and_a_line_of_explanation() -> None:
     names = BROKER_WORKLOADS.keys()
-    assert names == EXPLANATIONS.keys() == MODELS.keys() == ALLOWED.keys()
-    assert set(MODELS.values()) <= CATALOGUE.keys()
+    assert names == EXPLANATIONS.keys()
+    assert names | PARTS.keys() == PROMISES.keys()
+    assert {one.model for one in PROMISES.values()} <= CATALOGUE.keys()
 
 
 async def test_an_answer_is_noted_with_its_value(notes: Notes, path: Path) -> None:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from broker.locks.state import LOCK_MS
-from jepsen_like.chaos.brokers.catalogue import BROKER_WORKLOADS
-from jepsen_like.chaos.brokers.clients import DRAINED_TIMEOUT_S
+from jepsen_like.chaos.brokers.clients import BROKER_WORKLOADS, DRAINED_TIMEOUT_S
 from jepsen_like.chaos.run import FINAL_TIMEOUT_S
 
 

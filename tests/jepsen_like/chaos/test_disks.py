@@ -22,8 +22,8 @@ from jepsen_like.chaos.disks import (
 )
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
+from jepsen_like.chaos.nemeses.disk_faults import power_cut
 from jepsen_like.chaos.nemeses.executor import Skipped
-from jepsen_like.chaos.nemeses.power_faults import power_cut
 from jepsen_like.simulation.chance import Chance
 
 

@@ -12,6 +12,7 @@ from jepsen_like.chaos.links.condition import LinkCondition
 from jepsen_like.chaos.links.counts import Counts, LinkCounts
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
+from jepsen_like.chaos.nemeses.executor import executor_of
 from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.run import RunResult
@@ -65,7 +66,8 @@ async def test_a_fault_of_the_network_tells_how_many_packets_it_met(
     faults = NetworkFaults(CountingNetwork(works=True))
     for _ in range(2):  # what an earlier fault met does not count
         chance = Chance(1, "fault 0")
-        async with faults.executors[kind](group_of_three(tmp_path), chance, kind) as done:
+        executor = executor_of(faults.executors, "partition", kind)
+        async with executor(group_of_three(tmp_path), chance, kind) as done:
             links = len(done.details.get("cut", ())) or (6 if len(done.targets) == 3 else 4)
         assert done.effect() == {fate: links * FATES[fate]}
 
@@ -73,7 +75,8 @@ async def test_a_fault_of_the_network_tells_how_many_packets_it_met(
 async def test_a_fault_whose_network_does_not_obey_has_no_effect(tmp_path: Path) -> None:
     faults = NetworkFaults(CountingNetwork(works=False))
     chance = Chance(1, "fault 0")
-    async with faults.executors["halves"](group_of_three(tmp_path), chance, "halves") as done:
+    executor = executor_of(faults.executors, "partition", "halves")
+    async with executor(group_of_three(tmp_path), chance, "halves") as done:
         pass
     assert done.effect() == {"lost": 0}
 

@@ -8,7 +8,7 @@ from click.testing import CliRunner
 from jepsen_like.__main__ import main
 from jepsen_like.chaos.members.__main__ import _told as told_by_member
 from jepsen_like.chaos.members.advice import is_bug, last_words
-from jepsen_like.chaos.states_compared import (
+from jepsen_like.chaos.members_compared import (
     MAX_ROUNDS,
     Look,
     looks_at_the_same,

@@ -11,8 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from jepsen_like.chaos.inside.insides import Insides
-from jepsen_like.chaos.inside.library import LibraryMissing
+from jepsen_like.chaos.inside.insides import Insides, LibraryMissing
 from jepsen_like.chaos.inside.steering import EVERY_SYNC, Steering
 from jepsen_like.chaos.nemeses.inside_faults import STALLED_MS
 

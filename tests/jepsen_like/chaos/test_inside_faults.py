@@ -10,12 +10,11 @@ from pathlib import Path
 import pytest
 import trio
 
-from jepsen_like.chaos.inside.insides import Insides
-from jepsen_like.chaos.inside.library import LibraryMissing, built_library
+from jepsen_like.chaos.inside.insides import Insides, LibraryMissing, built_library
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.nemeses.catalogue import CLOCK_STEP_MS, NEMESES
-from jepsen_like.chaos.nemeses.executor import Skipped
+from jepsen_like.chaos.nemeses.executor import Skipped, executor_of
 from jepsen_like.chaos.nemeses.inside_faults import InsideFaults, step_of
 from jepsen_like.simulation.chance import Chance
 
@@ -176,8 +175,13 @@ async def test_a_member_without_the_library_is_left_alone(tmp_path: Path) -> Non
 
 
 def test_each_kind_of_fault_from_inside_can_be_carried_out() -> None:
-    kinds = {kind.name for one in NEMESES.values() if one.from_inside for kind in one.kinds}
-    assert set(InsideFaults({}, lambda finding: None).executors) == kinds
+    executors = InsideFaults({}, lambda finding: None).executors
+    nemeses = {name: one for name, one in NEMESES.items() if one.from_inside}
+    kinds = {kind.name for one in nemeses.values() for kind in one.kinds}
+    assert executors.keys() <= nemeses.keys() | kinds
+    for name, one in nemeses.items():
+        for kind in one.kinds:
+            assert executor_of(executors, name, kind.name) is not None
 
 
 def test_clocks_are_stepped_forward_and_back_by_little_and_by_much() -> None:

@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from jepsen_like.__main__ import main
 from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
 from jepsen_like.chaos.disks import powered_disk
-from jepsen_like.chaos.inside.library import LibraryMissing, built_library
+from jepsen_like.chaos.inside.insides import LibraryMissing, built_library
 from jepsen_like.chaos.links.namespaces import why_not
 from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.nemeses.schedule import Fault

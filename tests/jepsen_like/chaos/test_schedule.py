@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from pathlib import Path
 
 import pytest
 
+from jepsen_like.chaos.loopback import loopback
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Lane
+from jepsen_like.chaos.nemeses.executor import executor_of
 from jepsen_like.chaos.nemeses.schedule import Fault, schedule
+from jepsen_like.chaos.plan import RunPlan
+from jepsen_like.chaos.run import Run
 
 SEEDS = range(40)
 ALL = tuple(NEMESES)
@@ -83,3 +88,12 @@ def test_kinds_have_names_of_their_own() -> None:
     names = [kind.name for nemesis in NEMESES.values() for kind in nemesis.kinds]
     assert len(set(names)) == len(names)
     assert {nemesis.lane for nemesis in NEMESES.values()} == set(Lane)
+
+
+def test_a_run_carries_out_each_kind_or_says_why_not(tmp_path: Path) -> None:
+    run = Run(RunPlan("register", ()), tmp_path, lambda progress: None)
+    executors = run._executors(loopback(["n0"]), {})
+    kinds = [(name, kind.name) for name, one in NEMESES.items() for kind in one.kinds]
+    assert executors.keys() <= NEMESES.keys() | {kind for _, kind in kinds}
+    for name, kind in kinds:
+        assert executor_of(executors, name, kind) is not None

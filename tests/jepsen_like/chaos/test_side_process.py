@@ -12,8 +12,9 @@ import trio
 
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
-from jepsen_like.chaos.nemeses.executor import Skipped
-from jepsen_like.chaos.nemeses.side_faults import CLIENTS, SideFaults
+from jepsen_like.chaos.nemeses.catalogue import NEMESES
+from jepsen_like.chaos.nemeses.executor import Skipped, executor_of
+from jepsen_like.chaos.nemeses.process_faults import CLIENTS, side_faults
 from jepsen_like.chaos.side_process import SideProcess, last_words
 from jepsen_like.simulation.chance import Chance
 
@@ -35,7 +36,7 @@ class Echo:
     def __init__(self, folder: Path) -> None:
         command = [sys.executable, "-c", PROGRAM]
         self.process = SideProcess("echo", command, folder / "echo.log", self._hear)
-        self.faults = SideFaults({CLIENTS: self.process})
+        self.faults = side_faults({CLIENTS: self.process})
         self.said: list[str] = []
         self._heard = trio.Event()
 
@@ -58,8 +59,9 @@ class Echo:
             nursery.cancel_scope.cancel()
 
     @asynccontextmanager
-    async def broken(self, kind: str) -> AsyncIterator[tuple[str, ...]]:
-        executor = self.faults.executors[kind]
+    async def broken(self, nemesis: str, kind: str) -> AsyncIterator[tuple[str, ...]]:
+        assert kind in {one.name for one in NEMESES[nemesis].kinds}
+        executor = executor_of(self.faults, nemesis, kind)
         async with executor(Group(lambda member: None), Chance(1, "any"), kind) as done:
             yield done.targets
 
@@ -71,7 +73,7 @@ def echo(tmp_path: Path) -> Echo:
 
 async def test_a_killed_process_is_started_again_when_the_fault_is_over(echo: Echo) -> None:
     async with echo.running():
-        async with echo.broken("kill-clients") as targets:
+        async with echo.broken("clients", "kill-clients") as targets:
             assert targets == ("echo",)
             assert len(echo.said) == 1
         await echo.process.say("hello")  # to the one that comes
@@ -83,7 +85,7 @@ async def test_a_killed_process_is_started_again_when_the_fault_is_over(echo: Ec
 
 async def test_a_frozen_process_says_nothing_until_the_fault_is_over(echo: Echo) -> None:
     async with echo.running():
-        async with echo.broken("freeze-clients"):
+        async with echo.broken("clients", "freeze-clients"):
             await echo.process.say("hello")
             with trio.move_on_after(0.05):
                 await echo.until_said(2)
@@ -107,7 +109,7 @@ async def test_a_process_that_ends_by_itself_is_a_failure_of_the_harness(echo: E
 
 async def test_what_a_workload_does_not_have_is_left_out(echo: Echo) -> None:
     with pytest.raises(Skipped, match="has no name server"):
-        async with echo.broken("kill-name-server"):
+        async with echo.broken("name-server", "kill-name-server"):
             raise AssertionError("there is nothing to kill")
 
 

@@ -4,7 +4,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jepsen_like.checkers.bounds import Bounds
+from jepsen_like.checkers.catalogue import CATALOGUE
+from jepsen_like.checkers.checker import Bounds, Request
 from jepsen_like.checkers.linearizability import Linearizability, ModelFailed
 from jepsen_like.checkers.models.counter import Counter
 from jepsen_like.checkers.models.fifo_queue import FifoQueue
@@ -166,7 +167,7 @@ def test_each_key_is_a_register_of_its_own_and_the_wrong_one_is_named() -> None:
 
 def test_a_register_begins_with_what_the_header_says() -> None:
     history = alone(one("read", None, 5), initial=5)
-    assert checked(Register.of(history.header), history).verdict == "valid"
+    assert CATALOGUE["register"].check(history, Request()).verdict == "valid"
     assert checked(Register(), history).verdict == "invalid"
 
 

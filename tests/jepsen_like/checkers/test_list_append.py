@@ -6,8 +6,7 @@ from typing import NamedTuple
 
 import pytest
 
-from jepsen_like.checkers.bounds import Bounds
-from jepsen_like.checkers.checker import Request
+from jepsen_like.checkers.checker import Bounds, Request
 from jepsen_like.checkers.list_append.consistency import check_list_append
 from jepsen_like.checkers.report import Report
 from jepsen_like.history.errors import HistoryUnreadable

@@ -5,22 +5,20 @@ from random import Random
 import pytest
 
 from jepsen_like.checkers.bank import check_bank
-from jepsen_like.checkers.broadcasts import check_broadcast
 from jepsen_like.checkers.catalogue import CATALOGUE, recognized
 from jepsen_like.checkers.checker import Check, Request
 from jepsen_like.checkers.delays import check_delays
 from jepsen_like.checkers.key_order import check_key_order
 from jepsen_like.checkers.offsets import check_offsets
 from jepsen_like.checkers.quantiles import quantiles, seconds
-from jepsen_like.checkers.queues import check_queue
+from jepsen_like.checkers.queues import check_broadcast, check_queue
 from jepsen_like.checkers.report import EXAMPLES_MAX, Report
 from jepsen_like.checkers.session_counter import check_session_counter
 from jepsen_like.checkers.sets import check_set
 from jepsen_like.checkers.statistics import check_statistics
 from jepsen_like.checkers.transactions import check_transactions
 from jepsen_like.history.errors import HistoryUnreadable
-from jepsen_like.history.header import Header
-from jepsen_like.history.history import History
+from jepsen_like.history.history import Header, History
 from jepsen_like.history.operation import Event, EventType
 from jepsen_like.history.pairing import Pairing
 from tests.jepsen_like.checkers.recorded import alone, one, recorded, told

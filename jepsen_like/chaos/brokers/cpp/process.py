@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 import trio
 
 from dledger.declared_error import DeclaredError
-from jepsen_like.chaos.members.control import lines_of
+from jepsen_like.chaos.orders import lines_of
 from jepsen_like.chaos.process_end import end_process
 
 Role = Literal["produce", "consume"]

@@ -10,13 +10,15 @@ import sys
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from dataclasses import astuple
+from operator import sub
 from pathlib import Path
 
 import pytest
 import trio
 
 from jepsen_like.chaos.links.condition import CUT, LinkCondition
-from jepsen_like.chaos.links.counts import LinkCounts
+from jepsen_like.chaos.links.counts import Counts, LinkCounts
 from jepsen_like.chaos.links.namespaces import FOLDER, prefix_of, why_not
 from jepsen_like.chaos.links.switched_network import SwitchedNetwork, switched_network
 
@@ -63,7 +65,7 @@ import subprocess, sys, trio
 from jepsen_like.chaos.links.switched_network import switched_network
 async def main():
     async with switched_network(["a", "b"], 1) as network:
-        member = network.command("a", [sys.executable, "-c", "import sys; sys.stdin.read()"])
+        member = network.wiring.command("a", [sys.executable, "-c", "import sys; sys.stdin.read()"])
         await trio.lowlevel.open_process(member, stdin=subprocess.PIPE)
         print(network._process.pid, flush=True)
         await trio.sleep_forever()
@@ -77,6 +79,7 @@ class Pair:
     def __init__(self, network: SwitchedNetwork, sender: trio.Process) -> None:
         self.network = network
         self._sender = sender
+        self._before: Counts = {}
 
     async def answers(self, number: int, patience_s: float = 0.2) -> tuple[int, float | None]:
         assert self._sender.stdin is not None
@@ -92,21 +95,26 @@ class Pair:
 
     async def counts(self) -> tuple[LinkCounts, LinkCounts]:
         """There, and back, since the last call."""
-        counts = await self.network.counts()
-        await self.network.reset_counts()
-        return counts.get(("a", "b"), LinkCounts()), counts.get(("b", "a"), LinkCounts())
+        before, self._before = self._before, await self.network.counts()
+        there, back = (_since(before, self._before, link) for link in (("a", "b"), ("b", "a")))
+        return there, back
+
+
+def _since(before: Counts, counts: Counts, link: tuple[str, str]) -> LinkCounts:
+    pair = (astuple(one.get(link, LinkCounts())) for one in (counts, before))
+    return LinkCounts(*map(sub, *pair))
 
 
 @asynccontextmanager
 async def pair() -> AsyncIterator[Pair]:
     async with switched_network(["a", "b"], 1) as network:
-        address = network.peer_address("a", "b").partition(":")[0]
+        address = network.wiring.addresses["b"].peer.partition(":")[0]
         command = [sys.executable, "-c"]
         echo = await trio.lowlevel.open_process(
-            network.command("b", [*command, ECHO, address]), stdout=subprocess.PIPE
+            network.wiring.command("b", [*command, ECHO, address]), stdout=subprocess.PIPE
         )
         sender = await trio.lowlevel.open_process(
-            network.command("a", [*command, SENDER, address]),
+            network.wiring.command("a", [*command, SENDER, address]),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )

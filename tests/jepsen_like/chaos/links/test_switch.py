@@ -18,7 +18,6 @@ from jepsen_like.chaos.links.counts import Counts, LinkCounts, counts_rows, pars
 from jepsen_like.chaos.links.namespaces import FOLDER, prefix_of, why_not
 from jepsen_like.chaos.links.switch import (
     DONE,
-    RESET_COUNTS,
     TELL_COUNTS,
     Switch,
     links_line,
@@ -62,10 +61,6 @@ class SwitchedHosts:
     def counts(self) -> Counts:
         os.write(self._orders, order_line(TELL_COUNTS))
         return parse_counts(json.loads(os.read(self._answers, 65_536)))
-
-    def reset_counts(self) -> None:
-        os.write(self._orders, order_line(RESET_COUNTS))
-        assert os.read(self._answers, 100) == b"done\n"
 
     def receive(self, host: str, patience_s: float = PATIENCE_S) -> bytes | None:
         self.hosts[host].settimeout(patience_s)
@@ -136,8 +131,6 @@ def test_the_switch_counts_by_link_what_became_of_packets(switched: SwitchedHost
         ("a", "c"): LinkCounts(passed=2, held=2, copied=1),
         ("b", "a"): LinkCounts(passed=1),
     }
-    switched.reset_counts()
-    assert switched.counts() == {}
 
 
 def test_packets_beyond_those_that_may_be_held_are_lost_and_counted(
@@ -190,8 +183,8 @@ except OSError as error:
 
 
 async def ask(network: SwitchedNetwork, source: str, timeout_s: float) -> str:
-    address = network.peer_address(source, "b").partition(":")[0]
-    command = network.command(source, [sys.executable, "-c", ASKER, address, str(timeout_s)])
+    address = network.wiring.addresses["b"].peer.partition(":")[0]
+    command = network.wiring.command(source, [sys.executable, "-c", ASKER, address, str(timeout_s)])
     ended = await trio.run_process(command, capture_stdout=True)
     return ended.stdout.decode().strip()
 
@@ -199,9 +192,9 @@ async def ask(network: SwitchedNetwork, source: str, timeout_s: float) -> str:
 @pytest.mark.skipif(why_not() is not None, reason=f"no namespaces here: {why_not()}")
 async def test_processes_in_namespaces_reach_each_other_unless_a_link_is_cut() -> None:
     async with switched_network(["a", "b", "c"], 1) as network:
-        address = network.peer_address("a", "b").partition(":")[0]
+        address = network.wiring.addresses["b"].peer.partition(":")[0]
         answerer = await trio.lowlevel.open_process(
-            network.command("b", [sys.executable, "-c", ANSWERER, address]), stdout=-1
+            network.wiring.command("b", [sys.executable, "-c", ANSWERER, address]), stdout=-1
         )
         try:
             assert answerer.stdout is not None

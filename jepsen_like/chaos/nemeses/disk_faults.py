@@ -1,18 +1,28 @@
-"""Faults of disks: torn ends, flipped bits, emptied folders, full disks."""
+"""Faults of disks: torn ends, flipped bits, emptied, old and exchanged folders, power cuts."""
 
 from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import AsyncIterator
-from contextlib import ExitStack, asynccontextmanager
+import signal
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import ExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import trio
 
+from jepsen_like.chaos.disks import DiskStuck, cut_power, has_power
+from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
-from jepsen_like.chaos.nemeses.executor import Done, Skipped, any_of
+from jepsen_like.chaos.nemeses.executor import (
+    Done,
+    Executors,
+    Skipped,
+    any_of,
+    check_whole,
+    target_of,
+)
 from jepsen_like.simulation.chance import Chance
 
 # Bytes that are cut off the end of a log: less than an entry, up to some.
@@ -21,13 +31,28 @@ TORN_BYTES_MAX = 400
 ASIDE = "/aside-"
 # Left of a full disk: less than an entry.
 FILLER = "filler"
+# How long two members run on each other's disk.
+SWAPPED_S = 1.0
 
 
 def _victim(group: Group, chance: Chance) -> Member:
     """A member whose data may be harmed: all others must be whole. Raises Skipped."""
-    if not group.healthy:
-        raise Skipped("the group is not whole: at most one member may lack data")
+    check_whole(group, ": at most one member may lack data")
     return any_of(group, chance)
+
+
+@asynccontextmanager
+async def _down(
+    members: Sequence[Member], kill: Callable[[Member], None] = Member.kill
+) -> AsyncIterator[None]:
+    """Kill members, and keep them down during a block."""
+    with ExitStack() as held:
+        for member in members:
+            held.enter_context(member.held_down())
+            kill(member)
+        for member in members:
+            await member.ended()
+        yield
 
 
 def _segments(member: Member) -> list[Path]:
@@ -44,9 +69,7 @@ def _used_end(path: Path) -> int:
 async def torn_tail(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
     """Kill a member, and overwrite the end of its log by zeros, as a lost write does."""
     member = _victim(group, chance)
-    with member.held_down():
-        member.kill()
-        await member.ended()
+    async with _down([member]):
         used = [(path, end) for path in _segments(member) if (end := _used_end(path))]
         if not used:
             raise Skipped(f"the log of {member.name} is empty")
@@ -60,9 +83,7 @@ async def torn_tail(group: Group, chance: Chance, kind: str) -> AsyncIterator[Do
 async def flipped_bit(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
     """Kill a member, and flip a bit of what its folder holds."""
     member = _victim(group, chance)
-    with member.held_down():
-        member.kill()
-        await member.ended()
+    async with _down([member]):
         files = [
             path
             for path in sorted(member.folder.rglob("*"))
@@ -83,9 +104,7 @@ async def flipped_bit(group: Group, chance: Chance, kind: str) -> AsyncIterator[
 async def wiped_folder(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
     """Kill a member, and empty its folder."""
     member = _victim(group, chance)
-    with member.held_down():
-        member.kill()
-        await member.ended()
+    async with _down([member]):
         empty(member.data)
         yield Done((member.name,))
 
@@ -99,9 +118,8 @@ async def wiped_alone(group: Group, chance: Chance, kind: str) -> AsyncIterator[
     _victim(group, chance)
     first = min(group.present, key=lambda member: member.name)
     member = first if chance.happens(0.7) else any_of(group, chance)
-    with ExitStack() as others:
-        with member.held_down():
-            await _bring_down(group.present, others, but=member)
+    async with _down([other for other in group.present if other is not member]):
+        async with _down([member]):
             empty(member.data)
         yield Done((member.name,))
 
@@ -115,37 +133,92 @@ async def mislaid_folders(group: Group, chance: Chance, kind: str) -> AsyncItera
     away = chance.sample(members, chance.randint(least, max(least, len(members) - 1)))
     if len(away) == len(members) or any(_is_disk(member.data) for member in away):
         raise Skipped("some member keeps its folder, and folders can be moved, or nothing is tried")
-    with ExitStack() as others:
-        with ExitStack() as held:
-            await _bring_down(members, held)
-            for member in members:
-                if member not in away:
-                    others.enter_context(member.held_down())
+    async with _down([member for member in members if member not in away]):
+        async with _down(away):
             for member in away:
-                member.data.rename(_mislaid(member))
+                member.data.rename(_beside(member, "mislaid"))
                 member.data.mkdir()
         try:
-            yield Done(tuple(member.name for member in away))
+            yield Done(_names(away))
         finally:
-            with ExitStack() as held, trio.CancelScope(shield=True):
-                await _bring_down(away, held)
-                for member in away:
-                    shutil.rmtree(member.data)
-                    _mislaid(member).rename(member.data)
+            with trio.CancelScope(shield=True):
+                async with _down(away):
+                    for member in away:
+                        shutil.rmtree(member.data)
+                        _beside(member, "mislaid").rename(member.data)
 
 
-def _mislaid(member: Member) -> Path:
-    return member.data.with_name(f"{member.data.name}-mislaid")
+@asynccontextmanager
+async def restored_folder(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+    """Kill a member, and put the copy in place that was made when it was last hit. The first time,
+    only make one.
+    """
+    member = _victim(group, chance)
+    copy = _beside(member, "copy")
+    async with _down([member]):
+        newer = _beside(member, "newer")
+        _copy(member.data, newer)
+        restores = copy.exists()
+        if restores:
+            empty(member.data)
+            _copy(copy, member.data)
+            shutil.rmtree(copy)
+        newer.rename(copy)
+        yield Done((member.name,), {"restored": restores})
 
 
-async def _bring_down(members: list[Member], held: ExitStack, but: Member | None = None) -> None:
-    """Kill all of these; all are held down by `held`, but for one that may be started again."""
-    for member in members:
-        if member is not but:
-            held.enter_context(member.held_down())
-        member.kill()
-    for member in members:
-        await member.ended()
+@asynccontextmanager
+async def swapped_folders(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+    """Exchange the disks of two members of three for a moment, in which nothing can be committed.
+
+    Each finds no folder of its own on the other's disk, and begins with an empty one.
+    """
+    if not group.healthy or len(group.present) != 3:
+        raise Skipped("two of three members are needed, in a group that is whole")
+    pair = sorted(chance.sample(group.present, 2), key=lambda member: member.name)
+    async with _down(pair):
+        _exchange(*pair)
+    await trio.sleep(SWAPPED_S)
+    async with _down(pair):
+        _exchange(*pair)
+        yield Done(_names(pair))
+
+
+def _exchange(one: Member, other: Member) -> None:
+    aside = _beside(one, "swapped")
+    _copy(one.data, aside)
+    empty(one.data)
+    _copy(other.data, one.data)
+    empty(other.data)
+    _copy(aside, other.data)
+    shutil.rmtree(aside)
+
+
+@asynccontextmanager
+async def power_cut(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+    """Cut the power of one member or of all, and keep them down until the fault ends: their disks
+    lose all that was not synced.
+    """
+    members = group.present if kind == "power-all" else [target_of(group, chance, kind)]
+    if not any(has_power(member.data) for member in members):
+        raise Skipped("no disk whose power can be cut: that needs root, a loop device, mkfs.ext4")
+    async with _down(members, _kill_with_children):
+        for member in members:
+            if has_power(member.data):
+                try:
+                    await trio.to_thread.run_sync(cut_power, member.data)
+                except DiskStuck as error:
+                    raise HarnessFailed(str(error)) from error
+        yield Done(_names(members))
+
+
+def _kill_with_children(member: Member) -> None:
+    """Kill -9 of all processes of a member, those that it has started included."""
+    group = member.pid  # the run gives each member a process group of its own
+    member.kill()
+    if group is not None:
+        with suppress(ProcessLookupError):
+            os.killpg(group, signal.SIGKILL)
 
 
 @asynccontextmanager
@@ -193,3 +266,28 @@ def _overwrite(path: Path, offset: int, content: bytes) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def _beside(member: Member, what: str) -> Path:
+    return member.data.with_name(f"{member.data.name}.{what}")
+
+
+def _copy(source: Path, folder: Path) -> None:
+    shutil.copytree(source, folder, dirs_exist_ok=True)
+
+
+def _names(members: Sequence[Member]) -> tuple[str, ...]:
+    return tuple(member.name for member in members)
+
+
+DISK_FAULTS: Executors = {
+    "tail": torn_tail,
+    "flip": flipped_bit,
+    "wipe": wiped_folder,
+    "restore": restored_folder,
+    "swap": swapped_folders,
+    "wiped-alone": wiped_alone,
+    "mislaid-folders": mislaid_folders,
+    "disk-full": disk_full,
+    "power": power_cut,
+}

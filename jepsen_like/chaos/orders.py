@@ -1,0 +1,75 @@
+"""What a process of a run hears on its standard input, and says on its standard output.
+
+Both are lines. They go past the network that the run breaks, and the process ends with its input:
+so it goes with the run, however that ends.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
+
+import trio
+
+from dledger.command_line.server_signals import standard_input
+
+LINE_BYTES_MAX = 1024 * 1024
+TELL_EVERY_S = 0.5
+
+
+async def lines_of(stream: trio.abc.ReceiveStream) -> AsyncGenerator[str, None]:
+    """The lines that arrive on a stream. A line that was cut off by its end is left out."""
+    rest = b""
+    while piece := await stream.receive_some(64 * 1024):
+        *whole, rest = (rest + piece).split(b"\n")
+        for line in whole:
+            yield line.decode()
+        if len(rest) > LINE_BYTES_MAX:
+            raise ValueError(f"a line of more than {LINE_BYTES_MAX} bytes")
+
+
+@asynccontextmanager
+async def heard_orders() -> AsyncIterator[AsyncIterator[str]]:
+    """Read standard input during a block; yields its lines, until it ends."""
+    async with standard_input() as stream:
+        yield lines_of(stream)
+
+
+def say(**fields: object) -> None:
+    """Write one line of JSON."""
+    with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
+        sys.stdout.write(json.dumps(fields) + "\n")
+        sys.stdout.flush()
+
+
+async def follow_orders(
+    counts: Callable[[], Mapping[str, int]],
+    make_calls: Callable[[], Awaitable[None]],
+    end: Callable[[], None],
+    make_final_calls: Callable[[], Awaitable[None]],
+) -> None:
+    """Make the calls of clients as the orders say, until there are no more orders.
+
+    Args:
+        counts: outcomes by type so far, which are told all the time.
+        make_calls: makes calls from the beginning on.
+        end: has it end them, at the order `end`.
+        make_final_calls: makes the last ones, at the order `final`.
+    """
+
+    async def tell() -> None:
+        while True:
+            say(counts=counts())
+            await trio.sleep(TELL_EVERY_S)
+
+    async with heard_orders() as orders, trio.open_nursery() as nursery:
+        nursery.start_soon(tell)
+        nursery.start_soon(make_calls)
+        async for order in orders:
+            if order == "end":
+                end()
+            elif order == "final":
+                nursery.start_soon(make_final_calls)
+        nursery.cancel_scope.cancel()
