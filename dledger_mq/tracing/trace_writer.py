@@ -4,7 +4,6 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Final
 
 import trio
@@ -94,12 +93,7 @@ class TraceWriter:
         self._client.routes.watch(self._pipeline.route_changed)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         """Write the last steps, for a second at most."""
         with trio.move_on_after(LAST_STEPS_SECONDS, shield=True):
             await self._write_waiting()
@@ -211,6 +205,15 @@ class TraceWriter:
                     why,
                 )
             self.dropped += count
+
+
+async def open_trace(
+    stack: AsyncExitStack, client: Client, group: str, topic: str, lifetime: Lifetime
+) -> TraceWriter | None:
+    """A writer that is open as long as the stack; None without a topic. See `TraceWriter`."""
+    if not topic:
+        return None
+    return await stack.enter_async_context(TraceWriter(client, group, topic, lifetime))
 
 
 def trace_topic(trace: bool | str) -> str:
