@@ -20,7 +20,6 @@ from dledger_mq.sending.composer import Composer
 from dledger_mq.sending.send_pipeline import SendPipeline
 from dledger_mq.sending.sending import Sending, SendOutcome
 from dledger_mq.tracing.trace_steps import (
-    EndedTransaction,
     TraceStep,
     began_steps,
     ended_steps,
@@ -143,8 +142,11 @@ class TraceWriter:
         from_check: bool,
     ) -> None:
         """A transaction was ended."""
-        how = EndedTransaction(state, now_milliseconds(), self._address(queue), from_check)
-        self._add([transaction_step(self._group, message, message_id, how)])
+        at_ms, address = now_milliseconds(), self._address(queue)
+        step = transaction_step(
+            self._group, message, message_id, state, at_ms, address, from_check=from_check
+        )
+        self._add([step])
 
     def _address(self, queue: MessageQueue | None) -> str:
         route = None if queue is None else self._client.routes.known(queue.topic)
