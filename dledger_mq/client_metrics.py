@@ -2,7 +2,8 @@
 
 import logging
 from collections.abc import Callable, Sequence
-from typing import ParamSpec, Protocol
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol
 
 from dledger_mq.errors import SendFailed
 from dledger_mq.received_message import ReceivedMessage
@@ -77,6 +78,24 @@ class ClientMetrics(Protocol):
         """
 
 
+def _reports(
+    method: Callable[Concatenate[Any, P], None],
+) -> Callable[Concatenate["ReportedMetrics", P], None]:
+    """A call of `ClientMetrics` that does not raise."""
+
+    @wraps(method)
+    def call(reported: "ReportedMetrics", /, *args: P.args, **kwargs: P.kwargs) -> None:
+        name = method.__name__
+        try:
+            getattr(reported._metrics, name)(*args, **kwargs)
+        except Exception:
+            if name not in reported._complained:  # a fault in a hook comes with every message
+                reported._complained.add(name)
+                _log.exception("the metrics' call %s failed; further failures are not logged", name)
+
+    return call
+
+
 class ReportedMetrics:
     """The same calls as `ClientMetrics`, none of which raises.
 
@@ -88,38 +107,12 @@ class ReportedMetrics:
         self._metrics = metrics
         self._complained: set[str] = set()
 
-    def sent(self, topic: str, seconds: float, attempts: int) -> None:
-        """As ClientMetrics.sent."""
-        self._tell(self._metrics.sent, topic, seconds, attempts)
-
-    def send_failed(self, topic: str, error: SendFailed, seconds: float) -> None:
-        """As ClientMetrics.send_failed."""
-        self._tell(self._metrics.send_failed, topic, error, seconds)
-
-    def pulled(self, group: str, queue: MessageQueue, messages: int, size: int, lag: int) -> None:
-        """As ClientMetrics.pulled."""
-        self._tell(self._metrics.pulled, group, queue, messages, size, lag)
-
-    def consumed(self, group: str, messages: Sequence[ReceivedMessage], seconds: float) -> None:
-        """As ClientMetrics.consumed."""
-        self._tell(self._metrics.consumed, group, messages, seconds)
-
-    def failed(self, group: str, messages: Sequence[ReceivedMessage], seconds: float) -> None:
-        """As ClientMetrics.failed."""
-        self._tell(self._metrics.failed, group, messages, seconds)
-
-    def left(self, group: str, queue: MessageQueue) -> None:
-        """As ClientMetrics.left."""
-        self._tell(self._metrics.left, group, queue)
-
-    def _tell(self, call: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
-        try:
-            call(*args, **kwargs)
-        except Exception:
-            name = getattr(call, "__name__", repr(call))
-            if name not in self._complained:  # a fault in a hook comes with every message
-                self._complained.add(name)
-                _log.exception("the metrics' call %s failed; further failures are not logged", name)
+    sent = _reports(ClientMetrics.sent)
+    send_failed = _reports(ClientMetrics.send_failed)
+    pulled = _reports(ClientMetrics.pulled)
+    consumed = _reports(ClientMetrics.consumed)
+    failed = _reports(ClientMetrics.failed)
+    left = _reports(ClientMetrics.left)
 
 
 def reported(metrics: ClientMetrics | None) -> ReportedMetrics | None:

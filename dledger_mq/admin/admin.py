@@ -1,10 +1,8 @@
 """What an operator asks and orders: topics, brokers, how far consumers are behind."""
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -17,7 +15,7 @@ from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.client_use import ClientUse
-from dledger_mq.connection.lifetime import Lifetime, during_block
+from dledger_mq.connection.lifetime import during_block
 from dledger_mq.connection.pauses import pause_seconds
 from dledger_mq.consuming.offsets import BrokerOffsets
 from dledger_mq.errors import RequestRefused, RouteNotFound
@@ -118,14 +116,9 @@ class Admin:
     def __init__(
         self, *, nameservers: str | Sequence[str] = (), client: Client | None = None
     ) -> None:
-        self._use = ClientUse(nameservers, client)
-        self._lifetime = Lifetime(
-            "administrator",
-            "Admin",
-            "open_admin",
-            client=self._use.client.lifetime,
-        )
-        self._stack = AsyncExitStack()
+        self._use = ClientUse("administrator", "Admin", "open_admin", nameservers, client)
+        self._client, self._lifetime = self._use.client, self._use.lifetime
+        self._leaders = Leaders(self._client)
 
     async def __aenter__(self) -> "Admin":
         """Open it; nothing is sent yet.
@@ -134,32 +127,17 @@ class Admin:
             OpenedTwice: it was opened before.
             ClientClosed: the shared client is not open.
         """
-        self._lifetime.open()
-        async with AsyncExitStack() as stack:
-            stack.callback(self._lifetime.close)
-            await self._use.enter(stack)
-            self._stack = stack.pop_all()
+        await self._use.open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         """Close its own client."""
-        await self._stack.aclose()
-
-    @property
-    def _client(self) -> Client:
-        """The client. Raises ClientClosed outside the block."""
-        self._lifetime.check()
-        return self._use.client
+        await self._use.close(*raised)
 
     @during_block
     async def brokers(self) -> list[BrokerData]:
         """The groups of brokers that the name servers know, by name."""
-        return await Leaders(self._client).brokers()
+        return await self._leaders.brokers()
 
     @during_block
     async def cluster(self) -> list[BrokerStatus]:
@@ -215,7 +193,7 @@ class Admin:
         """
         check_topic(topic)
         config = TopicConfig(topic, queues, queues, permission)
-        await Leaders(self._client).ask_each(
+        await self._leaders.ask_each(
             requests.create_topic(config, message_type),
             "make a topic",
             cluster=cluster,
@@ -239,7 +217,7 @@ class Admin:
         Raises:
             NoMaster, RequestRefused: see `create_topic`.
         """
-        await Leaders(self._client).ask_each(
+        await self._leaders.ask_each(
             requests.delete_topic_in_broker(topic), "remove a topic", cluster=cluster, topic=topic
         )
         for address in self._client.routes.nameservers:
@@ -273,7 +251,7 @@ class Admin:
                 self._client, queue, requests.max_offset(queue), "give the last offset"
             )
             committed = (
-                None if group is None else await BrokerOffsets(self._use.client, group).load(queue)
+                None if group is None else await BrokerOffsets(self._client, group).load(queue)
             )
             rows.append(
                 QueueProgress(queue, first.integer("offset"), last.integer("offset"), committed)
@@ -401,7 +379,7 @@ class Admin:
         Raises:
             NoMaster, NameServersUnreachable, RequestRefused: see `create_topic`.
         """
-        replies = await Leaders(self._client).ask_each(
+        replies = await self._leaders.ask_each(
             requests.broker_statistics(name, key), "tell statistics", accepted=_COUNTED_OR_NOT
         )
         return {
@@ -418,12 +396,12 @@ class Admin:
         """
         check_topic(name)
         self._lifetime.check_open()
-        return ConsumerGroup(self._use.client, name)
+        return ConsumerGroup(self._client, name)
 
     @during_block
     async def groups_of(self, topic: str) -> list[str]:
         """The consumer groups that subscribe to a topic now, or have consumed it."""
-        replies = await Leaders(self._client).ask_each(
+        replies = await self._leaders.ask_each(
             requests.groups_of_topic(topic), "list the groups of a topic", topic=topic
         )
         return sorted({one for reply in replies.values() for one in decode_group_list(reply.body)})
@@ -431,9 +409,7 @@ class Admin:
     @during_block
     async def settings(self) -> dict[str, dict[str, str]]:
         """The settings in force, by the names of the groups of brokers."""
-        replies = await Leaders(self._client).ask_each(
-            requests.broker_settings(), "show its settings"
-        )
+        replies = await self._leaders.ask_each(requests.broker_settings(), "show its settings")
         return {name: decode_properties_text(reply.body) for name, reply in replies.items()}
 
     @during_block
@@ -450,7 +426,7 @@ class Admin:
         Raises:
             RequestRefused: there is no such setting, it cannot be changed, or not to this value.
         """
-        await Leaders(self._client).ask_each(
+        await self._leaders.ask_each(
             requests.change_settings(values),
             "change settings",
             names={broker_name} if broker_name else None,
@@ -469,7 +445,7 @@ class Admin:
         Raises:
             NoMaster, NameServersUnreachable, RequestRefused: see `create_topic`.
         """
-        await Leaders(self._client).ask_each(
+        await self._leaders.ask_each(
             pop_requests.set_request_mode(mode),
             "set a request mode",
             cluster=cluster,
@@ -483,7 +459,7 @@ class Admin:
         Raises:
             NoMaster, NameServersUnreachable, RequestRefused: see `create_topic`.
         """
-        replies = await Leaders(self._client).ask_each(
+        replies = await self._leaders.ask_each(
             pop_requests.request_modes(), "tell the request modes"
         )
         return sorted({one for reply in replies.values() for one in decode_modes(reply.body)})

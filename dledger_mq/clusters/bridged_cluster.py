@@ -1,16 +1,20 @@
 """A test cluster in a thread of its own, for tests of any kind and fixtures of any scope."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 import trio
 
+from dledger.forms import like, waits
 from dledger.loop_thread import LoopThread
 from dledger_mq.bridge import loop_for
 from dledger_mq.clusters.fault_cluster import Cluster, cluster
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class BlockingCluster:
@@ -27,36 +31,33 @@ class BlockingCluster:
         self.nodes: Final = cluster.nodes
         self.directory: Final = cluster.directory
         self._loop = loop
-        self._cluster = cluster
+        self._inner = cluster
 
     @property
     def running(self) -> list[str]:
         """As Cluster.running."""
 
         async def running() -> list[str]:
-            return self._cluster.running
+            return self._inner.running
 
-        return self._loop.submit(running).result()
+        return self._loop.wait(running)
 
-    def leader(self, group: str | None = None) -> str:
-        """As Cluster.leader."""
-        return self._loop.submit(partial(self._cluster.leader, group)).result()
+    leader = waits(Cluster.leader)
+    kill = waits(Cluster.kill)
+    freeze = waits(Cluster.freeze)
+    resume = waits(Cluster.resume)
+    restart = waits(Cluster.restart)
 
-    def kill(self, name: str | None = None) -> str:
-        """As Cluster.kill."""
-        return self._loop.submit(partial(self._cluster.kill, name)).result()
 
-    def freeze(self, name: str | None = None) -> str:
-        """As Cluster.freeze."""
-        return self._loop.submit(partial(self._cluster.freeze, name)).result()
+def _in_a_thread(
+    method: Callable[Concatenate[BlockingCluster, P], R],
+) -> Callable[Concatenate[Any, P], Coroutine[Any, Any, R]]:
+    @like(method)
+    async def call(cluster: Any, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        work = partial(method, cluster._blocking, *args, **kwargs)
+        return await trio.to_thread.run_sync(work, abandon_on_cancel=True)
 
-    def resume(self, name: str) -> None:
-        """As Cluster.resume."""
-        self._loop.submit(partial(self._cluster.resume, name)).result()
-
-    def restart(self, name: str) -> None:
-        """As Cluster.restart."""
-        self._loop.submit(partial(self._cluster.restart, name)).result()
+    return call
 
 
 class TrioCluster:
@@ -81,30 +82,11 @@ class TrioCluster:
         """As Cluster.running."""
         return self._blocking.running
 
-    async def leader(self, group: str | None = None) -> str:
-        """As Cluster.leader."""
-        call = partial(self._blocking.leader, group)
-        return await trio.to_thread.run_sync(call, abandon_on_cancel=True)
-
-    async def kill(self, name: str | None = None) -> str:
-        """As Cluster.kill."""
-        call = partial(self._blocking.kill, name)
-        return await trio.to_thread.run_sync(call, abandon_on_cancel=True)
-
-    async def freeze(self, name: str | None = None) -> str:
-        """As Cluster.freeze."""
-        call = partial(self._blocking.freeze, name)
-        return await trio.to_thread.run_sync(call, abandon_on_cancel=True)
-
-    async def resume(self, name: str) -> None:
-        """As Cluster.resume."""
-        call = partial(self._blocking.resume, name)
-        await trio.to_thread.run_sync(call, abandon_on_cancel=True)
-
-    async def restart(self, name: str) -> None:
-        """As Cluster.restart."""
-        call = partial(self._blocking.restart, name)
-        await trio.to_thread.run_sync(call, abandon_on_cancel=True)
+    leader = _in_a_thread(BlockingCluster.leader)
+    kill = _in_a_thread(BlockingCluster.kill)
+    freeze = _in_a_thread(BlockingCluster.freeze)
+    resume = _in_a_thread(BlockingCluster.resume)
+    restart = _in_a_thread(BlockingCluster.restart)
 
 
 @contextmanager

@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from types import TracebackType
 from typing import TypeVarTuple, Unpack
 
 import trio
@@ -40,12 +39,7 @@ class Background:
                 self._nursery = await self._nursery.start(_shielded)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         """As `end`."""
         await self.end()
 

@@ -4,7 +4,6 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from types import TracebackType
 from typing import Final, TypeAlias, TypeVar
 
 import trio
@@ -131,12 +130,7 @@ class Client:
         nursery.start_soon(self.listener_watch.run)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         """Close every connection."""
         self.lifetime.close()
         if self._remoting is not None:

@@ -1,40 +1,77 @@
-"""The client of a producer, consumer or administrator: its own, or one that several share."""
+"""The block of a producer, consumer or administrator, and the client that it uses in it."""
 
-from collections.abc import Sequence
-from contextlib import AsyncExitStack
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, nullcontext
+from types import TracebackType
 from typing import Final
 
 from dledger_mq.connection.client import Client
+from dledger_mq.connection.lifetime import Lifetime
 from dledger_mq.errors import InvalidNameServers
 
 
 class ClientUse:
-    """A client that is opened with its user, or was opened before.
+    """The use of a client, which is opened with its user, or was opened before and is shared.
 
     Args:
+        what: the user, for errors: "producer".
+        name: of its class.
+        form: what opens it in `dledger_mq.blocking` and `for_asyncio`.
         nameservers: for a client of the user's own; see `Client`.
         client: the client to share instead, or None.
+        group: the user's group; an administrator has none.
 
     Attributes:
         client: the client.
+        lifetime: of the user's block.
 
     Raises:
         InvalidNameServers: there is no name server and no client, or there are both.
     """
 
-    def __init__(self, nameservers: str | Sequence[str], client: Client | None) -> None:
+    def __init__(
+        self,
+        what: str,
+        name: str,
+        form: str,
+        nameservers: str | Sequence[str],
+        client: Client | None,
+        group: str = "",
+    ) -> None:
         if client is not None and nameservers:
             raise InvalidNameServers("they belong to the shared client: pass client= alone")
-        self.client: Final = Client(nameservers) if client is None else client
         self._is_own = client is None
+        self.client: Final = Client(nameservers) if client is None else client
+        self.lifetime: Final = Lifetime(what, name, form, group=group, client=self.client.lifetime)
+        self._stack = AsyncExitStack()
 
-    async def enter(self, stack: AsyncExitStack) -> None:
-        """Open the user's own client for as long as `stack`; check a shared one.
+    async def open(
+        self, work: Callable[[], AbstractAsyncContextManager[object]] = nullcontext
+    ) -> None:
+        """Begin the block: open the user's own client, or check the shared one.
+
+        Args:
+            work: what the user does during its block, which ends before the client.
 
         Raises:
+            OpenedTwice: there was a block before.
             ClientClosed: the shared client is not open.
         """
-        if self._is_own:
-            await stack.enter_async_context(self.client)
-        else:
-            self.client.check_open()
+        self.lifetime.open()
+        async with AsyncExitStack() as stack:
+            stack.callback(self.lifetime.close)
+            if self._is_own:
+                await stack.enter_async_context(self.client)
+            else:
+                self.client.check_open()
+            await stack.enter_async_context(work())
+            self._stack = stack.pop_all()
+
+    async def close(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """End the block, as `__aexit__` is told to."""
+        await self._stack.__aexit__(kind, error, trace)

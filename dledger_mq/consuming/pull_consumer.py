@@ -1,17 +1,15 @@
 """The pull consumer: reads the queues it names from the offsets it names."""
 
 from collections.abc import Sequence
-from contextlib import AsyncExitStack
 from functools import partial
-from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.client_use import ClientUse
-from dledger_mq.connection.lifetime import Lifetime, during_block
+from dledger_mq.connection.lifetime import during_block
 from dledger_mq.connection.side_work import read_beside
 from dledger_mq.consuming.offsets import BrokerOffsets
 from dledger_mq.consuming.pulling import PULL_BATCH, PULL_CODES, PullResult, read_pull_reply
@@ -50,16 +48,11 @@ class PullConsumer:
         check_topic(group)
         self.group = group
         self._metrics = reported(metrics)
-        self._use = ClientUse(nameservers, client)
-        self._lifetime = Lifetime(
-            "consumer",
-            "PullConsumer",
-            "open_pull_consumer",
-            group=group,
-            client=self._use.client.lifetime,
+        self._use = ClientUse(
+            "consumer", "PullConsumer", "open_pull_consumer", nameservers, client, group
         )
-        self._offsets = BrokerOffsets(self._use.client, group)
-        self._stack = AsyncExitStack()
+        self._client, self._lifetime = self._use.client, self._use.lifetime
+        self._offsets = BrokerOffsets(self._client, group)
         # Of the last pull: most often the next one wants the same.
         self._last_wanted: tuple[tuple[str, str | Sql], SubscriptionData] | None = None
 
@@ -70,27 +63,12 @@ class PullConsumer:
             OpenedTwice: it was opened before.
             ClientClosed: the shared client is not open.
         """
-        self._lifetime.open()
-        async with AsyncExitStack() as stack:
-            stack.callback(self._lifetime.close)
-            await self._use.enter(stack)
-            self._stack = stack.pop_all()
+        await self._use.open()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         """Close the consumer's own client."""
-        await self._stack.aclose()
-
-    @property
-    def _client(self) -> Client:
-        """The client. Raises ClientClosed outside the block."""
-        self._lifetime.check()
-        return self._use.client
+        await self._use.close(*raised)
 
     @during_block
     async def queues(self, topic: str) -> list[MessageQueue]:
@@ -129,9 +107,8 @@ class PullConsumer:
             most=most,
             hold_milliseconds=round(hold_seconds * 1000),
         )
-        client = self._use.client  # `during_block` has checked that it is open
         reply = await call_master(
-            client,
+            self._client,
             queue,
             command,
             "pull",
@@ -139,7 +116,9 @@ class PullConsumer:
             timeout_seconds=hold_seconds + _GRACE_SECONDS,
             attempt_seconds=hold_seconds + _GRACE_SECONDS,
         )
-        result = await read_beside(client.side_work, partial(read_pull_reply, reply, queue, wanted))
+        result = await read_beside(
+            self._client.side_work, partial(read_pull_reply, reply, queue, wanted)
+        )
         if self._metrics is not None:
             lag = max(result.max_offset - result.next_offset, 0)
             self._metrics.pulled(self.group, queue, len(result.messages), len(reply.body), lag)

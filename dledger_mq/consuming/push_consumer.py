@@ -1,12 +1,11 @@
 """The push consumer: a member of a group that hands every message of its queues to its user."""
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
-from contextlib import AsyncExitStack
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -15,7 +14,7 @@ from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection.background import Background
 from dledger_mq.connection.client import Client, ConsumerEntry
 from dledger_mq.connection.client_use import ClientUse
-from dledger_mq.connection.lifetime import Lifetime, during_block
+from dledger_mq.connection.lifetime import during_block
 from dledger_mq.connection.pauses import LONGEST_PAUSE_SECONDS
 from dledger_mq.connection.running_info import QueueInfo, RunningInfo
 from dledger_mq.connection.this_process import now_milliseconds
@@ -45,7 +44,7 @@ from dledger_mq.consuming.subscription import Sql, group_subscriptions
 from dledger_mq.errors import InvalidOptions, MessagingError, NotIterable
 from dledger_mq.listener import SLOW_CALL_SECONDS, Listener, check_listener
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
-from dledger_mq.tracing.trace_writer import TraceWriter, trace_topic
+from dledger_mq.tracing.trace_writer import open_trace, trace_topic
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.queue_shares import readers_of
@@ -184,15 +183,10 @@ class PushConsumer:
         self.group = group
         self._topics = topics
         self._listener = listener
-        self._use = ClientUse(nameservers, client)
-        self._client = self._use.client
-        self._lifetime = Lifetime(
-            "consumer",
-            "PushConsumer",
-            "open_push_consumer",
-            group=group,
-            client=self._use.client.lifetime,
+        self._use = ClientUse(
+            "consumer", "PushConsumer", "open_push_consumer", nameservers, client, group
         )
+        self._client, self._lifetime = self._use.client, self._use.lifetime
         self._is_ordered = ordered
         self._model = model
         self._consume_from = consume_from
@@ -201,7 +195,6 @@ class PushConsumer:
         self._options = options or PushOptions()
         self._metrics = reported(metrics)
         self._trace_topic = trace_topic(trace)
-        self._stack = AsyncExitStack()
         self._opened_milliseconds = 0
         self._wanted: dict[str, SubscriptionData] = {}
         self._readers: dict[MessageQueue, QueueReader] = {}
@@ -209,7 +202,6 @@ class PushConsumer:
         self._members: dict[str, Collection[str]] = {}  # by topic, when they were last known
         self._offsets: Offsets = FileOffsets(None)
         self._nursery: Background | None = None
-        self._calls: Background | None = None  # of the listener
         self._listening: Listening | None = None
         self._locked: OrderedQueues | None = None
         self._iteration: Iteration | None = None
@@ -237,99 +229,91 @@ class PushConsumer:
             OffsetFileUnreadable: the file holds no offsets, or there can be no such file.
             OffsetFileLocked: another consumer keeps its offsets there.
         """
-        self._lifetime.open()
+        await self._use.open(self._work)
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        """Stop reading, let listeners finish (unless an error ends the block), commit, leave.
+
+        What the listener has consumed by the end of its last call is committed: calls in threads
+        cannot be interrupted, and are waited for. Until then this member keeps its queues.
+        """
+        await self._use.close(*raised)
+
+    @asynccontextmanager
+    async def _work(self) -> AsyncIterator[None]:
+        client, lifetime = self._client, self._lifetime
         async with AsyncExitStack() as stack:
-            stack.callback(self._lifetime.close)
             if self._offset_file is not None and not self._is_shared:
                 stack.enter_context(locked_offsets(self._offset_file))
             self._prepare()
-            await self._use.enter(stack)
-            await check_conditions(self._client, self.group, self._wanted.values())
-            self._client.add_consumer(
+            await check_conditions(client, self.group, self._wanted.values())
+            client.add_consumer(
                 ConsumerEntry(
-                    self._data(),
-                    self._members_changed,
-                    self._running_info,
-                    self._direct.asked,
+                    self._data(), self._members_changed, self._running_info, self._direct.asked
                 )
             )
             stack.push_async_callback(self._unlock_all)  # when no call of the listener runs
-            trace = None
-            if self._trace_topic:
-                writer = TraceWriter(self._client, self.group, self._trace_topic, self._lifetime)
-                trace = await stack.enter_async_context(writer)
-            nursery = await stack.enter_async_context(
-                Background(self._lifetime, until_the_end=True)
-            )
+            trace = await open_trace(stack, client, self.group, self._trace_topic, lifetime)
+            nursery = await stack.enter_async_context(Background(lifetime, until_the_end=True))
+            stack.callback(self._forget)
+            calls = await stack.enter_async_context(Background(lifetime))  # of the listener
             self._nursery = nursery
-            self._calls = await stack.enter_async_context(Background(self._lifetime))
-            self._direct.begin(self._calls)
-            self._client.routes.watch(self._route_changed)
+            self._direct.begin(calls)
+            client.routes.watch(self._route_changed)
             if self._is_ordered and self._is_shared:
                 self._locked = OrderedQueues(
-                    self._client, self.group, nursery, self._gained, self._renewed, self._lost
+                    client, self.group, nursery, self._gained, self._renewed, self._lost
                 )
             postponed = Postponed()
-            self._listening = Listening(
+            listening = self._listening = Listening(
                 self.group,
                 self._call_rule(postponed),
                 postponed,
                 batch_size=1 if self._listener is None else self._options.batch_size,
                 most_of_a_topic=self._most_of_a_topic(),
                 tally=self._tally,
-                watch=self._client.listener_watch,
+                watch=client.listener_watch,
                 slow_seconds=self._options.slow_call_seconds,
                 metrics=self._metrics,
                 trace=trace,
             )
             if self._listener is not None:
                 for _ in range(self._options.concurrency):
-                    self._calls.start_soon(self._listening.work, self._listener)
-            nursery.start_soon(postponed.release, self._listening.offer)
+                    calls.start_soon(listening.work, self._listener)
+            nursery.start_soon(postponed.release, listening.offer)
             nursery.start_soon(self._rebalance_forever)
             nursery.start_soon(self._commit_forever)
-            self._stack = stack.pop_all()
-        return self
-
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Stop reading, let listeners finish (unless an error ends the block), commit, leave.
-
-        What the listener has consumed by the end of its last call is committed: calls in threads
-        cannot be interrupted, and are waited for. Until then this member keeps its queues.
-        """
-        try:
-            if self._iteration is not None:
-                self._iteration.close()
-            if self._listening is not None:
-                self._client.routes.unwatch(self._route_changed)
-                for reader in self._readers.values():
-                    reader.stop_reading()
-                seconds = LAST_COMMIT_SECONDS
+            seconds = LAST_COMMIT_SECONDS
+            try:
                 try:
-                    if error is None:
-                        await self._listening.stop(self._options.close_timeout_seconds)
-                        seconds = COMMIT_SECONDS
-                finally:  # the block may be cancelled
-                    await self._finish(seconds)
-        finally:
-            self._readers = {}
-            self._listening = self._nursery = self._calls = None
-            await self._stack.aclose()
+                    yield
+                finally:
+                    self._stop_reading()
+                await listening.stop(self._options.close_timeout_seconds)
+                seconds = COMMIT_SECONDS
+            finally:  # the block may be cancelled
+                await calls.end()
+                await self._leave(seconds)
 
-    async def _finish(self, seconds: float) -> None:
-        """End the listener's calls, commit, and leave the group, also in a cancelled block."""
-        if self._calls is not None:
-            await self._calls.end()
+    def _stop_reading(self) -> None:
+        if self._iteration is not None:
+            self._iteration.close()
+        self._client.routes.unwatch(self._route_changed)
+        for reader in self._readers.values():
+            reader.stop_reading()
+
+    async def _leave(self, seconds: float) -> None:
+        """Commit, and leave the group, also in a cancelled block."""
         with trio.move_on_after(seconds, shield=True):
             await self._commit(list(self._readers.values()), is_last=True)
         for reader in self._readers.values():
             reader.drop()
         await self._client.remove_consumer(self.group)
+
+    def _forget(self) -> None:
+        self._readers = {}
+        self._listening = self._nursery = None
 
     def __aiter__(self) -> Iteration:
         """Begin a loop over the messages; one that ran before gets no more of them.

@@ -1,10 +1,9 @@
 """The consumer that pops: it holds no queue, and acknowledges each message."""
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
-from types import TracebackType
-from typing import Final
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any, Final
 
 import trio
 
@@ -13,7 +12,7 @@ from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection.background import Background
 from dledger_mq.connection.client import Client, ConsumerEntry
 from dledger_mq.connection.client_use import ClientUse
-from dledger_mq.connection.lifetime import Lifetime, during_block
+from dledger_mq.connection.lifetime import during_block
 from dledger_mq.connection.pauses import LONGEST_PAUSE_SECONDS
 from dledger_mq.connection.running_info import RunningInfo
 from dledger_mq.connection.this_process import now_milliseconds
@@ -32,7 +31,7 @@ from dledger_mq.popping.pop_listening import PopListening
 from dledger_mq.popping.pop_options import PopOptions
 from dledger_mq.popping.pop_reader import PopReader
 from dledger_mq.popping.popped import Popped, PopResult
-from dledger_mq.tracing.trace_writer import TraceWriter, trace_topic
+from dledger_mq.tracing.trace_writer import open_trace, trace_topic
 from remoting.bodies.assignment import decode_assigned
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, ConsumeType, SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
@@ -97,15 +96,10 @@ class PopConsumer:
         self.group = group
         self._topics = topics
         self._listener = listener
-        self._use = ClientUse(nameservers, client)
-        self._client = self._use.client
-        self._lifetime = Lifetime(
-            "consumer",
-            "PopConsumer",
-            "open_pop_consumer",
-            group=group,
-            client=self._use.client.lifetime,
+        self._use = ClientUse(
+            "consumer", "PopConsumer", "open_pop_consumer", nameservers, client, group
         )
+        self._client, self._lifetime = self._use.client, self._use.lifetime
         self._is_ordered = ordered
         self._is_assigned = assigned
         self._from_first = from_first
@@ -119,12 +113,10 @@ class PopConsumer:
             watch=self._client.listener_watch,
             metrics=self._metrics,
         )
-        self._stack = AsyncExitStack()
         self._wanted: dict[str, SubscriptionData] = {}
         self._readers: dict[MessageQueue, list[PopReader]] = {}
         self._seen: set[MessageQueue] = set()  # of which the metrics know
         self._nursery: Background | None = None
-        self._calls: Background | None = None  # of the listener
         self._direct = DirectCalls(
             group,
             listener,
@@ -149,91 +141,85 @@ class PopConsumer:
             InvalidMessage: a topic's name is not legal, or there is none.
             InvalidCondition: a broker cannot filter by a condition (`Sql`).
         """
-        self._lifetime.open()
-        self._opened_milliseconds = now_milliseconds()
-        async with AsyncExitStack() as stack:
-            stack.callback(self._lifetime.close)
-            self._wanted = group_subscriptions(self.group, self._topics, now_milliseconds())
-            await self._use.enter(stack)
-            await check_conditions(self._client, self.group, self._wanted.values())
-            entry = ConsumerEntry(self._data(), self._look, self._running_info, self._direct.asked)
-            self._client.add_consumer(entry)
-            if self._trace_topic:
-                writer = TraceWriter(self._client, self.group, self._trace_topic, self._lifetime)
-                self._listening.trace = await stack.enter_async_context(writer)
-            nursery = await stack.enter_async_context(
-                Background(self._lifetime, until_the_end=True)
-            )
-            self._nursery = nursery
-            self._calls = await stack.enter_async_context(Background(self._lifetime))
-            self._direct.begin(self._calls)
-            options = self._options
-            acknowledging = PopAcknowledging(self._client, self.group, nursery, self._settle)
-            held = HeldMessages(
-                self._client,
-                self.group,
-                options.max_held_messages,
-                options.invisible_seconds,
-                options.longest_call_seconds,
-                nursery,
-                self._listening.settled,
-                acknowledging.add,
-            )
-            self._acknowledging, self._held = acknowledging, held
-            self._client.routes.watch(self._route_changed)
-            for _ in range(options.concurrency):
-                self._calls.start_soon(
-                    self._listening.work, self._listener, held, acknowledging.add
-                )
-            nursery.start_soon(held.renew_for_ever)
-            nursery.start_soon(self._look_for_ever)
-            self._stack = stack.pop_all()
+        await self._use.open(self._work)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: Any) -> None:
         """Stop popping, let listeners finish, acknowledge, give the rest back, leave the group.
 
         An error that ends the block does not wait for listeners, unless they run in threads, which
         cannot be interrupted: what they have consumed is acknowledged, all else comes again.
         """
-        try:
-            if self._held is not None and self._acknowledging is not None:
-                self._is_stopped = True
-                self._client.routes.unwatch(self._route_changed)
-                for reader in self._all_readers():
-                    reader.stop()
-                self._listening.give_no_more()
-                seconds = LAST_ACKNOWLEDGEMENTS_SECONDS
-                try:
-                    if error is None:
-                        await self._listening.stop(self._options.close_timeout_seconds)
-                        seconds = self._options.close_timeout_seconds
-                finally:  # the block may be cancelled
-                    await self._finish(self._held, self._acknowledging, seconds)
-        finally:
-            self._readers = {}
-            self._nursery = self._calls = None
-            await self._stack.aclose()
+        await self._use.close(*raised)
 
-    async def _finish(
-        self, held: HeldMessages, acknowledging: PopAcknowledging, seconds: float
-    ) -> None:
-        """End the listener's calls, settle what is held, and leave the group."""
-        if self._calls is not None:
-            await self._calls.end()
-        with trio.move_on_after(max(seconds, LAST_ACKNOWLEDGEMENTS_SECONDS), shield=True):
-            await acknowledging.drain()
-        with trio.move_on_after(LAST_ACKNOWLEDGEMENTS_SECONDS, shield=True):
-            await held.give_back_all()
+    @asynccontextmanager
+    async def _work(self) -> AsyncIterator[None]:
+        client, lifetime = self._client, self._lifetime
+        options, listening = self._options, self._listening
+        self._opened_milliseconds = now_milliseconds()
+        self._wanted = group_subscriptions(self.group, self._topics, now_milliseconds())
+        await check_conditions(client, self.group, self._wanted.values())
+        client.add_consumer(
+            ConsumerEntry(self._data(), self._look, self._running_info, self._direct.asked)
+        )
+        async with AsyncExitStack() as stack:
+            listening.trace = await open_trace(
+                stack, client, self.group, self._trace_topic, lifetime
+            )
+            nursery = await stack.enter_async_context(Background(lifetime, until_the_end=True))
+            stack.callback(self._forget)
+            calls = await stack.enter_async_context(Background(lifetime))  # of the listener
+            self._nursery = nursery
+            self._direct.begin(calls)
+            acknowledging = PopAcknowledging(client, self.group, nursery, self._settle)
+            held = HeldMessages(
+                client,
+                self.group,
+                options.max_held_messages,
+                options.invisible_seconds,
+                options.longest_call_seconds,
+                nursery,
+                listening.settled,
+                acknowledging.add,
+            )
+            self._acknowledging, self._held = acknowledging, held
+            client.routes.watch(self._route_changed)
+            for _ in range(options.concurrency):
+                calls.start_soon(listening.work, self._listener, held, acknowledging.add)
+            nursery.start_soon(held.renew_for_ever)
+            nursery.start_soon(self._look_for_ever)
+            seconds = LAST_ACKNOWLEDGEMENTS_SECONDS
+            try:
+                try:
+                    yield
+                finally:
+                    self._stop_popping()
+                await listening.stop(options.close_timeout_seconds)
+                seconds = max(seconds, options.close_timeout_seconds)
+            finally:  # the block may be cancelled
+                await calls.end()
+                with trio.move_on_after(seconds, shield=True):
+                    await acknowledging.drain()
+                with trio.move_on_after(LAST_ACKNOWLEDGEMENTS_SECONDS, shield=True):
+                    await held.give_back_all()
+                await self._leave()
+
+    def _stop_popping(self) -> None:
+        self._is_stopped = True
+        self._client.routes.unwatch(self._route_changed)
+        for reader in self._all_readers():
+            reader.stop()
+        self._listening.give_no_more()
+
+    async def _leave(self) -> None:
         if self._metrics is not None:
             for queue in self._seen:
                 self._metrics.left(self.group, queue)
         await self._client.remove_consumer(self.group)
+
+    def _forget(self) -> None:
+        self._readers = {}
+        self._nursery = None
 
     @during_block
     async def ready(self) -> None:

@@ -2,8 +2,7 @@
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from types import TracebackType
-from typing import Final
+from typing import Any, Final
 
 import trio
 
@@ -14,7 +13,7 @@ from dledger_mq.connection.background import Background
 from dledger_mq.connection.calls import call_master
 from dledger_mq.connection.client import Asked, Client
 from dledger_mq.connection.client_use import ClientUse
-from dledger_mq.connection.lifetime import Lifetime, during_block
+from dledger_mq.connection.lifetime import during_block
 from dledger_mq.connection.replies import question, reply_to
 from dledger_mq.connection.this_process import now_milliseconds
 from dledger_mq.errors import (
@@ -41,7 +40,7 @@ from dledger_mq.sending.composer import COMPRESS_FROM_BYTES, Composer
 from dledger_mq.sending.selectors import QueueSelector, RoundRobin
 from dledger_mq.sending.send_pipeline import MAX_IN_FLIGHT, MAX_IN_FLIGHT_BYTES, SendPipeline
 from dledger_mq.sending.sending import SendCallback, Sending, SendOutcome
-from dledger_mq.tracing.trace_writer import TraceWriter, trace_topic
+from dledger_mq.tracing.trace_writer import TraceWriter, open_trace, trace_topic
 from remoting.message.properties import (
     PRODUCER_GROUP,
     TRANSACTION_PREPARED,
@@ -108,15 +107,8 @@ class Producer:
         if check is not None:
             check_listener(check)
         self.group = group
-        self._use = ClientUse(nameservers, client)
-        self._client = self._use.client
-        self._lifetime = Lifetime(
-            "producer",
-            "Producer",
-            "open_producer",
-            group=group,
-            client=self._use.client.lifetime,
-        )
+        self._use = ClientUse("producer", "Producer", "open_producer", nameservers, client, group)
+        self._client, self._lifetime = self._use.client, self._use.lifetime
         self._timeout_seconds = timeout_seconds
         self._body_limits = (compress_from_bytes, max_body_bytes)
         self._window = (max_in_flight, max_in_flight_bytes)
@@ -125,10 +117,7 @@ class Producer:
         self._trace_topic = trace_topic(trace)
         self._trace: TraceWriter | None = None
         self._check = check
-        self._checks: TransactionChecks | None = None
-        self._check_calls: Background | None = None
         self._asked: Asked | None = None
-        self._stack = AsyncExitStack()
         self._pipeline: SendPipeline | None = None
         self._composer: Composer | None = None
         self._oneway_turn = RoundRobin()
@@ -140,65 +129,60 @@ class Producer:
             OpenedTwice: it was opened before.
             ClientClosed: the shared client is not open.
         """
-        self._lifetime.open()
+        await self._use.open(self._work)
+        return self
+
+    async def __aexit__(self, *raised: Any) -> None:
+        """Wait for outcomes and checks (unless an error ends the block), leave the group, close.
+
+        A check that runs in a thread is waited for in any case, and its answer is sent.
+        """
+        await self._use.close(*raised)
+
+    @asynccontextmanager
+    async def _work(self) -> AsyncIterator[None]:
+        client, lifetime = self._client, self._lifetime
         async with AsyncExitStack() as stack:
-            stack.callback(self._lifetime.close)
-            await self._use.enter(stack)
-            if self._trace_topic:
-                writer = TraceWriter(self._client, self.group, self._trace_topic, self._lifetime)
-                self._trace = await stack.enter_async_context(writer)
-            nursery = await stack.enter_async_context(Background(self._lifetime))
-            self._pipeline = SendPipeline(
-                self._client,
+            self._trace = await open_trace(stack, client, self.group, self._trace_topic, lifetime)
+            nursery = await stack.enter_async_context(Background(lifetime))
+            stack.callback(self._forget)
+            calls = await stack.enter_async_context(Background(lifetime))  # of the check
+            pipeline = SendPipeline(
+                client,
                 self.group,
                 *self._window,
                 self._batching,
                 self._metrics,
                 None if self._trace is None else self._trace.sent,
             )
-            self._composer = Composer(self._client.identity, now_milliseconds, *self._body_limits)
-            nursery.start_soon(self._pipeline.run)
-            self._client.routes.watch(self._pipeline.route_changed)
+            composer = Composer(client.identity, now_milliseconds, *self._body_limits)
+            checks = None
             if self._check is not None:
-                self._check_calls = await stack.enter_async_context(Background(self._lifetime))
-                self._checks = TransactionChecks(
+                checks = TransactionChecks(
                     self.group,
                     self._check,
-                    self._check_calls,
-                    self._client.listener_watch,
+                    calls,
+                    client.listener_watch,
                     self._transaction_answered,
                 )
-                self._asked = self._checks.asked
-            self._client.add_producer(self.group, self._asked)
-            self._stack = stack.pop_all()
-        return self
+                self._asked = checks.asked
+            nursery.start_soon(pipeline.run)
+            client.routes.watch(pipeline.route_changed)
+            client.add_producer(self.group, self._asked)
+            self._pipeline, self._composer = pipeline, composer
+            try:
+                yield
+                await pipeline.drain()
+                if checks is not None:
+                    await checks.finish(LAST_CHECKS_SECONDS)
+            finally:
+                client.routes.unwatch(pipeline.route_changed)
+                pipeline.close(lifetime.failure)
+                await calls.end()
+                await client.remove_producer(self.group, self._asked)
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Wait for outcomes and checks (unless an error ends the block), leave the group, close.
-
-        A check that runs in a thread is waited for in any case, and its answer is sent.
-        """
-        try:
-            if self._pipeline is not None:
-                try:
-                    if error is None:
-                        await self._pipeline.drain()
-                        if self._checks is not None:
-                            await self._checks.finish(LAST_CHECKS_SECONDS)
-                finally:
-                    self._client.routes.unwatch(self._pipeline.route_changed)
-                    self._pipeline.close(self._lifetime.failure)
-                    if self._check_calls is not None:
-                        await self._check_calls.end()
-                    await self._client.remove_producer(self.group, self._asked)
-        finally:
-            self._pipeline = self._composer = None
-            await self._stack.aclose()
+    def _forget(self) -> None:
+        self._pipeline = self._composer = None
 
     async def send(
         self,

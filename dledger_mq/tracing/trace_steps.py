@@ -49,23 +49,6 @@ class TraceStep:
     found_by: tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class EndedTransaction:
-    """How a producer ended a transaction.
-
-    Attributes:
-        state: commit or rollback; nothing is said of UNKNOWN.
-        at_ms: milliseconds since 1970.
-        address: of the broker, or "" if it is not known.
-        from_check: the broker had asked.
-    """
-
-    state: TransactionState
-    at_ms: int
-    address: str
-    from_check: bool
-
-
 def sent_steps(
     group: str, sending: Sending, outcome: SendOutcome, address: str, seconds: float
 ) -> list[TraceStep]:
@@ -165,7 +148,14 @@ def ended_steps(
 
 
 def transaction_step(
-    group: str, message: Message | ReceivedMessage, message_id: str, how: EndedTransaction
+    group: str,
+    message: Message | ReceivedMessage,
+    message_id: str,
+    state: TransactionState,
+    at_ms: int,
+    address: str,
+    *,
+    from_check: bool,
 ) -> TraceStep:
     """A transaction was ended by its producer.
 
@@ -173,25 +163,28 @@ def transaction_step(
         group: of the producer.
         message: whose transaction it is.
         message_id: of it.
-        how: how, when and where.
+        state: commit or rollback; nothing is said of UNKNOWN.
+        at_ms: milliseconds since 1970.
+        address: of the broker, or "" if it is not known.
+        from_check: the broker had asked.
     """
     keys = joined_keys(message)
     return TraceStep(
         encode_trace_record(
             "EndTransaction",
             {
-                "at_ms": str(how.at_ms),
+                "at_ms": str(at_ms),
                 "region": DEFAULT_REGION,
                 "group": group,
                 "topic": message.topic,
                 "message_id": message_id,
                 "tags": message.tags,
                 "keys": keys,
-                "store_host": how.address,
+                "store_host": address,
                 "message_type": _COMMIT,
                 "transaction_id": message_id,
-                "state": _STATES[how.state],
-                "from_check": "true" if how.from_check else "false",
+                "state": _STATES[state],
+                "from_check": "true" if from_check else "false",
             },
         ),
         _words(message_id, keys),

@@ -4,7 +4,6 @@ import logging
 from collections import deque
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
-from types import TracebackType
 from typing import Final
 
 import trio
@@ -21,7 +20,6 @@ from dledger_mq.sending.composer import Composer
 from dledger_mq.sending.send_pipeline import SendPipeline
 from dledger_mq.sending.sending import Sending, SendOutcome
 from dledger_mq.tracing.trace_steps import (
-    EndedTransaction,
     TraceStep,
     began_steps,
     ended_steps,
@@ -94,12 +92,7 @@ class TraceWriter:
         self._client.routes.watch(self._pipeline.route_changed)
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *raised: object) -> None:
         """Write the last steps, for a second at most."""
         with trio.move_on_after(LAST_STEPS_SECONDS, shield=True):
             await self._write_waiting()
@@ -149,8 +142,11 @@ class TraceWriter:
         from_check: bool,
     ) -> None:
         """A transaction was ended."""
-        how = EndedTransaction(state, now_milliseconds(), self._address(queue), from_check)
-        self._add([transaction_step(self._group, message, message_id, how)])
+        at_ms, address = now_milliseconds(), self._address(queue)
+        step = transaction_step(
+            self._group, message, message_id, state, at_ms, address, from_check=from_check
+        )
+        self._add([step])
 
     def _address(self, queue: MessageQueue | None) -> str:
         route = None if queue is None else self._client.routes.known(queue.topic)
@@ -211,6 +207,15 @@ class TraceWriter:
                     why,
                 )
             self.dropped += count
+
+
+async def open_trace(
+    stack: AsyncExitStack, client: Client, group: str, topic: str, lifetime: Lifetime
+) -> TraceWriter | None:
+    """A writer that is open as long as the stack; None without a topic. See `TraceWriter`."""
+    if not topic:
+        return None
+    return await stack.enter_async_context(TraceWriter(client, group, topic, lifetime))
 
 
 def trace_topic(trace: bool | str) -> str:
