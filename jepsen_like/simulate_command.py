@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 from rich.console import Console
 
+from jepsen_like.mutants.mutant import all_mutants, mutants_of
 from jepsen_like.progress_bar import counting_bar
 from jepsen_like.service_report import (
     as_dict,
@@ -42,15 +43,11 @@ SEEDS_A_PLAIN_LINE = 200
 SECONDS_AN_HOUR = 3600.0
 
 
-def _bug_names() -> str:
-    return "\n".join(
-        f"  {bug.name}: {bug.what}" for tier in TIERS.values() for bug in tier.bugs.values()
-    )
-
-
 def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        click.echo(_bug_names())
+        for tier in TIERS:
+            for mutant in mutants_of(tier):
+                click.echo(f"  {mutant.name}: {mutant.what}")
         context.exit()
 
 
@@ -99,7 +96,7 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON object and nothing else.")
 @click.option(
     "--seeded-bug",
-    type=click.Choice(sorted(name for tier in TIERS.values() for name in tier.bugs)),
+    type=click.Choice(sorted(mutant.name for tier in TIERS for mutant in mutants_of(tier))),
     metavar="NAME",
     help="Plant a known bug: the run must fail.",
 )
@@ -137,7 +134,7 @@ def simulate(
     Each seed decides the size of the group, its load and its faults. Exit status 1 means that a
     promise was broken; the seed, the promise and the way to see it again are printed.
     """
-    if seeded_bug is not None and seeded_bug not in TIERS[tier].bugs:
+    if seeded_bug is not None and all_mutants()[seeded_bug].tier != tier:
         raise click.UsageError(f"{seeded_bug} is a bug of another tier than {tier}: name it")
     if diagram is not None and service is None:
         raise click.UsageError("--diagram draws runs of --service")

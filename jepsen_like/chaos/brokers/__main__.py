@@ -13,7 +13,7 @@ import os
 import signal
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext, suppress
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from dledger import DLedgerError, SnapshotPolicy, collect_seldom
 from dledger.commands.exit_codes import single_errors
 from dledger.commands.log_lines import TEXT, set_up_logging
 from jepsen_like.chaos.members.control import Control, lines_of
+from jepsen_like.mutants.planting import planted
 from remoting.net.address import Address, parse_address
 from remoting.wire.errors import RemotingError
 
@@ -91,22 +92,13 @@ def _tell(line: str) -> None:
         sys.stdout.flush()
 
 
-def _planted(bug: str) -> AbstractContextManager[None]:
-    """A mistake made on purpose. Without one, nothing of them is imported."""
-    from jepsen_like.chaos.brokers.seeded_bugs import SEEDED_BUGS  # noqa: PLC0415
-    from jepsen_like.simulation.seeded_bug import planted  # noqa: PLC0415
-
-    return planted(SEEDED_BUGS[bug])
-
-
 def main() -> None:
     """Run one broker; what ends it is the last line of its log."""
     settings = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     set_up_logging(settings["group"], settings["node_id"], TEXT, "info")
     collect_seldom()
-    bug = settings.get("seeded_bug")
     try:
-        with _planted(bug) if bug is not None else nullcontext():
+        with planted(settings.get("seeded_bug")):
             trio.run(serve, settings)
     except (BrokerError, DLedgerError, RemotingError, OSError, BaseExceptionGroup) as error:
         errors = list(single_errors(error))
