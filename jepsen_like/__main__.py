@@ -5,8 +5,7 @@ from __future__ import annotations
 import click
 
 from dledger.command_line.ending import Commands
-from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
-from jepsen_like.chaos.members.seeded_bugs import BUGS
+from jepsen_like.chaos.dirty import DIRTY_BROKERS, DIRTY_SERVICES
 from jepsen_like.chaos.nemeses.catalogue import NEMESES
 from jepsen_like.chaos.services import find_service
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS
@@ -34,8 +33,12 @@ def list_() -> None:
         },
         "Nemeses (--nemesis)": {name: one.explanation for name, one in NEMESES.items()},
         "Suites (jepsen-like suite NAME)": {name: one.explanation for name, one in SUITES.items()},
-        "Seeded bugs of services (--dirty)": {name: bug.what for name, bug in BUGS.items()},
-        "Seeded bugs of brokers (--dirty)": {name: bug.what for name, bug in KNOWN_BUGS.items()},
+        "Seeded bugs of services (--dirty)": {
+            name: mutant.what for name, mutant in DIRTY_SERVICES.items()
+        },
+        "Seeded bugs of brokers (--dirty)": {
+            name: mutant.what for name, mutant in DIRTY_BROKERS.items()
+        },
     }
     width = max(len(name) for section in sections.values() for name in section)
     for title, section in sections.items():

@@ -13,11 +13,15 @@ import click
 from dledger.command_line.options import json_option
 from dledger.command_line.progress import counted
 from dledger.command_line.rows import print_table
-from jepsen_like.mutants.as_diff import diff_of
-from jepsen_like.mutants.chaos_trial import TrialFailed, chaos_trial
-from jepsen_like.mutants.mutant import AREAS, SERVICES, Fate, Mutant, Trial, all_mutants
-from jepsen_like.mutants.simulated_trial import simulated_trial
+from jepsen_like.mutants.mutant import SERVICES, Mutant, all_mutants
+from jepsen_like.simulation.tiers import TIERS
 from jepsen_like.simulation.workers import workers
+from jepsen_like.trials.chaos_trial import TrialFailed, chaos_trial
+from jepsen_like.trials.simulated_trial import simulated_trial
+from jepsen_like.trials.trial import Fate, Trial
+
+# Where mistakes are: the tiers of the simulation, and services that rest on the library.
+AREAS = (*TIERS, SERVICES)
 
 BUDGET_S_DEFAULT = 60.0
 # Without a terminal: a line after so many mistakes.
@@ -40,9 +44,17 @@ Examples:
 """
 
 
+def known_mutants() -> list[Mutant]:
+    """The mistakes that the harness must find, by area; tests alone look for the others."""
+    return sorted(
+        [mutant for mutant in all_mutants().values() if mutant.area is not None],
+        key=lambda mutant: AREAS.index(mutant.area),
+    )
+
+
 def _list_them(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        for mutant in all_mutants():
+        for mutant in known_mutants():
             click.echo(f"{mutant.area:<9} {mutant.name}: {mutant.what}")
         context.exit()
 
@@ -50,7 +62,7 @@ def _list_them(context: click.Context, _: click.Parameter, wanted: bool) -> None
 def _show_one(context: click.Context, _: click.Parameter, name: str | None) -> None:
     if name is not None:
         (mutant,) = _chosen((name,), ())
-        click.echo(f"{mutant.name} ({mutant.area}): {mutant.what}\n\n{diff_of(mutant)}", nl=False)
+        click.echo(f"{mutant.name} ({mutant.area}): {mutant.what}\n\n{mutant.diff()}", nl=False)
         context.exit()
 
 
@@ -124,7 +136,7 @@ def mutants(
 
 def _chosen(only: Sequence[str], areas: Sequence[str]) -> list[Mutant]:
     """The mistakes to try. Raises UsageError for a name that no mistake has."""
-    known = all_mutants()
+    known = known_mutants()
     unknown = set(only) - {mutant.name for mutant in known}
     if unknown:
         raise click.UsageError(f"no mistake is called {sorted(unknown)[0]}: see --list")
@@ -167,7 +179,9 @@ def _report(trials: Sequence[Trial], count: int, as_json: bool) -> None:
     if as_json:
         rows = [
             {
-                **trial.mutant._asdict(),
+                "name": trial.mutant.name,
+                "what": trial.mutant.what,
+                "area": trial.mutant.area,
                 "fate": trial.fate.value,
                 "oracle": trial.oracle,
                 "seed": trial.seed,
@@ -191,7 +205,7 @@ def _report(trials: Sequence[Trial], count: int, as_json: bool) -> None:
 def _texts(trial: Trial) -> tuple[str, ...]:
     return (
         trial.mutant.name,
-        trial.mutant.area,
+        trial.mutant.area or "-",
         trial.fate.value,
         trial.oracle or "-",
         "-" if trial.seed is None else str(trial.seed),

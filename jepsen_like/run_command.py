@@ -20,10 +20,9 @@ from dledger.command_line.rows import print_table
 from dledger.command_line.server_signals import ending_signals
 from dledger.system_refusals import single
 from jepsen_like.chaos.brokers.cpp.installed import CppClientMissing, find_cpp_client
-from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
+from jepsen_like.chaos.dirty import DIRTY_BROKERS, DIRTY_SERVICES
 from jepsen_like.chaos.gaps import GapRow
 from jepsen_like.chaos.harness_failed import HarnessFailed
-from jepsen_like.chaos.members.seeded_bugs import BUGS, EARLY_ACK
 from jepsen_like.chaos.nemeses.users_nemesis import NemesisUnusable, find_nemeses
 from jepsen_like.chaos.plan import CALLS_A_SECOND_DEFAULT, CLIENT_DEFAULT, CPP_CLIENT, RunPlan
 from jepsen_like.chaos.run import Progress, Run
@@ -48,6 +47,7 @@ from jepsen_like.users_modules import find_users_modules
 # Without a terminal: a line after so many seconds.
 SECONDS_A_PLAIN_LINE = 10.0
 FINDINGS_SHOWN_MAX = 16
+EARLY_ACK = "early-ack"
 DEFAULT_NEMESES = "kill,freeze,partition"
 
 EPILOG = """\b
@@ -114,7 +114,7 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
 )
 @click.option(
     "--dirty",
-    type=click.Choice([*BUGS, *KNOWN_BUGS]),
+    type=click.Choice([*DIRTY_SERVICES, *DIRTY_BROKERS]),
     metavar="NAME",
     help="Make a known mistake in the service or in brokers: the run must find it.",
 )
@@ -172,8 +172,8 @@ def run(
             _check_dirty(find_service(name), dirty)
     except (NemesisUnusable, ServiceUnusable) as error:
         raise click.UsageError(str(error)) from error
-    if dirty is not None and (dirty in KNOWN_BUGS) != (name in EXPLANATIONS):
-        whose = "brokers" if dirty in KNOWN_BUGS else "services"
+    if dirty is not None and (dirty in DIRTY_BROKERS) != (name in EXPLANATIONS):
+        whose = "brokers" if dirty in DIRTY_BROKERS else "services"
         raise click.UsageError(f"--dirty {dirty} is a mistake of {whose}: name such a workload")
     if system is not None and (dirty is not None or name in EXPLANATIONS):
         raise click.UsageError("--system goes with a workload of the library, and without --dirty")

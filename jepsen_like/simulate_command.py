@@ -13,6 +13,7 @@ import click
 
 from dledger.command_line.options import FILE, json_option
 from dledger.command_line.progress import counted
+from jepsen_like.mutants.mutant import all_mutants, mutants_of
 from jepsen_like.report.space_time import SpaceTime, space_time_page
 from jepsen_like.simulation.campaign import (
     CampaignResult,
@@ -43,15 +44,11 @@ SEEDS_A_PLAIN_LINE = 200
 SECONDS_AN_HOUR = 3600.0
 
 
-def _bug_names() -> str:
-    return "\n".join(
-        f"  {bug.name}: {bug.what}" for tier in TIERS.values() for bug in tier.bugs.values()
-    )
-
-
 def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted:
-        click.echo(_bug_names())
+        for tier in TIERS:
+            for mutant in mutants_of(tier):
+                click.echo(f"  {mutant.name}: {mutant.what}")
         context.exit()
 
 
@@ -100,7 +97,7 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
 @json_option("Print one JSON object and nothing else.")
 @click.option(
     "--seeded-bug",
-    type=click.Choice(sorted(name for tier in TIERS.values() for name in tier.bugs)),
+    type=click.Choice(sorted(mutant.name for tier in TIERS for mutant in mutants_of(tier))),
     metavar="NAME",
     help="Plant a known bug: the run must fail.",
 )
@@ -138,7 +135,7 @@ def simulate(
     Each seed decides the size of the group, its load and its faults. Exit status 1 means that a
     promise was broken; the seed, the promise and the way to see it again are printed.
     """
-    if seeded_bug is not None and seeded_bug not in TIERS[tier].bugs:
+    if seeded_bug is not None and all_mutants()[seeded_bug].tier != tier:
         raise click.UsageError(f"{seeded_bug} is a bug of another tier than {tier}: name it")
     if diagram is not None and service is None:
         raise click.UsageError("--diagram draws runs of --service")

@@ -1,1 +1,1 @@
-"""Known mistakes, and whether the harness finds each of them."""
+"""Known mistakes: the catalogue, and how one is planted."""

@@ -1,68 +1,151 @@
-"""A known mistake, and what was found of it."""
+"""A known mistake: a patch of the source, and what must notice it. Read from the catalogue.
+
+The catalogue is the files of `catalogue/`, one for each part of the product. An entry has:
+
+name       what commands call it
+what       what the code with the mistake does
+file       the file that is changed
+find       text that is in the file exactly once
+replace    what stands in its place
+also       more such changes: an array of tables of file, find and replace
+traps      the traps that it puts back: the numbers of docs/traps.md
+tests      the tests that must go red, every one of them
+scenarios  the scenarios of tests/dledger/scenarios that must go red
+tier       the tier of the simulation that must find it
+workload   the workload that must find it in a run on real processes
+nemesis    what it takes for that, unless the default does
+quick      the simulation shows it within a few seeds, so the default suite looks for it
+only_aimed the simulation shows it under its aim alone
+
+When code moves, move the mistake with it. When a test is renamed, rename it here.
+"""
 
 from __future__ import annotations
 
-from enum import Enum
-from typing import NamedTuple
+import difflib
+import tomllib
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
-from jepsen_like.chaos.brokers.known_bugs import CHAOS_BUGS
-from jepsen_like.chaos.members.seeded_bugs import BUGS
-from jepsen_like.simulation.tiers import TIERS
-
+FOLDER: Final = Path(__file__).parent / "catalogue"
+# Of the packages: this checkout, or where they are installed.
+ROOT: Final = Path(__file__).parents[2]
 SERVICES = "services"
-# Where mistakes are: the tiers of the simulation, and services that rest on the library.
-AREAS = (*TIERS, SERVICES)
+SCENARIOS_TEST = "tests/dledger/scenarios/test_scenarios.py::test_a_scenario_goes_as_it_says"
+
+
+class MutantUnusable(Exception):
+    """An entry of the catalogue does not fit the code: say which, and how."""
+
+
+class Change(NamedTuple):
+    """One place that a mistake changes: text that is in the file once, and what replaces it."""
+
+    file: str
+    find: str
+    replace: str
+
+
+def module_of(file: str) -> str:
+    """The dotted name of the module in a file."""
+    return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
 class Mutant(NamedTuple):
-    """A mistake.
-
-    Attributes:
-        name: of the mistake.
-        what: what the program with it does.
-        area: one of AREAS.
-    """
+    """A mistake. The attributes are the keys of an entry: see the module."""
 
     name: str
     what: str
-    area: str
+    changes: tuple[Change, ...]
+    traps: tuple[int, ...] = ()
+    tests: tuple[str, ...] = ()
+    scenarios: tuple[str, ...] = ()
+    tier: str | None = None
+    workload: str | None = None
+    nemesis: str | None = None
+    quick: bool = False
+    only_aimed: bool = False
+
+    @property
+    def red_tests(self) -> tuple[str, ...]:
+        """All tests that must go red, as "path::function" or "path::function[case]"."""
+        return (*self.tests, *(f"{SCENARIOS_TEST}[{name}]" for name in self.scenarios))
+
+    @property
+    def area(self) -> str | None:
+        """Where the harness looks for it: a tier, or SERVICES; None: only tests do."""
+        return self.tier or (SERVICES if self.workload else None)
+
+    def patched(self, root: Path = ROOT) -> dict[str, str]:
+        """The texts of the changed files with the mistake in them, by file.
+
+        Args:
+            root: the folder of the packages.
+
+        Raises:
+            MutantUnusable: a change does not fit its file.
+        """
+        texts: dict[str, str] = {}
+        for file, find, replace in self.changes:
+            path = root / file
+            if not path.is_file():
+                raise MutantUnusable(f"{self.name}: there is no file {file}")
+            text = texts.get(file) or path.read_text(encoding="utf-8")
+            found = text.count(find)
+            if found != 1:
+                raise MutantUnusable(f"{self.name}: its text is {found} times in {file}, not once")
+            if find == replace:
+                raise MutantUnusable(f"{self.name}: it changes nothing")
+            texts[file] = text.replace(find, replace)
+        return texts
+
+    def diff(self) -> str:
+        """The mistake as a unified diff of the source."""
+        return "".join(self._diff_lines())
+
+    def _diff_lines(self) -> Iterator[str]:
+        for file, text in self.patched().items():
+            before = (ROOT / file).read_text(encoding="utf-8").splitlines(keepends=True)
+            after = text.splitlines(keepends=True)
+            yield from difflib.unified_diff(before, after, file, f"{file}, {self.name}")
 
 
-class Fate(Enum):
-    """What became of a mistake. The values are how tables call it."""
-
-    CAUGHT = "caught"
-    SURVIVED = "survived"
-    UNCLEAR = "also without it"
-
-
-class Trial(NamedTuple):
-    """What the search for one mistake found.
-
-    Attributes:
-        mutant: the mistake.
-        fate: what became of it.
-        oracle: the promise that was broken, or what the checker said; empty if nothing was.
-        seed: of the run that showed it; None if none did.
-        runs: how many were made.
-        seconds: how long it took.
-    """
-
-    mutant: Mutant
-    fate: Fate
-    oracle: str
-    seed: int | None
-    runs: int
-    seconds: float
+def read_mutants(folder: Path = FOLDER) -> dict[str, Mutant]:
+    """The catalogue of a folder, by name. Raises MutantUnusable for an entry that is none."""
+    mutants: dict[str, Mutant] = {}
+    for path in sorted(folder.glob("*.toml")):
+        for entry in tomllib.loads(path.read_text(encoding="utf-8")).get("mutant", []):
+            mutant = _read(entry)
+            if mutant.name in mutants:
+                raise MutantUnusable(f"{mutant.name}: two mutants have this name")
+            mutants[mutant.name] = mutant
+    return mutants
 
 
-def all_mutants() -> list[Mutant]:
-    """All known mistakes, by area."""
-    found = [
-        Mutant(bug.name, bug.what, area)
-        for area, tier in TIERS.items()
-        for bug in tier.bugs.values()
+@cache
+def all_mutants() -> dict[str, Mutant]:
+    """The catalogue, by name."""
+    return read_mutants()
+
+
+def mutants_of(tier: str) -> list[Mutant]:
+    """The mistakes that a tier of the simulation must find."""
+    return [mutant for mutant in all_mutants().values() if mutant.tier == tier]
+
+
+def _read(entry: dict[str, Any]) -> Mutant:
+    known = {*Mutant._fields, *Change._fields, "also"} - {"changes"}
+    missing = {"name", "what", *Change._fields} - entry.keys()
+    if wrong := sorted(missing | (entry.keys() - known)):
+        raise MutantUnusable(f"{entry.get('name', '?')}: missing or unknown: {wrong}")
+    changes = [
+        Change(*(one[key] for key in Change._fields)) for one in (entry, *entry.get("also", ()))
     ]
-    services = {name: bug.what for name, bug in BUGS.items()}
-    services |= {name: bug.what for name, bug in CHAOS_BUGS.items()}
-    return found + [Mutant(name, what, SERVICES) for name, what in services.items()]
+    rest: dict[str, Any] = {
+        key: tuple(value) if isinstance(value, list) else value
+        for key, value in entry.items()
+        if key in Mutant._fields
+    }
+    return Mutant(**rest, changes=tuple(changes))

@@ -5,13 +5,12 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
 from functools import partial
 from typing import NamedTuple
 
+from jepsen_like.mutants.planting import planted
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.failure import Failure
-from jepsen_like.simulation.seeded_bug import planted
 from jepsen_like.simulation.service.service_campaign import ServiceRun
 from jepsen_like.simulation.tiers import TIERS
 from jepsen_like.simulation.trace import LineSink, Trace
@@ -87,7 +86,7 @@ def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
         simulation = make(seed, plan.nodes, plan.fault_seconds, trace)
     except Failure as failure:  # before anything happened
         return SeedResult(seed, 0.0, {}, Broken(seed, 0.0, failure.promise, failure.how, True))
-    with planted(tier.bugs[bug]) if bug is not None else nullcontext():
+    with planted(bug):
         try:
             simulation.run()
         except Failure as failure:

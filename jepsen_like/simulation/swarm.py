@@ -6,8 +6,9 @@ are strong reaches more states than a run in which every fault is mild.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle
@@ -230,6 +231,18 @@ def folder_swarm(seed: int, nodes: int | None = None, fault_seconds: float | Non
         flush_interval_s=None,
         restore_every_s=1.0,
     )
+
+
+def aimed_swarm(
+    seed: int, nodes: int | None, fault_seconds: float | None, aim: Mapping[str, Any]
+) -> Swarm:
+    """The swarm of a seed with what an aim replaces: fields, and as mappings fields of styles."""
+    swarm = replace(swarm_of(seed, nodes, fault_seconds), restore_every_s=NEVER)
+    fields = {
+        name: replace(getattr(swarm, name), **value) if isinstance(value, Mapping) else value
+        for name, value in aim.items()
+    }
+    return replace(swarm, **fields)
 
 
 def _more_faults(swarm: Swarm, chance: Chance) -> FaultStyle:

@@ -7,16 +7,13 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from jepsen_like.simulation.broker.aims import AIMS
-from jepsen_like.simulation.broker.broker_bugs import BROKER_BUGS
 from jepsen_like.simulation.broker.broker_simulation import EXPECTED_OF_BROKERS, broker_simulation
 from jepsen_like.simulation.coverage import EXPECTED, Coverage
-from jepsen_like.simulation.hosts.host_bugs import HOST_BUGS
 from jepsen_like.simulation.hosts.host_simulation import EXPECTED_OF_HOSTS, HostSimulation
 from jepsen_like.simulation.hosts.plan import plan_of
-from jepsen_like.simulation.seeded_bug import SeededBug
-from jepsen_like.simulation.seeded_bugs import seeded_bugs
+from jepsen_like.simulation.member_aims import MEMBER_AIMS, Aim
 from jepsen_like.simulation.simulation import Simulation
-from jepsen_like.simulation.swarm import folder_swarm, members_swarm_of
+from jepsen_like.simulation.swarm import aimed_swarm, folder_swarm, members_swarm_of
 from jepsen_like.simulation.trace import Trace
 
 
@@ -47,13 +44,11 @@ class Tier(NamedTuple):
 
     Attributes:
         make: makes a run.
-        bugs: the bugs that can be planted, by name.
-        aimed: by bug: makes runs that come where it shows; without one, `make` does.
+        aimed: by mutant: makes runs that come where it shows; without one, `make` does.
         expected: the counts that many seeds together must reach.
     """
 
     make: MakeRun
-    bugs: Mapping[str, SeededBug]
     expected: Sequence[str]
     aimed: Mapping[str, MakeRun] = {}
 
@@ -62,6 +57,12 @@ def _members(
     seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
 ) -> Simulation:
     return Simulation(members_swarm_of(seed, nodes, seconds), trace)
+
+
+def _aimed_members(
+    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None, aim: Aim
+) -> Simulation:
+    return Simulation(aimed_swarm(seed, nodes, seconds, aim), trace)
 
 
 def _restored_folders(
@@ -78,13 +79,17 @@ def _hosts(
 
 TIERS = {
     "members": Tier(
-        _members, seeded_bugs(), EXPECTED, {"restored-folder-is-believed": _restored_folders}
+        _members,
+        EXPECTED,
+        {
+            "restored-folder-is-believed": _restored_folders,
+            **{name: partial(_aimed_members, aim=aim) for name, aim in MEMBER_AIMS.items()},
+        },
     ),
     "brokers": Tier(
         broker_simulation,
-        BROKER_BUGS,
         EXPECTED_OF_BROKERS,
         {name: partial(broker_simulation, aim=aim) for name, aim in AIMS.items()},
     ),
-    "hosts": Tier(_hosts, HOST_BUGS, EXPECTED_OF_HOSTS),
+    "hosts": Tier(_hosts, EXPECTED_OF_HOSTS),
 }

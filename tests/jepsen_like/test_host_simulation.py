@@ -6,34 +6,10 @@ import sys
 
 import pytest
 
-from jepsen_like.mutants.showing import HOSTS_SHOW_AT
 from jepsen_like.simulation.campaign import Plan, run_campaign
-from jepsen_like.simulation.hosts.host_bugs import HOST_BUGS
 from jepsen_like.simulation.hosts.host_simulation import HostSimulation
 from jepsen_like.simulation.hosts.plan import plan_of
 from jepsen_like.simulation.trace import Trace
-from tests.jepsen_like.planted import planted
-
-# A bug that is not found near its seed has the wide windows below fail too.
-SEEDS_NEARBY = 5
-# Seeds within which a long campaign must find each bug: at least three times what it takes today.
-FOUND_WITHIN = {
-    "appends-outlive-their-node": 40,
-    "asked-by-address": 270,
-    "calls-outlive-their-node": 3,
-    "closed-port-hears": 3,
-    "dialled-without-a-pause": 3,
-    "entry-cut-by-an-answer": 3,
-    "heartbeats-to-another-group": 3,
-    "links-keep-to-first-members": 9,
-    "lost-answer-is-certain": 21,
-    "one-group-ends-the-host": 3,
-    "query-without-a-read-index": 6,
-    "refused-once-given-up": 3,
-    "session-renumbered": 3,
-    "stream-left-open": 3,
-    "tail-skips-an-entry": 3,
-}
 
 PRINT_DIGEST = """
 from jepsen_like.simulation.hosts.host_simulation import HostSimulation
@@ -92,21 +68,3 @@ def test_a_trace_tells_what_happened_and_changes_nothing() -> None:
     run.run()
     assert run.digest == digest_of(3)
     assert any("hosts opened" in line for line in trace.last(2_000))
-
-
-def test_the_table_names_every_bug_of_hosts() -> None:
-    assert sorted(FOUND_WITHIN) == sorted(HOST_BUGS)
-
-
-@pytest.mark.parametrize("name", planted(FOUND_WITHIN))
-def test_a_bug_planted_in_hosts_is_found(name: str) -> None:
-    plan = Plan(HOSTS_SHOW_AT.get(name, 0), SEEDS_NEARBY, seeded_bug=name, tier="hosts")
-    assert run_campaign(plan, jobs=1).broken is not None, f"{name} does not show at its seed"
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", sorted(FOUND_WITHIN))
-def test_a_bug_planted_in_hosts_is_found_by_a_campaign(name: str) -> None:
-    seeds = FOUND_WITHIN[name]
-    plan = Plan(first_seed=0, seeds=seeds, seeded_bug=name, tier="hosts")
-    assert run_campaign(plan, jobs=1).broken is not None

@@ -20,7 +20,7 @@ from rich.markup import escape
 from rich.table import Table
 
 from dledger.command_line.progress import counting_bar
-from tests.mutants.mutant_list import Mutant, MutantUnusable, read_mutants
+from jepsen_like.mutants.mutant import Mutant, MutantUnusable, all_mutants
 from tests.mutants.trial import Trial, Verdict, Workshop, workshops
 
 PROJECT = Path(__file__).parents[2]
@@ -37,7 +37,7 @@ T = TypeVar("T")
 def main(only: tuple[str, ...], list_them: bool, jobs: int | None) -> None:
     """Plant every known mistake, one at a time, and see a test go red for it."""
     try:
-        mutants = chosen(read_mutants(), only)
+        mutants = chosen(mutants_of_tests(), only)
     except MutantUnusable as error:
         raise click.ClickException(str(error)) from error
     if list_them:
@@ -48,6 +48,11 @@ def main(only: tuple[str, ...], list_them: bool, jobs: int | None) -> None:
         trials, red = run(mutants, copies)
     report(trials, red)
     sys.exit(1 if red or any(trial.verdict is not Verdict.NOTICED for trial in trials) else 0)
+
+
+def mutants_of_tests() -> list[Mutant]:
+    """Those that tests must notice; the simulation and runs of processes look for the others."""
+    return [mutant for mutant in all_mutants().values() if mutant.red_tests]
 
 
 def chosen(mutants: list[Mutant], only: Sequence[str]) -> list[Mutant]:
@@ -74,7 +79,7 @@ def run(mutants: Sequence[Mutant], copies: Sequence[Workshop]) -> tuple[list[Tri
     def try_out(mutant: Mutant) -> Trial:
         return in_a_workshop(lambda workshop: workshop.try_out(mutant))
 
-    tests = [test for mutant in mutants for test in mutant.tests]
+    tests = [test for mutant in mutants for test in mutant.red_tests]
     with ThreadPoolExecutor(len(copies)) as pool:
         whole = pool.submit(in_a_workshop, lambda workshop: workshop.red_without_a_mutant(tests))
         tried = [pool.submit(try_out, mutant) for mutant in mutants]

@@ -10,39 +10,53 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from jepsen_like.mutants.mutant import Change, Mutant, MutantUnusable, all_mutants, read_mutants
+from jepsen_like.mutants.planting import planted
 from tests.mutants import outcome_recorder
-from tests.mutants.mutant_list import (
-    Mutant,
-    MutantUnusable,
-    functions_of,
-    read_mutants,
-    read_notices,
-)
-from tests.mutants.run import main
-from tests.mutants.trial import Verdict, Workshop
+from tests.mutants.run import main, mutants_of_tests
+from tests.mutants.trial import Verdict, Workshop, check_tests, functions_of
 
 PROJECT = Path(__file__).parents[2]
 TRAPS = PROJECT / "docs" / "traps.md"
-MUTANTS = read_mutants()
+MUTANTS = mutants_of_tests()
 
 
 def test_each_mutant_changes_one_place_and_names_tests_that_exist() -> None:
     unusable: list[str] = []
     for mutant in MUTANTS:
         try:
-            mutant.check_tests(PROJECT)
-            ast.parse(mutant.mutated(PROJECT))
+            check_tests(mutant, PROJECT)
+            for text in mutant.patched(PROJECT).values():
+                ast.parse(text)
         except (MutantUnusable, SyntaxError) as error:
             unusable.append(f"{mutant.name}: {error}")
     assert unusable == []
-    assert [mutant.name for mutant in MUTANTS if not mutant.what.endswith(".")] == []
+
+
+def test_each_mutant_that_runs_must_find_can_be_planted_in_a_process() -> None:
+    unusable: list[str] = []
+    for mutant in all_mutants().values():
+        if mutant.area is None:
+            continue
+        try:
+            with planted(mutant.name):
+                pass
+        except (MutantUnusable, SyntaxError, ValueError) as error:
+            unusable.append(f"{mutant.name}: {error}")
+    assert unusable == []
+
+
+def test_something_must_notice_each_mutant_and_its_entry_says_what_it_does() -> None:
+    for mutant in all_mutants().values():
+        assert mutant.area is not None or mutant.red_tests, mutant.name
+        assert not mutant.what.endswith("."), mutant.name
+        assert mutant.tier is not None or not (mutant.quick or mutant.only_aimed), mutant.name
 
 
 def test_every_scenario_must_notice_some_mutant() -> None:
     scenarios = (PROJECT / "tests" / "dledger" / "scenarios").glob("*.scenario")
-    notices = read_notices()
-    assert notices.keys() == {path.stem for path in scenarios}
-    assert all(notices.values())
+    noticing = {scenario for mutant in MUTANTS for scenario in mutant.scenarios}
+    assert noticing == {path.stem for path in scenarios}
 
 
 # --- docs/traps.md --------------------------------------------------------------------------------
@@ -111,7 +125,8 @@ def workshop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Workshop:
 
 
 def adder(replace: str, find: str = "return a + b", test: str = "test_add") -> Mutant:
-    return Mutant("m", (), "It.", "pack/adder.py", find, replace, (f"tests/test_adder.py::{test}",))
+    change = Change("pack/adder.py", find, replace)
+    return Mutant("m", "it does", (change,), tests=(f"tests/test_adder.py::{test}",))
 
 
 @pytest.mark.parametrize(
@@ -158,23 +173,16 @@ def test_the_runner_lists_mutants_and_refuses_an_unknown_name() -> None:
     [
         ('[[mutant]]\nname = "a"\n', "a: missing or unknown"),
         (
-            '[[mutant]]\nname = "a"\ntraps = []\nwhat = ""\nfile = ""\nfind = ""\n'
-            'replace = ""\ntests = []\n' * 2,
+            '[[mutant]]\nname = "a"\nwhat = ""\nfile = ""\nfind = ""\nreplace = ""\nnope = 1\n',
+            "a: missing or unknown: .'nope'",
+        ),
+        (
+            '[[mutant]]\nname = "a"\nwhat = ""\nfile = ""\nfind = ""\nreplace = ""\n' * 2,
             "a: two mutants have this name",
         ),
     ],
 )
 def test_a_list_that_is_none_is_refused(tmp_path: Path, text: str, problem: str) -> None:
-    lists = (tmp_path / "mutants.toml", tmp_path / "scenarios.toml")
-    lists[0].write_text(text, encoding="utf-8")
-    lists[1].write_text("[notices]\n", encoding="utf-8")
+    (tmp_path / "part.toml").write_text(text, encoding="utf-8")
     with pytest.raises(MutantUnusable, match=problem):
-        read_mutants(*lists)
-
-
-def test_a_scenario_that_shall_notice_what_is_no_mutant_is_refused(tmp_path: Path) -> None:
-    lists = (tmp_path / "mutants.toml", tmp_path / "scenarios.toml")
-    lists[0].write_text("", encoding="utf-8")
-    lists[1].write_text('[notices]\nstory = ["nothing"]\n', encoding="utf-8")
-    with pytest.raises(MutantUnusable, match="story: it shall notice nothing"):
-        read_mutants(*lists)
+        read_mutants(tmp_path)

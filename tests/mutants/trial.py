@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import shutil
@@ -9,13 +10,14 @@ import subprocess
 import sys
 import tempfile
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import Enum
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
-from tests.mutants.mutant_list import Mutant, MutantUnusable
+from jepsen_like.mutants.mutant import Mutant, MutantUnusable, module_of
 from tests.mutants.outcome_recorder import FILE_VARIABLE
 
 # The slowest test named takes some seconds; a mutant that takes this long hangs.
@@ -50,19 +52,22 @@ class Workshop:
     def try_out(self, mutant: Mutant) -> Trial:
         """Plant the mutant, run its tests, take it out again."""
         try:
-            mutant.check_tests(self.folder)
-            text = mutant.mutated(self.folder)
+            check_tests(mutant, self.folder)
+            texts = mutant.patched(self.folder)
         except MutantUnusable as error:
             return Trial(mutant, Verdict.UNUSABLE, str(error))
-        path = self.folder / mutant.file
-        whole = path.read_text(encoding="utf-8")
-        path.write_text(text, encoding="utf-8")
+        whole = {file: (self.folder / file).read_text(encoding="utf-8") for file in texts}
         try:
+            self._write(texts)
             return Trial(mutant, *self._judge(mutant))
         except subprocess.TimeoutExpired:
             return Trial(mutant, Verdict.HUNG, f"not over after {TRIAL_SECONDS} s")
         finally:
-            path.write_text(whole, encoding="utf-8")
+            self._write(whole)
+
+    def _write(self, texts: Mapping[str, str]) -> None:
+        for file, text in texts.items():
+            (self.folder / file).write_text(text, encoding="utf-8")
 
     def red_without_a_mutant(self, tests: Sequence[str]) -> list[str]:
         """Those of the tests that fail in the copy as it is, each with its error."""
@@ -72,17 +77,21 @@ class Workshop:
 
     def _judge(self, mutant: Mutant) -> tuple[Verdict, str]:
         # Asked for its file, so that a module found elsewhere on the path is not taken for ours.
-        code = f"import {mutant.module} as module; print(module.__file__)"
-        imported = self._python("-c", code, timeout=TRIAL_SECONDS)
-        if imported.stdout.strip() != str(self.folder / mutant.file):
+        files = list({change.file: None for change in mutant.changes})
+        modules = ", ".join(map(module_of, files))
+        code = (
+            f"import sys, {modules}; print(*(sys.modules[name].__file__ for name in sys.argv[1:]))"
+        )
+        imported = self._python("-c", code, *map(module_of, files), timeout=TRIAL_SECONDS)
+        if imported.stdout.split() != [str(self.folder / file) for file in files]:
             return Verdict.NONSENSE, f"does not import: {_last_line(imported.stderr)}"
-        status, outcomes, output = self._run_tests(mutant.tests, TRIAL_SECONDS)
+        status, outcomes, output = self._run_tests(mutant.red_tests, TRIAL_SECONDS)
         if status not in (0, 1) or not outcomes:
             return Verdict.NONSENSE, f"pytest ended with status {status}: {_last_line(output)}"
         for outcome in outcomes:
             if outcome["red"] and not outcome["verdict"]:
                 return Verdict.NONSENSE, f"{outcome['test']}: {outcome['error']}"
-        for test in mutant.tests:
+        for test in mutant.red_tests:
             if not any(o["red"] for o in outcomes if _is_case_of(str(o["test"]), test)):
                 return Verdict.SURVIVED, f"{test} stays green"
         return Verdict.NOTICED, str(next(o["error"] for o in outcomes if o["red"]))
@@ -117,6 +126,28 @@ class Workshop:
             timeout=timeout,
             check=False,
         )
+
+
+def check_tests(mutant: Mutant, project: Path) -> None:
+    """Raise MutantUnusable unless every test that must go red is there."""
+    if not mutant.red_tests:
+        raise MutantUnusable(f"{mutant.name}: it names no test")
+    for test in mutant.red_tests:
+        path, _, function = test.partition("::")
+        function = function.partition("[")[0]
+        if not (project / path).is_file():
+            raise MutantUnusable(f"{mutant.name}: there is no file {path}")
+        if function not in functions_of(project / path):
+            raise MutantUnusable(f"{mutant.name}: there is no {function} in {path}")
+
+
+@cache
+def functions_of(path: Path) -> set[str]:
+    """The functions at the top of a module. Read once: tests do not change while they are tried."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    return {
+        node.name for node in tree.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+    }
 
 
 @contextmanager

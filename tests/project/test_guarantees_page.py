@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-import tomllib
 from collections.abc import Iterable
 from pathlib import Path
 
-from jepsen_like.simulation.seeded_bugs import seeded_bugs
+from jepsen_like.mutants.mutant import all_mutants
 from tests.project.test_named_tests import all_tests, missing, named_in, rows_of
 
 PROJECT = Path(__file__).parent.parent.parent
@@ -27,8 +26,7 @@ def without_a_test(rows: Iterable[list[str]]) -> list[str]:
 
 
 def known_mistakes() -> set[str]:
-    mutants = tomllib.loads((PROJECT / "tests/mutants/mutants.toml").read_text(encoding="utf-8"))
-    return {*seeded_bugs(), *(mutant["name"] for mutant in mutants["mutant"])}
+    return set(all_mutants())
 
 
 def test_every_promise_names_tests_that_are_there() -> None:

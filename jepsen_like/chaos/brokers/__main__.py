@@ -12,7 +12,6 @@ import logging
 import os
 import sys
 import time
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from dledger.command_line.server_signals import ending_signals
 from dledger.commands.log_lines import TEXT, set_up_logging
 from dledger.system_refusals import single
 from jepsen_like.chaos.members.control import Control
+from jepsen_like.mutants.planting import planted
 from remoting.net.address import Address, parse_address
 from remoting.wire.errors import RemotingError
 
@@ -84,22 +84,13 @@ async def _end_on_signal(broker: Broker, scope: trio.CancelScope) -> None:
             scope.cancel()
 
 
-def _planted(bug: str) -> AbstractContextManager[None]:
-    """A mistake made on purpose. Without one, nothing of them is imported."""
-    from jepsen_like.chaos.brokers.seeded_bugs import SEEDED_BUGS  # noqa: PLC0415
-    from jepsen_like.simulation.seeded_bug import planted  # noqa: PLC0415
-
-    return planted(SEEDED_BUGS[bug])
-
-
 def main() -> None:
     """Run one broker; what ends it is the last line of its log."""
     settings = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     set_up_logging(settings["group"], settings["node_id"], TEXT, "info")
     collect_seldom()
-    bug = settings.get("seeded_bug")
     try:
-        with _planted(bug) if bug is not None else nullcontext():
+        with planted(settings.get("seeded_bug")):
             trio.run(serve, settings)
     except (BrokerError, DLedgerError, RemotingError, OSError, BaseExceptionGroup) as error:
         errors = list(single(error))

@@ -21,12 +21,12 @@ from dledger.command_line.server_signals import cancel_on_signal
 from dledger.commands.log_lines import PROGRESS, TEXT, set_up_logging
 from dledger.node.node_events import NodeEvents
 from dledger.system_refusals import single
-from jepsen_like.chaos.members.answering import Answering, CorrectAnswering
+from jepsen_like.chaos.members.answering import Answering
 from jepsen_like.chaos.members.client_port import ClientPort
 from jepsen_like.chaos.members.control import Control
-from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.members.settings import MemberSettings
 from jepsen_like.chaos.services import find_service
+from jepsen_like.mutants.planting import planted
 from jepsen_like.simulation.service.machine_error import raised_in
 from jepsen_like.users_modules import find_users_modules
 
@@ -58,10 +58,7 @@ async def serve(settings: MemberSettings) -> None:
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
         async with dledger.open_node(config, dledger.WithSessions(machine)) as node:
-            answering: Answering = CorrectAnswering(node, machine, service)
-            if settings.seeded_bug is not None:
-                make = BUGS[settings.seeded_bug].make
-                answering = make(CorrectAnswering(node, machine, service))
+            answering = Answering(node, machine, service)
             async with trio.open_nursery() as inner:
                 inner.start_soon(ClientPort(node, answering, settings.clients).run)
                 inner.start_soon(NodeEvents(node, logging.getLogger(PROGRESS)).run)
@@ -78,7 +75,8 @@ def main() -> None:
     progress = logging.getLogger(PROGRESS)
     progress.handlers = logging.getLogger().handlers  # standard output is for the run
     try:
-        trio.run(serve, settings)
+        with planted(settings.seeded_bug):
+            trio.run(serve, settings)
     except Exception as error:
         errors = list(single(error))
         if not all(isinstance(each, dledger.DLedgerError) for each in errors):

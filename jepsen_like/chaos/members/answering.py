@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from typing import Any
 
 from dledger.errors import DLedgerError
 from dledger.node.node import Node
@@ -11,18 +11,8 @@ from jepsen_like.chaos.outcomes import Outcome, failed, ok, outcome_of
 from jepsen_like.chaos.service import Call, Described
 
 
-class Answering(Protocol):
-    """Carries out calls on one member."""
-
-    async def append(self, call: Call, session: Session | None) -> Outcome:
-        """Append the entry of a call, in a session if there is one."""
-
-    async def read(self, call: Call) -> Outcome:
-        """Answer a read from the state of this member."""
-
-
-class CorrectAnswering:
-    """As docs/library.md tells applications to do it."""
+class Answering:
+    """Carries out calls on one member, as docs/library.md tells applications to do it."""
 
     def __init__(self, node: Node, machine: Any, service: Described) -> None:
         self.node = node
@@ -30,7 +20,7 @@ class CorrectAnswering:
         self.service = service
 
     async def append(self, call: Call, session: Session | None) -> Outcome:
-        """See Answering."""
+        """Append the entry of a call, in a session if there is one."""
         try:
             if session is not None:
                 return ok((await session.append(call.entry)).result)
@@ -39,7 +29,9 @@ class CorrectAnswering:
             return outcome_of(error)
 
     async def read(self, call: Call) -> Outcome:
-        """See Answering. A read that raises has changed nothing, whatever it raised."""
+        """Answer a read from the state of this member. One that raises has changed nothing,
+        whatever it raised.
+        """
         try:
             await self.node.read()
         except DLedgerError as error:

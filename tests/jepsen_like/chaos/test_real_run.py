@@ -16,11 +16,10 @@ import trio
 from click.testing import CliRunner
 
 from jepsen_like.__main__ import main
-from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
+from jepsen_like.chaos.dirty import DIRTY_BROKERS, DIRTY_SERVICES, shown_by
 from jepsen_like.chaos.disks import powered_disk
 from jepsen_like.chaos.inside.insides import LibraryMissing, built_library
 from jepsen_like.chaos.links.namespaces import why_not
-from jepsen_like.chaos.members.seeded_bugs import BUGS
 from jepsen_like.chaos.nemeses.schedule import Fault
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.run import Run
@@ -109,15 +108,15 @@ def test_ctrl_c_ends_the_faults_and_still_checks(tmp_path: Path) -> None:
 
 # The faults of a minute in which each of these showed in every one of some tries.
 @pytest.mark.long
-@pytest.mark.parametrize("bug", list(BUGS))
+@pytest.mark.parametrize("bug", list(DIRTY_SERVICES))
 def test_a_run_finds_each_mistake_that_is_made_on_purpose(bug: str, tmp_path: Path) -> None:
-    words = ("--workload", "register", "--time", "60", "--seed", "1", "--dirty", bug)
-    nemesis = BUGS[bug].shown_by
+    words = (*shown_by(DIRTY_SERVICES[bug]), "--time", "60", "--seed", "1")
+    nemesis = DIRTY_SERVICES[bug].nemesis
     if nemesis == "power" and not has_powered_disks(tmp_path):
         pytest.skip("no disks here whose power can be cut")
     if nemesis == "fsync-fails" and not has_library(tmp_path):
         pytest.skip("no C compiler here, or no Linux")
-    ended = run(*words, *(("--nemesis", nemesis) if nemesis else ()), cwd=tmp_path)
+    ended = run(*words, cwd=tmp_path)
     assert ended.returncode == 1, ended.stdout + ended.stderr
     # Members without their newest entries may also fail to become a group again.
     told = "violation: not linearizable" if nemesis is None else "violation: "
@@ -126,13 +125,9 @@ def test_a_run_finds_each_mistake_that_is_made_on_purpose(bug: str, tmp_path: Pa
 
 
 @pytest.mark.long
-@pytest.mark.parametrize("name", list(KNOWN_BUGS))
+@pytest.mark.parametrize("name", list(DIRTY_BROKERS))
 def test_a_run_finds_each_mistake_that_is_made_in_brokers(name: str, tmp_path: Path) -> None:
-    bug = KNOWN_BUGS[name]
-    if "power" in bug.nemesis and not has_powered_disks(tmp_path):
-        pytest.skip("no disks here whose power can be cut")
-    words = ("--workload", bug.workload, "--nemesis", bug.nemesis, "--dirty", name)
-    ended = run(*words, "--time", "60", "--seed", "1", cwd=tmp_path)
+    ended = run(*shown_by(DIRTY_BROKERS[name]), "--time", "60", "--seed", "1", cwd=tmp_path)
     assert ended.returncode == 1, ended.stdout + ended.stderr
     assert "violation: " in ended.stdout
 

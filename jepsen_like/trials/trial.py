@@ -4,10 +4,39 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from enum import Enum
 from itertools import count
 from typing import NamedTuple
 
-from jepsen_like.mutants.mutant import Fate, Mutant, Trial
+from jepsen_like.mutants.mutant import Mutant
+
+
+class Fate(Enum):
+    """What became of a mistake. The values are how tables call it."""
+
+    CAUGHT = "caught"
+    SURVIVED = "survived"
+    UNCLEAR = "also without it"
+
+
+class Trial(NamedTuple):
+    """What the search for one mistake found.
+
+    Attributes:
+        mutant: the mistake.
+        fate: what became of it.
+        oracle: the promise that was broken, or what the checker said; empty if nothing was.
+        seed: of the run that showed it; None if none did.
+        runs: how many were made.
+        seconds: how long it took.
+    """
+
+    mutant: Mutant
+    fate: Fate
+    oracle: str
+    seed: int | None
+    runs: int
+    seconds: float
 
 
 class Found(NamedTuple):

@@ -9,14 +9,12 @@ import tempfile
 from pathlib import Path
 
 from dledger.declared_error import DeclaredError
-from jepsen_like.chaos.brokers.known_bugs import KNOWN_BUGS
-from jepsen_like.chaos.members.seeded_bugs import BUGS
+from jepsen_like.chaos.dirty import shown_by
 from jepsen_like.chaos.verdict import RunExit
 from jepsen_like.chaos.watcher.watched import watched
-from jepsen_like.mutants.mutant import Mutant, Trial
-from jepsen_like.mutants.search import Found, search
+from jepsen_like.mutants.mutant import Mutant
+from jepsen_like.trials.trial import Found, Trial, search
 
-WORKLOAD = "register"
 # A run of so long finds each; the budget allows for its check, and for slow machines.
 RUN_SECONDS = 60
 RUN_TIMEOUT_SECONDS = 300
@@ -39,25 +37,17 @@ def chaos_trial(mutant: Mutant, budget_s: float) -> Trial:
     Raises:
         TrialFailed: a run could not be made.
     """
-    return search(mutant, FIRST_SEED, budget_s, lambda seed: _violation(mutant.name, seed))
+    return search(mutant, FIRST_SEED, budget_s, lambda seed: _violation(mutant, seed))
 
 
-def _shown_by(name: str) -> list[str]:
-    """The workload and the nemesis that show a mistake."""
-    if name in KNOWN_BUGS:
-        bug = KNOWN_BUGS[name]
-        return ["--workload", bug.workload, "--nemesis", bug.nemesis]
-    shown_by = BUGS[name].shown_by
-    return ["--workload", WORKLOAD, *([] if shown_by is None else ["--nemesis", shown_by])]
-
-
-def _violation(name: str, seed: int) -> Found | None:
+def _violation(mutant: Mutant, seed: int) -> Found | None:
     """What a run of a seed found; None for nothing. Raises TrialFailed."""
+    name = mutant.name
     with tempfile.TemporaryDirectory(prefix="jepsen-like-mutant-") as folder:
         out = Path(folder) / "run"
         command = [
-            *(sys.executable, "-m", "jepsen_like", "run", *_shown_by(name)),
-            *("--dirty", name, "--seed", str(seed), "--time", str(RUN_SECONDS), "--out", str(out)),
+            *(sys.executable, "-m", "jepsen_like", "run", *shown_by(mutant)),
+            *("--seed", str(seed), "--time", str(RUN_SECONDS), "--out", str(out)),
         ]
         try:
             with watched():

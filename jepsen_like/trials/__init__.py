@@ -1,0 +1,1 @@
+"""Looks for a known mistake, by simulation or by chaos."""
