@@ -28,6 +28,7 @@ from broker.retention.policy import RetentionPolicy, read_hours
 from broker.server import Broker, run_broker
 from broker.transactions.policy import CheckPolicy
 from dledger import DLedgerError, collect_seldom, parse_peers
+from dledger.command_line.ending import ExitCode
 from dledger.command_line.options import Decorated, flag, option
 from dledger.command_line.server_signals import end_of_input, ending_signals
 from dledger.start_report import StartReport
@@ -55,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
             SettingInvalid("arguments", f"{problem}; see {_PROGRAM} --help"), error.exit_code
         )
     except click.Abort:
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
     except BaseException as error:
         if (line := line_about(error, (BrokerError, DLedgerError, RemotingError))) is None:
             raise
@@ -65,7 +66,6 @@ def main(arguments: list[str] | None = None) -> int:
 _log = logging.getLogger(__name__)
 
 _PROGRAM: Final = "python -m broker"
-_INTERRUPTED: Final = 130  # what a shell reports for Ctrl-C
 _DEFAULT: Final = RetentionPolicy()
 _CHECKS: Final = CheckPolicy()
 

@@ -8,8 +8,7 @@ from xml.etree.ElementTree import Element
 
 from dledger.pages.markup import bullets, child, note
 from dledger.pages.table import Column
-from dledger_spark.report.moment import moment
-from dledger_spark.report.quantity import count
+from dledger_spark.report.quantity import count, moment
 from dledger_spark.report.section import table
 from dledger_spark.report.span import Span
 from dledger_spark.tables.engine import Engine

@@ -7,8 +7,7 @@ from xml.etree.ElementTree import Element
 
 from dledger.pages.markup import note
 from dledger.pages.table import Column
-from dledger_spark.report.moment import moment
-from dledger_spark.report.quantity import count, share, size
+from dledger_spark.report.quantity import count, moment, share, size
 from dledger_spark.report.section import section, table
 from dledger_spark.tables.engine import Engine
 

@@ -12,8 +12,7 @@ from dledger_spark.report.header import checks, draw_header, logs_of, span_of
 from dledger_spark.report.hot_keys import draw_hot_keys
 from dledger_spark.report.lag import draw_lag
 from dledger_spark.report.latency import draw_latency
-from dledger_spark.report.moment import moment
-from dledger_spark.report.quantity import duration
+from dledger_spark.report.quantity import duration, moment
 from dledger_spark.report.retries import draw_retries
 from dledger_spark.report.span import Span
 from dledger_spark.report.style import REPORT_STYLE
