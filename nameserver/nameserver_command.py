@@ -14,7 +14,7 @@ import click
 import trio
 
 from dledger.command_line.options import FILE, flag, option
-from dledger.command_line.server_signals import end_of_input, ending_signals
+from dledger.command_line.server_signals import cancel_at_end_of_input, ending_signals
 from dledger.loop_watch import watched_loop
 from dledger.system_refusals import line_about
 from nameserver.errors import SettingFileUnreadable
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # What keeps it from serving; told in one line.
-_PROBLEMS = (PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable)
+_PROBLEMS = (AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
@@ -86,7 +86,7 @@ def main(
     try:
         trio.run(_serve, parse_address(address), serve, exit_with_stdin)
     except Exception as error:
-        if (line := line_about(error, (AddressMalformed, *_PROBLEMS))) is None:
+        if (line := line_about(error, _PROBLEMS)) is None:
             raise
         sys.exit(f"nameserver: {line}")
 
@@ -118,32 +118,18 @@ async def _serve(
         ending_signals() as signals,
         trio.open_signal_receiver(signal.SIGHUP) as hangups,
     ):
-        problem: Exception | None = None
         async with trio.open_nursery() as nursery:
-            try:
-                listening = await nursery.start(serve, address.host, address.port)
-            except _PROBLEMS as error:
-                # Raised below, so that it does not come wrapped in a group.
-                problem = error
-            else:
-                click.echo(f"nameserver listening on {listening}")
-                if exit_with_stdin:
-                    nursery.start_soon(_wait_for_stdin, nursery.cancel_scope)
-                nursery.start_soon(_tell_of_hangups, hangups)
-                async for _ in signals:
-                    break
+            listening = await nursery.start(serve, address.host, address.port)
+            click.echo(f"nameserver listening on {listening}")
+            if exit_with_stdin:
+                nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
+            nursery.start_soon(_tell_of_hangups, hangups)
+            async for _ in signals:
+                break
             nursery.cancel_scope.cancel()
-        if problem is not None:
-            raise problem
 
 
 async def _tell_of_hangups(hangups: AsyncIterable[int]) -> None:
     """SIGHUP asks for a reload, and ends nothing: all that changes is told by requests."""
     async for _ in hangups:
         _log.info("SIGHUP: there is no file to read again; routes and settings stay as they are")
-
-
-async def _wait_for_stdin(scope: trio.CancelScope) -> None:
-    """Cancel `scope` when the other end of standard input is closed."""
-    await end_of_input()
-    scope.cancel()

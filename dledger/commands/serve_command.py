@@ -11,7 +11,7 @@ import click
 import trio
 
 from dledger.command_line.options import flag, option, options
-from dledger.command_line.server_signals import cancel_on_signal, end_of_input
+from dledger.command_line.server_signals import cancel_at_end_of_input, cancel_on_signal
 from dledger.command_line.tls_options import given_tls, tls_options
 from dledger.commands.log_lines import FORMATS, LEVELS, PROGRESS, set_up_logging
 from dledger.commands.node_options import NODE_OPTIONS, node_settings, option_of
@@ -119,7 +119,7 @@ async def _serve(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
         if exit_with_stdin:
-            nursery.start_soon(_end_with_input, nursery.cancel_scope)
+            nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
         with trio.open_signal_receiver(signal.SIGHUP) as hangups:
             async with open_node(config, LogOnly()) as node:
                 if metrics is not None:
@@ -131,11 +131,6 @@ async def _serve(
                     inner.start_soon(settings.run, hangups)
                     inner.start_soon(_tell_started, node, start)
                     await NodeEvents(node, progress).run()
-
-
-async def _end_with_input(scope: trio.CancelScope) -> None:
-    await end_of_input()
-    scope.cancel()
 
 
 async def _tell_started(node: Node, start: StartReport) -> None:

@@ -1,7 +1,9 @@
 """`dledger-mq group ...`: look at consumer groups, move them, and say how they read."""
 
 import json
+import re
 import sys
+from datetime import datetime
 from typing import Final
 
 import click
@@ -11,12 +13,19 @@ from dledger.command_line.options import flag, option
 from dledger.command_line.rows import say
 from dledger_mq.admin.admin import Admin
 from dledger_mq.commands.command_line import ask, lines_option, nameserver_option, print_rows
-from dledger_mq.commands.times import FORMS, read_time, written_time
 from dledger_mq.connection.this_process import now_milliseconds
 from remoting.bodies.assignment import POP, PULL, RequestMode
 from remoting.bodies.message_queue import MessageQueue
 
 _MAX_OFFSET: Final = (1 << 63) - 1
+
+_AGO: Final = re.compile(r"(\d{1,9})(s|m|h|d)", re.ASCII)
+_UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+# From this number of digits on, a number is a time in milliseconds: since September 2001.
+_MILLISECOND_DIGITS: Final = 13
+
+FORMS: Final = "2026-03-01T12:30 (local time), 2026-03-01T12:30+00:00, 90m (ago; s, m, h, d) or ms"
 
 
 @click.group("group")
@@ -312,3 +321,23 @@ def mode(
         if group in ("", one.group) and topic in ("", one.topic)
     ]
     print_rows(("group", "topic", "mode", "shares"), rows, as_json)
+
+
+def read_time(text: str, now_milliseconds: int) -> int:
+    """A time in milliseconds since 1970. Raises ValueError with the forms it may have."""
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return max(0, now_milliseconds - int(ago[1]) * _UNIT_MS[ago[2]])
+    if text.isdecimal() and len(text) == _MILLISECOND_DIGITS:
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"{text!r:.60} is no time: give {FORMS}") from None
+
+
+def written_time(milliseconds: int) -> str:
+    """A time for people, in local time; a dash for none."""
+    if milliseconds <= 0:
+        return "-"
+    return datetime.fromtimestamp(milliseconds / 1000).isoformat(" ", "seconds")
