@@ -3,7 +3,6 @@
 import ipaddress
 import logging
 import signal
-import sys
 import time
 from collections.abc import AsyncIterable, Awaitable, Callable
 from functools import partial
@@ -13,10 +12,10 @@ from typing import TypeAlias
 import click
 import trio
 
+from dledger.command_line.ending import ending
 from dledger.command_line.options import FILE, flag, option
 from dledger.command_line.server_signals import cancel_at_end_of_input, ending_signals
 from dledger.loop_watch import watched_loop
-from dledger.system_refusals import line_about
 from nameserver.errors import SettingFileUnreadable
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
 from remoting.net.address import Address, parse_address
@@ -83,12 +82,8 @@ def main(
         settings_file=settings_file,
         may_change=partial(_is_of, changes_from),
     )
-    try:
+    with ending("nameserver", _PROBLEMS):
         trio.run(_serve, parse_address(address), serve, exit_with_stdin)
-    except Exception as error:
-        if (line := line_about(error, _PROBLEMS)) is None:
-            raise
-        sys.exit(f"nameserver: {line}")
 
 
 def _networks(text: str | None) -> tuple[Network, ...] | None:
