@@ -18,6 +18,7 @@ from bench.mq_group import START_TIMEOUT_S, mq_group
 from bench.options import new_folder_option
 from bench.report import show_tables
 from bench.summary import Rows
+from dledger.command_line.options import option
 from dledger_mq import (
     Client,
     ConsumeFrom,
@@ -186,12 +187,12 @@ async def _until_served(producer: Producer) -> None:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--rounds", default=3, show_default=True, help="Of everything.")
-@click.option("--seconds", default=2.0, show_default=True, help="Of each measurement by time.")
-@click.option("--body-bytes", default=1024, show_default=True, help="Of each message sent.")
-@click.option("--at-once", default=20_000, show_default=True, help="Messages sent at once.")
-@click.option("--consumed", default=200_000, show_default=True, help="Messages to consume.")
-@click.option("--consumed-bytes", default=256, show_default=True, help="Of each of them.")
+@option("--rounds", "Of everything.", default=3)
+@option("--seconds", "Of each measurement by time.", default=2.0)
+@option("--body-bytes", "Of each message sent.", default=1024)
+@option("--at-once", "Messages sent at once.", default=20_000)
+@option("--consumed", "Messages to consume.", default=200_000)
+@option("--consumed-bytes", "Of each of them.", default=256)
 @new_folder_option
 def main(
     rounds: int,

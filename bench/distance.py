@@ -26,6 +26,7 @@ from bench.plan import PlanInvalid, numbers
 from bench.report import Report, show_tables, tell
 from bench.summary import Rows, percentile
 from bench.workload import Measured, Workload
+from dledger.command_line.options import option
 
 ROUND_TRIPS = "0,60,150,300"
 # A stationary satellite is 600 ms away, there and back.
@@ -149,29 +150,15 @@ def tables_of(distances: Sequence[Distance], in_flight: int, sync_ms: float) -> 
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--round-trips", default=ROUND_TRIPS, show_default=True, help="Milliseconds.")
-@click.option(
-    "--in-flight",
-    default=1000,
-    show_default=True,
-    type=click.IntRange(1, MOST_IN_FLIGHT),
-    help="Entries in flight.",
-)
-@click.option(
-    "--bodies",
-    "body_bytes",
-    default=256,
-    show_default=True,
-    type=click.IntRange(1),
-    help="Size of bodies, bytes.",
-)
-@click.option("--seconds", default=5.0, show_default=True, help="Measured time of each run.")
-@click.option(
+@option("--round-trips", "Milliseconds.", default=ROUND_TRIPS)
+@option("--in-flight", "Entries in flight.", default=1000, type=click.IntRange(1, MOST_IN_FLIGHT))
+@option("--bodies", "body_bytes", "Size of bodies, bytes.", default=256, type=click.IntRange(1))
+@option("--seconds", "Measured time of each run.", default=5.0)
+@option(
     "--elections",
+    "How often the leader is killed at each round trip.",
     default=0,
-    show_default=True,
     type=click.IntRange(0),
-    help="How often the leader is killed at each round trip.",
 )
 @folder_option
 @json_option("figure")

@@ -15,6 +15,7 @@ from bench.summary import Rows, percentile
 from bench.toolchain import Toolchain, Unavailable
 from bench.watch import KILL, STOP, Verdict, Watch
 from bench.workload import Workload
+from dledger.command_line.options import option
 
 FAULTS = (KILL, STOP)
 COLUMNS = ["system", "fault", "times", "p50 ms", "p95 ms", "max ms", "acknowledged", "lost"]
@@ -66,13 +67,12 @@ def watch_system(
 
 
 @click.command()
-@click.option(
+@option(
     "--peers",
+    "all, or names of " + ", ".join(each.key for each in WATCHED) + ", with commas.",
     default="all",
-    show_default=True,
-    help="all, or names of " + ", ".join(each.key for each in WATCHED) + ", with commas.",
 )
-@click.option("--times", default=10, show_default=True, type=click.IntRange(1), help="Each way.")
+@option("--times", "Each way.", default=10, type=click.IntRange(1))
 @click.option("--clients", default=16, show_default=True, type=click.IntRange(1))
 @folder_option
 @build_option

@@ -19,6 +19,7 @@ from rich.console import Console
 
 from bench.options import new_folder_option
 from bench.process_figures import memory, processor_seconds
+from dledger.command_line.options import option
 from dledger.free_ports import free_ports
 
 _MEMBER = "bench.groups_member"
@@ -161,9 +162,9 @@ def _fail_over(processes: GroupProcesses, console: Console) -> None:
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--groups", default=100, show_default=True, help="Groups of three members.")
-@click.option("--seconds", default=20.0, show_default=True, help="How long to look at them idle.")
-@click.option("--timeout-ms", default=500, show_default=True, help="Their election timeout.")
+@option("--groups", "Groups of three members.", default=100)
+@option("--seconds", "How long to look at them idle.", default=20.0)
+@option("--timeout-ms", "Their election timeout.", default=500)
 @new_folder_option
 def main(groups: int, seconds: float, timeout_ms: int, folder: Path | None) -> None:
     """Run idle groups in three real processes; then kill the one that leads most of them."""

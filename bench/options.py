@@ -4,47 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
 
 import click
 
 from bench.toolchain import BUILD
+from dledger.command_line.options import Decorated, option
 
-# What click decorates: the function of a command, or the command itself.
-Decorated = TypeVar("Decorated", bound="Callable[..., Any] | click.Command")
-
-folder_option = click.option(
+folder_option = option(
     "--dir",
     "folder",
+    "On the disk to measure; made if missing.",
     type=click.Path(path_type=Path, file_okay=False),
     default=BUILD,
-    show_default=True,
-    help="On the disk to measure; made if missing.",
 )
-new_folder_option = click.option(
+new_folder_option = option(
     "--dir",
     "folder",
+    "On the disk to measure; default: a new folder here.",
     type=click.Path(path_type=Path),
-    help="On the disk to measure; default: a new folder here.",
 )
-build_option = click.option(
+build_option = option(
     "--build",
+    "Where programs of others are built, once.",
     type=click.Path(path_type=Path),
     default=BUILD,
-    show_default=True,
-    help="Where programs of others are built, once.",
 )
 
 
 def json_option(what: str) -> Callable[[Decorated], Decorated]:
     """`--json PATH`, passed as `kept`; `what` is kept in it: figures or runs."""
-    return click.option(
-        "--json", "kept", type=click.Path(path_type=Path), help=f"Keep every {what} there."
-    )
+    return option("--json", "kept", f"Keep every {what} there.", type=click.Path(path_type=Path))
 
 
 def markdown_option(what: str) -> Callable[[Decorated], Decorated]:
     """`--markdown PATH`, passed as `page`; `what` is written to it: a table or several."""
-    return click.option(
-        "--markdown", "page", type=click.Path(path_type=Path), help=f"Write the {what} there."
-    )
+    return option("--markdown", "page", f"Write the {what} there.", type=click.Path(path_type=Path))

@@ -17,6 +17,7 @@ from bench.options import new_folder_option
 from bench.plan import PlanInvalid, numbers
 from bench.report import show_tables
 from bench.summary import Rows, percentile
+from dledger.command_line.options import option
 from remoting.net.client import RemotingClient
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
@@ -121,10 +122,10 @@ async def _run(
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--in-flight", default="1,16,256", show_default=True, help="Sends at a time.")
-@click.option("--body-bytes", default=1024, show_default=True, help="Of each message.")
-@click.option("--rounds", default=5, show_default=True, help="Of both ways, one after the other.")
-@click.option("--seconds", default=2.0, show_default=True, help="Of each measurement.")
+@option("--in-flight", "Sends at a time.", default="1,16,256")
+@option("--body-bytes", "Of each message.", default=1024)
+@option("--rounds", "Of both ways, one after the other.", default=5)
+@option("--seconds", "Of each measurement.", default=2.0)
 @new_folder_option
 def main(in_flight: str, body_bytes: int, rounds: int, seconds: float, folder: Path | None) -> None:
     """Send to the leader directly and by a follower, with the same client, in one group of three.

@@ -17,6 +17,7 @@ from bench.toolchain import BUILD, Toolchain
 from bench.watch import Watch
 from bench.workload import Workload
 from dledger.client.group_client import GroupClient
+from dledger.command_line.options import option
 
 LEADER, ALL, FOLLOWER, FOLLOWERS = "the leader", "all", "one follower", "all followers"
 # Shorter and longer than elections, which take 0.5 to 1 s; a laptop sleeps for longer.
@@ -54,7 +55,7 @@ def paused(who: str, leader: str, names: list[str]) -> list[str]:
 
 
 @click.command()
-@click.option("--times", default=3, show_default=True, type=click.IntRange(1), help="Each pause.")
+@option("--times", "Each pause.", default=3, type=click.IntRange(1))
 @click.option("--clients", default=16, show_default=True, type=click.IntRange(1))
 @folder_option
 def stalls(times: int, clients: int, folder: Path) -> None:

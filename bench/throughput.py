@@ -32,6 +32,7 @@ from bench.system import Prepared, System
 from bench.systems import SYSTEMS
 from bench.toolchain import Toolchain, Unavailable
 from bench.workload import Measured, Workload
+from dledger.command_line.options import flag, option
 
 BODIES, IN_FLIGHT, ROUNDS, SECONDS = "16,256,4096", "1,16,256,1000,4096", 3, 5.0
 PEERS = choices([each.contender for each in SYSTEMS])
@@ -167,25 +168,21 @@ def _check_memory(memory_mib: int, machine: Machine) -> None:
 
 
 @click.command()
-@click.option(
-    "--peers",
-    default="all",
-    show_default=True,
-    help=f"Beside ours: all, none, or with commas: {', '.join(PEERS)}.",
-)
-@click.option("--bodies", default=BODIES, show_default=True, help="Sizes of bodies, bytes.")
-@click.option("--in-flight", default=IN_FLIGHT, show_default=True, help="Entries in flight.")
+@option("--peers", f"Beside ours: all, none, or with commas: {', '.join(PEERS)}.", default="all")
+@option("--bodies", "Sizes of bodies, bytes.", default=BODIES)
+@option("--in-flight", "Entries in flight.", default=IN_FLIGHT)
 @click.option("--rounds", default=ROUNDS, show_default=True, type=click.IntRange(1))
-@click.option("--seconds", default=SECONDS, show_default=True, help="Measured time of each run.")
-@click.option("--warm-up", "warm_up_s", type=float, help="Seconds before; default 2, for Java 15.")
-@click.option(
+@option("--seconds", "Measured time of each run.", default=SECONDS)
+@option("--warm-up", "warm_up_s", "Seconds before; default 2, for Java 15.", type=float)
+@option(
     "--touch-memory",
     "memory_mib",
+    "MiB touched before each run, where a host gives memory at the first touch.",
     default=0,
     type=click.IntRange(0),
-    help="MiB touched before each run, where a host gives memory at the first touch.",
+    show_default=False,
 )
-@click.option("--quick", is_flag=True, help="256 bytes, 1000 in flight, everyone, one round.")
+@flag("--quick", "256 bytes, 1000 in flight, everyone, one round.")
 @folder_option
 @build_option
 @json_option("run")

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 import click
 import trio
@@ -28,6 +28,8 @@ from broker.retention.policy import RetentionPolicy, read_hours
 from broker.server import Broker, run_broker
 from broker.transactions.policy import CheckPolicy
 from dledger import DLedgerError, collect_seldom, parse_peers
+from dledger.command_line.ending import ExitCode
+from dledger.command_line.options import Decorated, flag, option
 from dledger.command_line.server_signals import end_of_input, ending_signals
 from dledger.start_report import StartReport
 from dledger.system_refusals import line_about
@@ -54,7 +56,7 @@ def main(arguments: list[str] | None = None) -> int:
             SettingInvalid("arguments", f"{problem}; see {_PROGRAM} --help"), error.exit_code
         )
     except click.Abort:
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
     except BaseException as error:
         if (line := line_about(error, (BrokerError, DLedgerError, RemotingError))) is None:
             raise
@@ -63,10 +65,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 _log = logging.getLogger(__name__)
 
-F = TypeVar("F", bound=Callable[..., Any])
-
 _PROGRAM: Final = "python -m broker"
-_INTERRUPTED: Final = 130  # what a shell reports for Ctrl-C
 _DEFAULT: Final = RetentionPolicy()
 _CHECKS: Final = CheckPolicy()
 
@@ -78,73 +77,64 @@ _EPILOG: Final = """Ctrl-C or SIGTERM ends it.
 """
 
 
-def _number(option: str, default: float, explanation: str) -> Callable[[F], F]:
+def _number(name: str, default: float, explanation: str) -> Callable[[Decorated], Decorated]:
     """An option whose value is a whole number."""
-    return click.option(option, type=int, default=default, show_default=True, help=explanation)
+    return option(name, explanation, type=int, default=default)
 
 
 @click.command(epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"]})
-@click.option("--group", required=True, help="Name of the group: what clients see as broker name.")
-@click.option("--node", required=True, help="This member's id, one of --peers.")
-@click.option("--peers", required=True, help="All members: n0=host:port,n1=host:port,...")
-@click.option("--join", is_flag=True, help="Join a group that runs; --peers is this member alone.")
-@click.option(
-    "--new",
-    is_flag=True,
-    help="The group has never begun: do not wait for all of --peers. Only for the first start.",
+@option("--group", "Name of the group: what clients see as broker name.", required=True)
+@option("--node", "This member's id, one of --peers.", required=True)
+@option("--peers", "All members: n0=host:port,n1=host:port,...", required=True)
+@flag("--join", "Join a group that runs; --peers is this member alone.")
+@flag(
+    "--new", "The group has never begun: do not wait for all of --peers. Only for the first start."
 )
-@click.option("--listen", required=True, help="Where clients connect: host:port.")
-@click.option(
-    "--advertise",
-    help="How clients reach the group, if not by --listen-group or --listen: IPv4:port.",
+@option("--listen", "Where clients connect: host:port.", required=True)
+@option(
+    "--advertise", "How clients reach the group, if not by --listen-group or --listen: IPv4:port."
 )
-@click.option(
+@option(
     "--listen-group",
-    help="Where clients connect that want the leader, whichever member that is: host:port.",
+    "Where clients connect that want the leader, whichever member that is: host:port.",
 )
-@click.option(
-    "--share-port",
-    is_flag=True,
-    help="Members on this machine share the port of --listen-group.",
-)
-@click.option(
+@flag("--share-port", "Members on this machine share the port of --listen-group.")
+@option(
     "--relays-from",
-    default="",
-    help="Networks of members that pass clients on, and of other relays, as 10.0.0.0/8: PROXY "
+    "Networks of members that pass clients on, and of other relays, as 10.0.0.0/8: PROXY "
     "headers from there are believed. The addresses in --peers with --listen-group, else none.",
+    default="",
+    show_default=False,
 )
-@click.option(
-    "--listen-peers",
-    help="Where the other members connect, if not at this member's address in --peers.",
+@option(
+    "--listen-peers", "Where the other members connect, if not at this member's address in --peers."
 )
-@click.option("--prefer", help="The member that should lead whenever it is healthy.")
-@click.option("--nameservers", default="", help="Name servers: host:port;host:port.")
-@click.option(
+@option("--prefer", "The member that should lead whenever it is healthy.")
+@option("--nameservers", "Name servers: host:port;host:port.", default="", show_default=False)
+@option(
     "--dir",
     "directory",
+    "Folder for the log and the consume queues.",
     required=True,
     type=click.Path(path_type=Path),
-    help="Folder for the log and the consume queues.",
 )
-@click.option("--cluster", default=DEFAULT_CLUSTER, show_default=True, help="Name of the cluster.")
-@click.option(
+@option("--cluster", "Name of the cluster.", default=DEFAULT_CLUSTER)
+@option(
     "--auto-create-topics/--no-auto-create-topics",
+    "Whether a first message creates its topic.",
     default=True,
-    show_default=True,
-    help="Whether a first message creates its topic.",
 )
-@click.option(
+@option(
     "--max-connections",
+    "Connections of clients at once; as many as the process may open files for.",
     type=int,
-    help="Connections of clients at once; as many as the process may open files for.",
 )
-@click.option("--metrics", help="Answer GET /metrics for Prometheus here: host:port.")
+@option("--metrics", "Answer GET /metrics for Prometheus here: host:port.")
 @_number("--keep-hours", _DEFAULT.keep_hours, "Messages are kept for so many hours.")
-@click.option(
+@option(
     "--delete-at-hours",
+    "Older ones go at these hours of the day, local time, as 4;16.",
     default=";".join(map(str, sorted(_DEFAULT.at_hours))),
-    show_default=True,
-    help="Older ones go at these hours of the day, local time, as 4;16.",
 )
 @_number(
     "--disk-clean-percent",
@@ -181,19 +171,15 @@ def _number(option: str, default: float, explanation: str) -> Callable[[F], F]:
     _CHECKS.give_up_hours,
     "And after so long if no producer of its group is there to be asked.",
 )
-@click.option(
+@option(
     "--pass-over-entry",
     "pass_over",
+    "DANGEROUS: never apply this entry of the log. Only for an entry that no program reads, "
+    "and only with the same entries on every member: others come to another state.",
     type=click.IntRange(0),
     multiple=True,
-    help="DANGEROUS: never apply this entry of the log. Only for an entry that no program reads, "
-    "and only with the same entries on every member: others come to another state.",
 )
-@click.option(
-    "--exit-with-stdin",
-    is_flag=True,
-    help="End when standard input ends, so that no child outlives its parent.",
-)
+@flag("--exit-with-stdin", "End when standard input ends, so that no child outlives its parent.")
 def broker(exit_with_stdin: bool, **options: Any) -> None:
     """Run one member of a group of brokers: a RocketMQ broker over a replicated log."""
     config = read_config(options)

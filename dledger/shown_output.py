@@ -23,9 +23,21 @@ def shown_on(output: TextIO, text: str) -> str:
     Users' bytes could move its cursor, change its title, or hide text. It gets "\x1b" instead; line
     ends and tabs stay. A pipe or a file gets the text as it is.
     """
-    if text.isprintable() or not output.isatty():
+    return escaped(text, kept="\n\t") if output.isatty() else text
+
+
+def escaped(text: str, kept: str = "") -> str:
+    r"""A text in which escapes (`\n`, `\x1b`, `\u202e`) stand for what cannot be printed.
+
+    So it begins no line, moves no cursor and turns no direction of writing. `kept` stays as it is.
+    """
+    if text.isprintable():
         return text
     return "".join(
-        one if one.isprintable() or one in "\n\t" else one.encode("unicode_escape").decode("ascii")
-        for one in text
+        [
+            one
+            if one.isprintable() or one in kept
+            else one.encode("unicode_escape").decode("ascii")
+            for one in text
+        ]
     )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import click
 
-from dledger.command_line.options import json_option
+from dledger.command_line.options import flag, json_option, option
 from dledger.shown_output import escape_what_cannot_be_shown
 from dledger_spark.ending import end_at_signals
 from dledger_spark.log_options import given_logs, log_options
@@ -58,21 +58,19 @@ def dledger_spark() -> None:
 
 @dledger_spark.command()
 @log_options()
-@click.option("--out", required=True, metavar="OUT", help="Folder for the tables.")
-@click.option(
+@option("--out", "Folder for the tables.", required=True, metavar="OUT")
+@option(
     "--format",
     "file_format",
+    "Format of the files.",
     type=click.Choice(["parquet"]),
     default="parquet",
-    show_default=True,
-    help="Format of the files.",
 )
-@click.option(
+@option(
     "--file-bytes",
+    "About how much of a log becomes one file of each table.",
     type=click.IntRange(min=1),
     default=128 * 1024 * 1024,
-    show_default=True,
-    help="About how much of a log becomes one file of each table.",
 )
 @json_option("Print one JSON object.")
 @session_options
@@ -207,23 +205,14 @@ def count(as_json: bool) -> None:
 
 @dledger_spark.command()
 @log_options()
-@click.option(
-    "--table",
-    type=click.Choice(["entries", "messages"]),
-    default="entries",
-    show_default=True,
-    help="What to show.",
-)
-@click.option("--topic", help="Only messages of this topic.")
-@click.option(
+@option("--table", "What to show.", type=click.Choice(["entries", "messages"]), default="entries")
+@option("--topic", "Only messages of this topic.")
+@flag(
     "--decompress",
-    is_flag=True,
-    help="Messages with their bodies inflated. One that cannot be is left out, and the column "
+    "Messages with their bodies inflated. One that cannot be is left out, and the column "
     "body_problem tells why.",
 )
-@click.option(
-    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Rows at most."
-)
+@option("--limit", "Rows at most.", type=click.IntRange(min=1), default=20)
 @json_option("Print all columns, a JSON object a line.")
 def show(table: str, topic: str | None, decompress: bool, limit: int, as_json: bool) -> None:
     """Print the first entries or messages of a range. Does not start Spark."""

@@ -106,59 +106,58 @@ def log_options(
     wanted = [
         kept_option(
             "--path",
+            "Folder of a node's log, or a folder above those of several nodes or groups. "
+            "Nodes may be running in it." + (" May be given again." if many else ""),
             multiple=many,
             metavar="DIR",
-            help="Folder of a node's log, or a folder above those of several nodes or groups. "
-            "Nodes may be running in it." + (" May be given again." if many else ""),
         ),
         kept_option(
             "--bootstrap",
+            "Instead of --path: members of a running group, which is read over the network. "
+            "With TLS name them: n0=HOST:PORT,...",
             multiple=True,
             metavar="HOST:PORT,...",
-            help="Instead of --path: members of a running group, which is read over the network. "
-            "With TLS name them: n0=HOST:PORT,...",
         ),
         kept_option(
             "--group",
+            "With --bootstrap: the name of the group. For several groups give both options "
+            "again, or only --group if the same members have them all.",
             multiple=True,
             metavar="NAME",
-            help="With --bootstrap: the name of the group. For several groups give both options "
-            "again, or only --group if the same members have them all.",
         ),
         *(
             kept_option(
                 name,
+                text,
                 type=click.Path(dir_okay=False),
                 envvar="DLEDGER_" + name.removeprefix("--").replace("-", "_").upper(),
                 show_envvar=True,
-                help=text,
             )
             for name, _, text in _TLS
         ),
         kept_option(
             "--max-bytes-per-second",
+            "With --bootstrap: what each task reads of the members at most.",
             type=click.IntRange(min=1),
-            help="With --bootstrap: what each task reads of the members at most.",
         ),
     ]
     if ranges:
         wanted += [
-            kept_option("--from", metavar="INDEX", help="First entry [default: first kept]"),
+            kept_option("--from", "First entry [default: first kept]", metavar="INDEX"),
             kept_option(
                 "--to",
-                metavar="INDEX",
-                help="Last entry. By default the last one that is recorded as committed; "
+                "Last entry. By default the last one that is recorded as committed; "
                 "'end' takes all entries, committed or not.",
+                metavar="INDEX",
             ),
         ]
     if data_loss:
         wanted.append(
             kept_option(
                 "--fail-on-data-loss/--no-fail-on-data-loss",
-                default=True,
-                show_default=True,
-                help="End with an error when entries are lost (a file of the log is missing, or "
+                "End with an error when entries are lost (a file of the log is missing, or "
                 "retention was faster than the command), or go on without them.",
+                default=True,
             )
         )
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from dledger.command_line.options import option
 from dledger_spark.terminal import progress
 
 if TYPE_CHECKING:
@@ -16,11 +17,9 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option("--tables", "tables_in", required=True, metavar="OUT", help="Folder of the tables.")
-@click.option(
-    "--out", required=True, metavar="FILE", help="The page to write; - is standard output."
-)
-@click.option("--title", help="What the page is about [default: the folder's path]")
+@option("--tables", "tables_in", "Folder of the tables.", required=True, metavar="OUT")
+@option("--out", "The page to write; - is standard output.", required=True, metavar="FILE")
+@option("--title", "What the page is about [default: the folder's path]")
 def report(tables_in: str, out: str, title: str | None) -> None:
     """Write a page about the tables that `dledger-spark tables` has made.
 

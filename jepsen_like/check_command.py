@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from dledger.command_line.options import json_option
+from dledger.command_line.options import flag, json_option, option
 from dledger.command_line.progress import counted
 from dledger.command_line.rows import print_table
 from jepsen_like.check_files import USERS_MODEL_MARK, Checked, Plan, check_files, files_of
@@ -78,32 +78,31 @@ Examples:
 @click.argument(
     "files", nargs=-1, required=True, metavar="FILE...", type=click.Path(path_type=Path)
 )
-@click.option(
+@option(
     "--model",
+    "What the histories must keep; else as their headers or their functions say.",
     metavar="NAME",
-    help="What the histories must keep; else as their headers or their functions say.",
 )
-@click.option(
+@option(
     "--format",
     "format_name",
+    "The format of the files; else recognized by the first line of each.",
     type=click.Choice([one.value for one in HistoryFormat]),
-    help="The format of the files; else recognized by the first line of each.",
 )
-@click.option("--keyed", is_flag=True, help="Values are pairs [key value], as Jepsen's may be.")
-@click.option(
+@flag("--keyed", "Values are pairs [key value], as Jepsen's may be.")
+@option(
     "--allow",
+    "Tell problems of this kind, but do not count them. May be given several times.",
     multiple=True,
     metavar="KIND",
-    help="Tell problems of this kind, but do not count them. May be given several times.",
 )
-@click.option(
+@option(
     "--time-limit-seconds",
+    "For each file; its verdict is unknown if this is over.",
     default=60.0,
-    show_default=True,
     type=click.FloatRange(min=0.0, min_open=True),
-    help="For each file; its verdict is unknown if this is over.",
 )
-@click.option("--jobs", type=click.IntRange(1), help="Processes; one a core unless given.")
+@option("--jobs", "Processes; one a core unless given.", type=click.IntRange(1))
 @json_option("Print one JSON object and nothing else.")
 def check(
     files: tuple[Path, ...],

@@ -10,7 +10,7 @@ from functools import partial
 
 import click
 
-from dledger.command_line.options import json_option
+from dledger.command_line.options import flag, json_option, option
 from dledger.command_line.progress import counted
 from dledger.command_line.rows import print_table
 from jepsen_like.mutants.mutant import SERVICES, Mutant, all_mutants
@@ -67,39 +67,37 @@ def _show_one(context: click.Context, _: click.Parameter, name: str | None) -> N
 
 
 @click.command(epilog=EPILOG)
-@click.option("--only", multiple=True, metavar="NAME", help="Try this mistake; may be repeated.")
-@click.option(
+@option("--only", "Try this mistake; may be repeated.", multiple=True, metavar="NAME")
+@option(
     "--area",
     "areas",
+    "Try the mistakes of an area; may be repeated.",
     multiple=True,
     type=click.Choice(AREAS),
-    help="Try the mistakes of an area; may be repeated.",
 )
-@click.option("--jobs", type=click.IntRange(1), help="Processes; one a core unless given.")
-@click.option(
+@option("--jobs", "Processes; one a core unless given.", type=click.IntRange(1))
+@option(
     "--time-budget",
     "budget_s",
+    "Seconds after which no run begins for one mistake.",
     type=click.FloatRange(1.0),
     default=BUDGET_S_DEFAULT,
-    show_default=True,
-    help="Seconds after which no run begins for one mistake.",
 )
 @json_option("Print one JSON object and nothing else.")
-@click.option(
+@flag(
     "--list",
-    is_flag=True,
+    "Say which mistakes there are.",
     is_eager=True,
     expose_value=False,
     callback=_list_them,
-    help="Say which mistakes there are.",
 )
-@click.option(
+@option(
     "--show",
+    "Show the source of a mistake beside that of the product, as a diff.",
     metavar="NAME",
     is_eager=True,
     expose_value=False,
     callback=_show_one,
-    help="Show the source of a mistake beside that of the product, as a diff.",
 )
 def mutants(
     only: tuple[str, ...],

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from dledger.command_line.options import FOLDER
+from dledger.command_line.options import FOLDER, flag, option
 from dledger.command_line.rows import print_table
 from dledger.command_line.server_signals import ending_signals
 from dledger.system_refusals import single
@@ -72,72 +72,52 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
 
 
 @click.command(epilog=EPILOG)
-@click.option(
-    "--workload", type=click.Choice([*WORKLOADS, *EXPLANATIONS]), metavar="NAME", help="What to do."
-)
-@click.option(
-    "--service", metavar="MODULE:CLASS", help="Your own state machine, instead of a workload."
-)
-@click.option(
+@option("--workload", "What to do.", type=click.Choice([*WORKLOADS, *EXPLANATIONS]), metavar="NAME")
+@option("--service", "Your own state machine, instead of a workload.", metavar="MODULE:CLASS")
+@option(
     "--nemesis",
     "nemeses",
+    "What to break; `none` for nothing, MODULE:CLASS for a nemesis of yours.",
     default=DEFAULT_NEMESES,
-    show_default=True,
     callback=_nemeses,
     metavar="NAME[,NAME]",
-    help="What to break; `none` for nothing, MODULE:CLASS for a nemesis of yours.",
 )
-@click.option("--nodes", default=3, show_default=True, type=click.IntRange(1, 7), help="Members.")
-@click.option(
-    "--time", "time_s", default=60.0, show_default=True, type=click.FloatRange(1.0), help="Seconds."
-)
-@click.option("--seed", type=click.IntRange(0), help="Of all choices; drawn unless given.")
-@click.option(
-    "--out",
-    type=FOLDER,
-    help="A new folder for all files.  [default: chaos-WORKLOAD-SEED]",
-)
-@click.option("--lease", is_flag=True, help="The leader reads by its lease (max_clock_drift).")
-@click.option(
+@option("--nodes", "Members.", default=3, type=click.IntRange(1, 7))
+@option("--time", "time_s", "Seconds.", default=60.0, type=click.FloatRange(1.0))
+@option("--seed", "Of all choices; drawn unless given.", type=click.IntRange(0))
+@option("--out", "A new folder for all files.  [default: chaos-WORKLOAD-SEED]", type=FOLDER)
+@flag("--lease", "The leader reads by its lease (max_clock_drift).")
+@option(
     "--rate",
+    "Calls a second of each client, at most.",
     default=CALLS_A_SECOND_DEFAULT,
-    show_default=True,
     type=click.FloatRange(0.1, 1000.0),
-    help="Calls a second of each client, at most.",
 )
-@click.option(
+@option(
     "--network",
+    "How links are made that can break.",
     default="auto",
-    show_default=True,
     type=click.Choice(["auto", "namespaces", "none"]),
-    help="How links are made that can break.",
 )
-@click.option(
+@option(
     "--dirty",
+    "Make a known mistake in the service or in brokers: the run must find it.",
     type=click.Choice([*DIRTY_SERVICES, *DIRTY_BROKERS]),
     metavar="NAME",
-    help="Make a known mistake in the service or in brokers: the run must find it.",
 )
-@click.option(
+@option(
     "--system",
+    "Runs a member of another system, in the place of dledger: see docs/other-systems.md.",
     metavar="MODULE",
-    help="Runs a member of another system, in the place of dledger: see docs/other-systems.md.",
 )
-@click.option(
+@option(
     "--client",
+    "What sends and consumes: cpp is RocketMQ's client of C++, with the workload messages.",
     default=CLIENT_DEFAULT,
-    show_default=True,
     type=click.Choice([CLIENT_DEFAULT, CPP_CLIENT]),
-    help="What sends and consumes: cpp is RocketMQ's client of C++, with the workload messages.",
 )
-@click.option("--grown", is_flag=True, help="The group begins with one member; it adds the others.")
-@click.option(
-    "--check-limit-seconds",
-    default=120.0,
-    show_default=True,
-    type=click.FloatRange(1.0),
-    help="For the checker.",
-)
+@flag("--grown", "The group begins with one member; it adds the others.")
+@option("--check-limit-seconds", "For the checker.", default=120.0, type=click.FloatRange(1.0))
 def run(
     workload: str | None,
     service: str | None,

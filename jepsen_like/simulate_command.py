@@ -11,7 +11,7 @@ from pathlib import Path
 
 import click
 
-from dledger.command_line.options import FILE, json_option
+from dledger.command_line.options import FILE, flag, json_option, option
 from dledger.command_line.progress import counted
 from jepsen_like.mutants.mutant import all_mutants, mutants_of
 from jepsen_like.report.space_time import SpaceTime, space_time_page
@@ -53,66 +53,53 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
 
 
 @click.command()
-@click.option(
+@option(
     "--tier",
+    "What is simulated: bare members of a group, members that run the broker, or whole hosts.",
     default="members",
-    show_default=True,
     type=click.Choice(list(TIERS)),
-    help="What is simulated: bare members of a group, members that run the broker, or whole hosts.",
 )
-@click.option(
+@option(
     "--service",
+    "Simulate your own state machine: its class, or a jepsen_like.Service.",
     metavar="MODULE:NAME",
-    help="Simulate your own state machine: its class, or a jepsen_like.Service.",
 )
-@click.option("--seeds", default=300, show_default=True, type=click.IntRange(1), help="How many.")
-@click.option("--seed", default=0, show_default=True, type=click.IntRange(0), help="The first one.")
-@click.option(
-    "--nodes", type=click.IntRange(1, 9), help="Members, or hosts; else as each seed decides."
-)
-@click.option("--seconds", type=click.FloatRange(0.1), help="Virtual seconds with faults.")
-@click.option(
-    "--time-budget",
-    type=click.FloatRange(0.1),
-    help="Begin no seed after so many seconds.",
-)
-@click.option(
+@option("--seeds", "How many.", default=300, type=click.IntRange(1))
+@option("--seed", "The first one.", default=0, type=click.IntRange(0))
+@option("--nodes", "Members, or hosts; else as each seed decides.", type=click.IntRange(1, 9))
+@option("--seconds", "Virtual seconds with faults.", type=click.FloatRange(0.1))
+@option("--time-budget", "Begin no seed after so many seconds.", type=click.FloatRange(0.1))
+@option(
     "--shrink-seconds",
+    "With --service: how long a failing run may be shortened.",
     default=30.0,
-    show_default=True,
     type=click.FloatRange(0.0),
-    help="With --service: how long a failing run may be shortened.",
 )
-@click.option("--jobs", type=click.IntRange(1), help="Processes; one a core unless given.")
-@click.option(
+@option("--jobs", "Processes; one a core unless given.", type=click.IntRange(1))
+@option(
     "--trace",
+    "Write the whole trace of the failing seed (or of the only one) to this file.",
     type=FILE,
-    help="Write the whole trace of the failing seed (or of the only one) to this file.",
 )
-@click.option(
+@option(
     "--diagram",
+    "With --service: draw the shortened run (or the only one) as a page, into this file.",
     type=FILE,
-    help="With --service: draw the shortened run (or the only one) as a page, into this file.",
 )
 @json_option("Print one JSON object and nothing else.")
-@click.option(
+@option(
     "--seeded-bug",
+    "Plant a known bug: the run must fail.",
     type=click.Choice(sorted(mutant.name for tier in TIERS for mutant in mutants_of(tier))),
     metavar="NAME",
-    help="Plant a known bug: the run must fail.",
 )
-@click.option(
-    "--aimed",
-    is_flag=True,
-    help="With a known bug: the load and the faults under which it shows soon.",
-)
-@click.option(
+@flag("--aimed", "With a known bug: the load and the faults under which it shows soon.")
+@flag(
     "--list-seeded-bugs",
-    is_flag=True,
+    "Say which bugs can be planted.",
     is_eager=True,
     expose_value=False,
     callback=_list_bugs,
-    help="Say which bugs can be planted.",
 )
 def simulate(
     tier: str,

@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 import trio
 
-from dledger.command_line.options import FOLDER
+from dledger.command_line.options import FOLDER, option
 from dledger.command_line.rows import print_table
 from jepsen_like.chaos.suites.catalogue import SUITES, Planned, planned
 from jepsen_like.chaos.suites.made_run import MadeRun
@@ -63,37 +63,35 @@ Examples:
 @click.argument(
     "names", nargs=-1, required=True, type=click.Choice(list(SUITES)), metavar="NAME..."
 )
-@click.option(
+@option(
     "--out",
-    type=FOLDER,
-    help="The folder of all runs. Runs that are finished in it are not made again.  "
+    "The folder of all runs. Runs that are finished in it are not made again.  "
     "[default: suite-NAMES-SEED]",
+    type=FOLDER,
 )
-@click.option(
+@option(
     "--seed",
+    "Of the first run; the next one has the next seed.  [default: that of --out, or drawn]",
     type=click.IntRange(0),
-    help="Of the first run; the next one has the next seed.  [default: that of --out, or drawn]",
 )
-@click.option(
+@option(
     "--time",
     "time_s",
+    "Seconds with faults, of each run.",
     default=TIME_S_DEFAULT,
-    show_default=True,
     type=click.FloatRange(1.0),
-    help="Seconds with faults, of each run.",
 )
-@click.option(
+@option(
     "--rounds",
+    "How often all runs are made.  [default: once, or as often as --hours allows]",
     type=click.IntRange(1),
-    help="How often all runs are made.  [default: once, or as often as --hours allows]",
 )
-@click.option("--hours", type=click.FloatRange(0.0), help="No run begins after so many hours.")
-@click.option(
+@option("--hours", "No run begins after so many hours.", type=click.FloatRange(0.0))
+@option(
     "--network",
+    "As of `jepsen-like run`.",
     default="auto",
-    show_default=True,
     type=click.Choice(["auto", "namespaces", "none"]),
-    help="As of `jepsen-like run`.",
 )
 def suite(
     names: tuple[str, ...],

@@ -3,7 +3,6 @@
 import ipaddress
 import logging
 import signal
-import sys
 import time
 from collections.abc import AsyncIterable, Awaitable, Callable
 from functools import partial
@@ -13,10 +12,10 @@ from typing import TypeAlias
 import click
 import trio
 
-from dledger.command_line.options import FILE
-from dledger.command_line.server_signals import end_of_input, ending_signals
+from dledger.command_line.ending import ending
+from dledger.command_line.options import FILE, flag, option
+from dledger.command_line.server_signals import cancel_at_end_of_input, ending_signals
 from dledger.loop_watch import watched_loop
-from dledger.system_refusals import line_about
 from nameserver.errors import SettingFileUnreadable
 from nameserver.server import NAMESERVER_PORT, serve_nameserver
 from remoting.net.address import Address, parse_address
@@ -31,40 +30,38 @@ _log = logging.getLogger(__name__)
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 # What keeps it from serving; told in one line.
-_PROBLEMS = (PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable)
+_PROBLEMS = (AddressMalformed, PortInUse, ListenFailed, TooFewDescriptors, SettingFileUnreadable)
 
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
-@click.option(
+@option(
     "--listen",
     "address",
+    "Where to listen.",
     default=f"127.0.0.1:{NAMESERVER_PORT}",
-    show_default=True,
     metavar="HOST:PORT",
-    help="Where to listen.",
 )
-@click.option(
+@option(
     "--max-connections",
+    "Connections at once; as many as the process may open files for.",
     type=click.IntRange(1),
-    help="Connections at once; as many as the process may open files for.",
 )
-@click.option(
+@option(
     "--settings",
     "settings_file",
+    "Keep settings such as order configurations in this file; only in memory without it.",
     type=FILE,
-    help="Keep settings such as order configurations in this file; only in memory without it.",
 )
-@click.option(
+@option(
     "--changes-from",
     "changes_from",
-    callback=lambda _context, _option, text: _networks(text),
-    help="Networks of brokers and operators, as 10.0.0.0/8,127.0.0.1; all others may only ask. "
+    "Networks of brokers and operators, as 10.0.0.0/8,127.0.0.1; all others may only ask. "
     "By default anybody may register a broker and change what is told.",
+    callback=lambda _context, _option, text: _networks(text),
 )
-@click.option(
+@flag(
     "--exit-with-stdin",
-    is_flag=True,
-    help="End when standard input ends, as it does when the program that started this one dies.",
+    "End when standard input ends, as it does when the program that started this one dies.",
 )
 def main(
     address: str,
@@ -85,12 +82,8 @@ def main(
         settings_file=settings_file,
         may_change=partial(_is_of, changes_from),
     )
-    try:
+    with ending("nameserver", _PROBLEMS):
         trio.run(_serve, parse_address(address), serve, exit_with_stdin)
-    except Exception as error:
-        if (line := line_about(error, (AddressMalformed, *_PROBLEMS))) is None:
-            raise
-        sys.exit(f"nameserver: {line}")
 
 
 def _networks(text: str | None) -> tuple[Network, ...] | None:
@@ -120,32 +113,18 @@ async def _serve(
         ending_signals() as signals,
         trio.open_signal_receiver(signal.SIGHUP) as hangups,
     ):
-        problem: Exception | None = None
         async with trio.open_nursery() as nursery:
-            try:
-                listening = await nursery.start(serve, address.host, address.port)
-            except _PROBLEMS as error:
-                # Raised below, so that it does not come wrapped in a group.
-                problem = error
-            else:
-                click.echo(f"nameserver listening on {listening}")
-                if exit_with_stdin:
-                    nursery.start_soon(_wait_for_stdin, nursery.cancel_scope)
-                nursery.start_soon(_tell_of_hangups, hangups)
-                async for _ in signals:
-                    break
+            listening = await nursery.start(serve, address.host, address.port)
+            click.echo(f"nameserver listening on {listening}")
+            if exit_with_stdin:
+                nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
+            nursery.start_soon(_tell_of_hangups, hangups)
+            async for _ in signals:
+                break
             nursery.cancel_scope.cancel()
-        if problem is not None:
-            raise problem
 
 
 async def _tell_of_hangups(hangups: AsyncIterable[int]) -> None:
     """SIGHUP asks for a reload, and ends nothing: all that changes is told by requests."""
     async for _ in hangups:
         _log.info("SIGHUP: there is no file to read again; routes and settings stay as they are")
-
-
-async def _wait_for_stdin(scope: trio.CancelScope) -> None:
-    """Cancel `scope` when the other end of standard input is closed."""
-    await end_of_input()
-    scope.cancel()

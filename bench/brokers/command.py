@@ -22,6 +22,7 @@ from bench.options import build_option, folder_option, json_option, markdown_opt
 from bench.report import Report, show_tables, tell
 from bench.summary import Rows
 from bench.toolchain import Toolchain, Unavailable
+from dledger.command_line.options import option
 
 HOW = (
     "Three processes and a name server each on this machine, over loopback, data on one disk; one "
@@ -151,16 +152,15 @@ def measure(
 
 
 @click.command()
-@click.option("--rows", default="all", show_default=True, help=f"Or of {', '.join(_KEYS)}.")
-@click.option(
+@option("--rows", f"Or of {', '.join(_KEYS)}.", default="all")
+@option(
     "--peers",
+    "What is measured beside ours: RocketMQ's brokers (java), the load alone (null); or none.",
     default="java,null",
-    show_default=True,
-    help="What is measured beside ours: RocketMQ's brokers (java), the load alone (null); or none.",
 )
 @click.option("--rounds", default=1, show_default=True, type=click.IntRange(1))
-@click.option("--seconds", default=Scale().seconds, show_default=True, help="Of each rate.")
-@click.option("--rate", default=Scale().rate, show_default=True, help="Of the rows that travel.")
+@option("--seconds", "Of each rate.", default=Scale().seconds)
+@option("--rate", "Of the rows that travel.", default=Scale().rate)
 @click.option("--backlog", default=Scale().backlog, show_default=True, type=click.IntRange(1))
 @click.option("--delayed", default=Scale().delayed, show_default=True, type=click.IntRange(1))
 @click.option("--topics", default=Scale().topics, show_default=True, type=click.IntRange(1))

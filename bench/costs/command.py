@@ -20,6 +20,7 @@ from bench.costs.fullness import Fullness
 from bench.costs.loop_holds import watched
 from broker.config import BrokerConfig
 from broker.server import Broker, run_broker
+from dledger.command_line.options import option
 from dledger.free_ports import free_ports
 from remoting.net.address import Address
 from remoting.net.answering import failure_reply
@@ -34,11 +35,11 @@ Holds = dict[str, float]
 
 
 @click.command("request-costs")
-@click.option("--json", "json_file", type=click.Path(path_type=Path), help="Write the table here.")
-@click.option(
+@option("--json", "json_file", "Write the table here.", type=click.Path(path_type=Path))
+@option(
     "--before",
+    "A table that was written before, to print beside this one.",
     type=click.Path(exists=True, path_type=Path),
-    help="A table that was written before, to print beside this one.",
 )
 def request_costs(json_file: Path | None, before: Path | None) -> None:
     """Measure the longest hold of the event loop by each request code.

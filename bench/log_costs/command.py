@@ -12,12 +12,13 @@ import click
 
 from bench.log_costs.dearest import dearest
 from bench.log_costs.full_log import FullLog, Sizes
+from dledger.command_line.options import option
 
 _TIMES = 8
 
 
 @click.command("log-costs")
-@click.option("--only", default="", help="Only entries with this in their name.")
+@option("--only", "Only entries with this in their name.", default="", show_default=False)
 def log_costs(only: str) -> None:
     """Measure how long one entry of each kind holds the event loop of a member.
 

@@ -21,7 +21,7 @@ from bench.options import json_option
 from bench.process_figures import tree_processor_seconds
 from bench.spark.message_log import RARE_TOPIC, write_message_log
 from bench.spark.stream_lag import StreamRow, stream_rows
-from dledger.command_line.options import given
+from dledger.command_line.options import flag, given, option
 from dledger_spark.tables_command import memory_option
 
 DEFAULT_MESSAGES: Final = 600_000
@@ -57,34 +57,26 @@ class Row(NamedTuple):
 
 
 @click.command()
-@click.option(
+@option(
     "--messages",
+    "Messages in the log; each takes about 500 bytes.",
     type=click.IntRange(min=1000),
     default=DEFAULT_MESSAGES,
-    show_default=True,
-    help="Messages in the log; each takes about 500 bytes.",
 )
-@click.option(
-    "--rounds", type=click.IntRange(min=1), default=DEFAULT_ROUNDS, show_default=True, help="Runs."
-)
-@click.option(
+@option("--rounds", "Runs.", type=click.IntRange(min=1), default=DEFAULT_ROUNDS)
+@option(
     "--dir",
     "folder",
+    "Keep the log and the tables there, and use a log that is there already.",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Keep the log and the tables there, and use a log that is there already.",
 )
-@click.option(
+@option(
     "--rate",
+    "Entries a second in a running group that streams read; 0: no streams.",
     type=click.IntRange(min=0),
     default=DEFAULT_RATE,
-    show_default=True,
-    help="Entries a second in a running group that streams read; 0: no streams.",
 )
-@click.option(
-    "--peak-memory",
-    is_flag=True,
-    help="Measure instead how much memory the commands take over such a log at most.",
-)
+@flag("--peak-memory", "Measure instead how much memory the commands take over such a log at most.")
 @memory_option
 @json_option("figure")
 def spark(

@@ -6,7 +6,8 @@ See docs/exit-codes.md.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from enum import IntEnum
 from typing import Any
 
@@ -60,14 +61,8 @@ class Commands(click.Group):
     def main(self, *arguments: Any, **settings: Any) -> Any:
         """As click's own, which deals with the errors of click."""
         escape_what_cannot_be_shown()
-        try:
+        with ending(self._program, self._expected, self._code):
             return super().main(*arguments, **settings)
-        except Exception as error:
-            if (lines := lines_about(error, self._expected)) is None:
-                raise
-            for line in lines:
-                print(f"{self._program}: {line}", file=sys.stderr)
-            sys.exit(self._code(list(single(error))))
 
     def invoke(self, ctx: click.Context) -> Any:
         """As click's own."""
@@ -82,14 +77,30 @@ class Commands(click.Group):
         return next((e.code for e in errors if isinstance(e, CommandFailed)), ExitCode.FAILED)
 
 
-def lines_about(error: Exception, expected: tuple[type[Exception], ...]) -> list[str] | None:
-    """The lines that a program ends with: one for each error, or one about the first that tells.
+@contextmanager
+def ending(
+    program: str,
+    expected: tuple[type[Exception], ...],
+    code_of: Callable[[Sequence[BaseException]], int] = lambda _errors: ExitCode.FAILED,
+) -> Iterator[None]:
+    """End the program at an error that is expected, or where the system refuses something.
 
-    None if an error is neither expected nor a refusal of the system, so that its traceback tells
-    more.
+    It ends with a line about each such error. Another one keeps its traceback, which tells more.
+
+    Args:
+        program: what a line begins with.
+        expected: the errors.
+        code_of: the exit code, by the errors that were raised.
     """
-    found = list(single(error))
-    if all(isinstance(each, expected) for each in found):
-        return [str(each) for each in found]
-    line = line_about(error, expected)
-    return None if line is None else [line]
+    try:
+        yield
+    except Exception as error:
+        found = list(single(error))
+        lines = [str(each) for each in found]
+        if not all(isinstance(each, expected) for each in found):
+            if (line := line_about(error, expected)) is None:
+                raise
+            lines = [line]
+        for line in lines:
+            print(f"{program}: {line}", file=sys.stderr)
+        sys.exit(code_of(found))

@@ -18,18 +18,40 @@ FILE: Final = click.Path(dir_okay=False, path_type=Path)
 _META: Final = "dledger.kept."
 
 
-def json_option(help_text: str) -> Callable[[Decorated], Decorated]:
+def option(
+    *names_and_help: str, default: Any = None, show_default: bool = True, **attributes: Any
+) -> Callable[[Decorated], Decorated]:
+    """An option of a command: its names, and last what --help says of it, with the default.
+
+    Args:
+        names_and_help: the names begin with dashes; one without is that of the parameter.
+        default: the value where none is given.
+        show_default: whether --help tells the default.
+        attributes: more, as of click's option.
+    """
+    *names, text = names_and_help
+    if default is not None:
+        attributes |= {"default": default, "show_default": show_default}
+    return click.option(*names, help=text, **attributes)
+
+
+def flag(*names_and_help: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
+    """An option without a value."""
+    return option(*names_and_help, is_flag=True, **attributes)
+
+
+def json_option(text: str) -> Callable[[Decorated], Decorated]:
     """--json, passed as `as_json`."""
-    return click.option("--json", "as_json", is_flag=True, help=help_text)
+    return flag("--json", "as_json", text)
 
 
-def kept_option(name: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
+def kept_option(*names_and_help: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
     """An option that is kept in the context, so that commands need not pass it on; see `given`."""
 
-    def keep(context: click.Context, option: click.Parameter, value: Any) -> None:
-        context.meta[_META + option.opts[0]] = value
+    def keep(context: click.Context, parameter: click.Parameter, value: Any) -> None:
+        context.meta[_META + parameter.opts[0]] = value
 
-    return click.option(name, expose_value=False, callback=keep, **attributes)
+    return option(*names_and_help, expose_value=False, callback=keep, **attributes)
 
 
 def given(name: str, context: click.Context | None = None) -> Any:

@@ -33,3 +33,9 @@ async def end_of_input() -> None:
     async with standard_input() as stream:
         while await stream.receive_some(4096):
             continue
+
+
+async def cancel_at_end_of_input(scope: trio.CancelScope) -> None:
+    """Cancel when standard input ends."""
+    await end_of_input()
+    scope.cancel()

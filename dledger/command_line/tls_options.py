@@ -23,10 +23,10 @@ tls_options = options(
     *(
         kept_option(
             name,
+            text,
             type=FILE,
             envvar="DLEDGER_" + name.removeprefix("--").replace("-", "_").upper(),
             show_envvar=True,
-            help=text,
         )
         for name, text in _OPTIONS.items()
     )

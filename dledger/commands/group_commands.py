@@ -15,7 +15,7 @@ from dledger import __version__
 from dledger.client.group_client import GroupClient
 from dledger.client.remote_log import connect
 from dledger.command_line.ending import Commands
-from dledger.command_line.options import json_option
+from dledger.command_line.options import flag, json_option, option
 from dledger.command_line.server_signals import cancel_on_signal
 from dledger.command_line.tls_options import given_tls, tls_arguments, tls_options
 from dledger.commands.append_command import append
@@ -100,17 +100,15 @@ def commands() -> None:
 
 
 @commands.command("group")
-@click.option(
-    "--nodes", default=3, show_default=True, type=click.IntRange(1, 9), help="How many members."
-)
-@click.option(
+@option("--nodes", "How many members.", default=3, type=click.IntRange(1, 9))
+@option(
     "--dir",
     "folder",
+    "Folder for all members; made if missing.",
     required=True,
     type=click.Path(path_type=Path),
-    help="Folder for all members; made if missing.",
 )
-@click.option("--group", default="group", show_default=True, help="Name of the group.")
+@option("--group", "Name of the group.", default="group")
 @tls_options
 def local_group(nodes: int, folder: Path, group: str) -> None:
     """Run a whole group on this machine, each member a process of its own.
@@ -149,10 +147,8 @@ def get(as_json: bool, index: int) -> None:
 
 @commands.command()
 @group_options
-@click.option(
-    "--from", "first", default=0, show_default=True, type=click.IntRange(0), help="First index."
-)
-@click.option("--follow", "-f", is_flag=True, help="Go on with each new entry, until Ctrl-C.")
+@option("--from", "first", "First index.", default=0, type=click.IntRange(0))
+@flag("--follow", "-f", "Go on with each new entry, until Ctrl-C.")
 @json_option("One JSON object an entry.")
 def tail(first: int, follow: bool, as_json: bool) -> None:
     """Print the committed entries, one line each: index, term, kind, body.
@@ -211,8 +207,8 @@ def _print_entry(entry: Entry, as_json: bool) -> None:
 
 @commands.command()
 @group_options
-@click.option("--to", "target", help="The member to lead; else the one with the longest log.")
-@click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a leader.")
+@option("--to", "target", "The member to lead; else the one with the longest log.")
+@option("--timeout", "Seconds to wait for a leader.", default=10.0)
 def transfer(target: str | None, timeout: float) -> None:
     """Hand leadership to another member, without waiting for an election timeout.
 
@@ -239,7 +235,7 @@ async def _check_member(client: GroupClient, option: str, node_id: str) -> None:
 
 @commands.command()
 @group_options
-@click.option("--node", "node_id", help="The member to write one; else every member.")
+@option("--node", "node_id", "The member to write one; else every member.")
 @json_option("One JSON object a member.")
 def snapshot(node_id: str | None, as_json: bool) -> None:
     """Have running members write a snapshot of their state now.

@@ -19,9 +19,9 @@ from dledger.network.tls_config import TlsConfig
 # Say which group to talk to, and with which certificate; see `given_group`.
 group_options = options(
     tls_options,
-    kept_option("--group", default="group", show_default=True, help="Name of the group."),
-    kept_option("--peers", help="Members, as n0=127.0.0.1:20911,n1=..."),
-    kept_option("--dir", type=click.Path(path_type=Path), help="A folder made by `dledger group`."),
+    kept_option("--group", "Name of the group.", default="group"),
+    kept_option("--peers", "Members, as n0=127.0.0.1:20911,n1=..."),
+    kept_option("--dir", "A folder made by `dledger group`.", type=click.Path(path_type=Path)),
 )
 
 

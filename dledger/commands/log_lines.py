@@ -8,6 +8,8 @@ import logging
 import sys
 from typing import TextIO
 
+from dledger.shown_output import escaped
+
 TEXT, JSON = "text", "json"
 FORMATS = (TEXT, JSON)
 LEVELS = ("debug", "info", "warning", "error")
@@ -75,14 +77,7 @@ def _time(record: logging.LogRecord) -> str:
 
 def _on_one_line(text: str) -> str:
     """What callers have sent begins no line of its own, moves no cursor and is of some length."""
-    shown = text[:_MAX_CHARACTERS]
-    if not shown.isprintable():
-        shown = "".join(
-            [
-                one if one.isprintable() else one.encode("unicode_escape").decode("ascii")
-                for one in shown
-            ]
-        )
+    shown = escaped(text[:_MAX_CHARACTERS])
     return shown if len(text) <= _MAX_CHARACTERS else f"{shown}..."
 
 

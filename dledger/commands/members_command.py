@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 import click
 import trio
 
-from dledger.command_line.options import json_option
+from dledger.command_line.options import flag, json_option, option
 from dledger.command_line.rows import new_table, table_console
 from dledger.commands.group_options import given_group, group_options
 from dledger.config import parse_address, parse_peers
@@ -37,15 +37,15 @@ def _with_address(kind: Callable[[str, str], Change], option: str, texts: Parsed
 
 @click.command()
 @group_options
-@click.option("--add", multiple=True, metavar="ID=HOST:PORT", help="Add a voter.")
-@click.option("--learner", multiple=True, metavar="ID=HOST:PORT", help="Add a learner.")
-@click.option("--promote", multiple=True, metavar="ID", help="Make a learner a voter.")
-@click.option("--demote", multiple=True, metavar="ID", help="Make a voter a learner.")
-@click.option("--remove", multiple=True, metavar="ID", help="Remove a member.")
-@click.option("--move", multiple=True, metavar="ID=HOST:PORT", help="Change a member's address.")
-@click.option("--joint", is_flag=True, help="Use a joint phase even for one voter.")
-@click.option("--expected", type=click.IntRange(-1), help="Only if this configuration is in force.")
-@click.option("--timeout", default=10.0, show_default=True, help="Seconds to wait for a leader.")
+@option("--add", "Add a voter.", multiple=True, metavar="ID=HOST:PORT")
+@option("--learner", "Add a learner.", multiple=True, metavar="ID=HOST:PORT")
+@option("--promote", "Make a learner a voter.", multiple=True, metavar="ID")
+@option("--demote", "Make a voter a learner.", multiple=True, metavar="ID")
+@option("--remove", "Remove a member.", multiple=True, metavar="ID")
+@option("--move", "Change a member's address.", multiple=True, metavar="ID=HOST:PORT")
+@flag("--joint", "Use a joint phase even for one voter.")
+@option("--expected", "Only if this configuration is in force.", type=click.IntRange(-1))
+@option("--timeout", "Seconds to wait for a leader.", default=10.0)
 @json_option("One JSON object.")
 def members(
     add: Parsed,

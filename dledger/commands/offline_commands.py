@@ -15,7 +15,7 @@ from typing import BinaryIO
 
 import click
 
-from dledger.command_line.options import EXISTING_FOLDER, json_option
+from dledger.command_line.options import EXISTING_FOLDER, flag, json_option, option
 from dledger.command_line.rows import new_table, table_console
 from dledger.entry import HEADER_BYTES, Magic
 from dledger.errors import BeginningDropped, BirthUnreadable
@@ -72,11 +72,16 @@ class _Bodies:
 
 @click.command()
 @json_option("One JSON object a line instead of columns.")
-@click.option("--from", "first", default=0, type=click.IntRange(0), help="First index to print.")
-@click.option("--to", "last", default=None, type=click.IntRange(0), help="Last index to print.")
-@click.option(
-    "--bodies", is_flag=True, help="Only the bodies, a line each, as `dledger append` reads them."
+@option(
+    "--from",
+    "first",
+    "First index to print.",
+    default=0,
+    type=click.IntRange(0),
+    show_default=False,
 )
+@option("--to", "last", "Last index to print.", default=None, type=click.IntRange(0))
+@flag("--bodies", "Only the bodies, a line each, as `dledger append` reads them.")
 @click.argument("folder", type=EXISTING_FOLDER)
 def dump(folder: Path, first: int, last: int | None, bodies: bool, as_json: bool) -> None:
     """Print every entry in FOLDER, one line each; also of a folder that Java DLedger wrote.

@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 import trio
 
-from dledger.command_line.options import EXISTING_FOLDER, FOLDER, json_option
+from dledger.command_line.options import EXISTING_FOLDER, FOLDER, flag, json_option, option
 from dledger.command_line.rows import new_table, table_console
 from dledger.config import parse_address, parse_peers
 from dledger.errors import ConfigInvalid
@@ -46,34 +46,31 @@ and `dledger members --add`.
 """
 
 
-_without_check = click.option(
+_without_check = flag(
     "--without-check",
     "unchecked",
-    is_flag=True,
-    help="DANGEROUS: do not ask other members whether they run. If they do, two groups of one name "
+    "DANGEROUS: do not ask other members whether they run. If they do, two groups of one name "
     "go on apart, and each lacks what the other one acknowledges.",
 )
 
 
 @click.command(help=_HELP)
-@click.option("--compare", is_flag=True, help="Only look: which of FOLDERS holds the most?")
-@click.option(
-    "--peers", help="All members, as n0=127.0.0.1:20911,n1=... where the folder does not name them."
-)
+@flag("--compare", "Only look: which of FOLDERS holds the most?")
+@option("--peers", "All members, as n0=127.0.0.1:20911,n1=... where the folder does not name them.")
 @_without_check
-@click.option("--address", metavar="HOST:PORT", help="Where this member will listen, if elsewhere.")
-@click.option(
+@option("--address", "Where this member will listen, if elsewhere.", metavar="HOST:PORT")
+@option(
     "--learner",
+    "A new member, with an empty folder, that gets the log.",
     multiple=True,
     metavar="ID=HOST:PORT",
-    help="A new member, with an empty folder, that gets the log.",
 )
-@click.option(
+@option(
     "--accept-loss-after",
     "accepted",
+    "Yes, entries committed after entry N may be lost. N: the last entry in FOLDER.",
     type=click.IntRange(0),
     metavar="N",
-    help="Yes, entries committed after entry N may be lost. N: the last entry in FOLDER.",
 )
 @json_option("One JSON object.")
 @click.argument(
@@ -261,12 +258,8 @@ def _print_comparison(survivors: Sequence[Survivor], as_json: bool) -> None:
 
 
 @click.command()
-@click.option(
-    "--to",
-    "target",
-    required=True,
-    type=FOLDER,
-    help="The copy is a folder dledger-<id> in this one.",
+@option(
+    "--to", "target", "The copy is a folder dledger-<id> in this one.", required=True, type=FOLDER
 )
 @json_option("One JSON object.")
 @click.argument("folder", type=EXISTING_FOLDER)
@@ -288,16 +281,16 @@ def backup(folder: Path, target: Path, as_json: bool) -> None:
 
 
 @click.command()
-@click.option(
+@option(
     "--dir",
     "target",
+    "Where the member's data goes: the --dir of its `dledger serve`.",
     required=True,
     type=FOLDER,
-    help="Where the member's data goes: the --dir of its `dledger serve`.",
 )
-@click.option("--node", "node_id", help="Its name, if not that of the member that was copied.")
-@click.option("--address", metavar="HOST:PORT", help="Where it will listen, if elsewhere.")
-@click.option("--peers", help="All members, as n0=127.0.0.1:20911,... if the copy names none.")
+@option("--node", "node_id", "Its name, if not that of the member that was copied.")
+@option("--address", "Where it will listen, if elsewhere.", metavar="HOST:PORT")
+@option("--peers", "All members, as n0=127.0.0.1:20911,... if the copy names none.")
 @_without_check
 @json_option("One JSON object.")
 @click.argument("copy", type=EXISTING_FOLDER)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from dledger.command_line.options import EXISTING_FOLDER, json_option
+from dledger.command_line.options import EXISTING_FOLDER, json_option, option
 from dledger.command_line.rows import new_table, table_console
 from dledger.store.repair import Repaired, repair_folder
 from dledger.store.set_aside import set_aside
@@ -19,12 +19,12 @@ _UNCERTAIN = (
 
 
 @click.command()
-@click.option(
+@option(
     "--from",
     "source",
+    "The folder of an intact member of the group, or a copy of it.",
     required=True,
     type=EXISTING_FOLDER,
-    help="The folder of an intact member of the group, or a copy of it.",
 )
 @json_option("One JSON object with what was replaced.")
 @click.argument("folder", type=EXISTING_FOLDER)

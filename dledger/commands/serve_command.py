@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import logging
 import signal
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 import trio
 
-from dledger.command_line.server_signals import cancel_on_signal, end_of_input
+from dledger.command_line.options import flag, option, options
+from dledger.command_line.server_signals import cancel_at_end_of_input, cancel_on_signal
 from dledger.command_line.tls_options import given_tls, tls_options
 from dledger.commands.log_lines import FORMATS, LEVELS, PROGRESS, set_up_logging
 from dledger.commands.node_options import NODE_OPTIONS, node_settings, option_of
@@ -26,8 +26,6 @@ from dledger.node.node import Node
 from dledger.node.node_events import NodeEvents
 from dledger.start_report import StartReport
 from dledger.state_machine import LogOnly
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 _HELP = """Run one member of a group until Ctrl-C or SIGTERM.
 
@@ -47,58 +45,40 @@ SIGHUP the file is read again.
 progress = logging.getLogger(PROGRESS)
 
 
-def node_limits(function: F) -> F:
-    """An option for each plain setting of a node."""
-    for option in reversed(NODE_OPTIONS):
-        function = click.option(
-            "--" + option.name.replace("_", "-"),
-            type=option.kind,
-            default=option.default,
-            show_default=option.default is not None,
-            help=option.help,
-        )(function)
-    return function
+# An option for each plain setting of a node.
+node_limits = options(
+    *(
+        option("--" + one.name.replace("_", "-"), one.help, type=one.kind, default=one.default)
+        for one in NODE_OPTIONS
+    )
+)
 
 
 @click.command(cls=RememberingCommand, help=_HELP)
-@click.option("--group", default="group", show_default=True, help="Name of the group.")
-@click.option("--node", "node_id", required=True, help="Which of the members this is.")
-@click.option("--peers", required=True, help="All members, as n0=127.0.0.1:20911,n1=...")
-@click.option(
+@option("--group", "Name of the group.", default="group")
+@option("--node", "node_id", "Which of the members this is.", required=True)
+@option("--peers", "All members, as n0=127.0.0.1:20911,n1=...", required=True)
+@option(
     "--dir",
     "folder",
+    "Where the data goes; made if missing.",
     required=True,
     type=click.Path(path_type=Path),
-    help="Where the data goes; made if missing.",
 )
-@click.option(
-    "--join",
-    "joining",
-    is_flag=True,
-    help="The group is there, and adds this node: see `dledger members`.",
+@flag("--join", "joining", "The group is there, and adds this node: see `dledger members`.")
+@flag(
+    "--new", "The group has never begun: do not wait for all of --peers. Only for the first start."
 )
-@click.option(
-    "--new",
-    is_flag=True,
-    help="The group has never begun: do not wait for all of --peers. Only for the first start.",
-)
-@click.option("--metrics", help="Answer GET /metrics for Prometheus here, as 127.0.0.1:9464.")
-@click.option(
+@option("--metrics", "Answer GET /metrics for Prometheus here, as 127.0.0.1:9464.")
+@option(
     "--log-format",
+    "Form of the log lines: text, or one JSON object a line.",
     type=click.Choice(FORMATS),
     default="text",
-    show_default=True,
-    help="Form of the log lines: text, or one JSON object a line.",
 )
-@click.option(
-    "--log-level", type=click.Choice(LEVELS), default="info", show_default=True, help="From where."
-)
-@click.option(
-    "--exit-with-stdin", is_flag=True, help="Stop when standard input ends (for supervisors)."
-)
-@click.option(
-    "--print-config", is_flag=True, help="Print the settings in force and their origins, and end."
-)
+@option("--log-level", "From where.", type=click.Choice(LEVELS), default="info")
+@flag("--exit-with-stdin", "Stop when standard input ends (for supervisors).")
+@flag("--print-config", "Print the settings in force and their origins, and end.")
 @tls_options
 @node_limits
 @click.pass_context
@@ -139,7 +119,7 @@ async def _serve(
     async with trio.open_nursery() as nursery:
         nursery.start_soon(cancel_on_signal, nursery.cancel_scope)
         if exit_with_stdin:
-            nursery.start_soon(_end_with_input, nursery.cancel_scope)
+            nursery.start_soon(cancel_at_end_of_input, nursery.cancel_scope)
         with trio.open_signal_receiver(signal.SIGHUP) as hangups:
             async with open_node(config, LogOnly()) as node:
                 if metrics is not None:
@@ -151,11 +131,6 @@ async def _serve(
                     inner.start_soon(settings.run, hangups)
                     inner.start_soon(_tell_started, node, start)
                     await NodeEvents(node, progress).run()
-
-
-async def _end_with_input(scope: trio.CancelScope) -> None:
-    await end_of_input()
-    scope.cancel()
 
 
 async def _tell_started(node: Node, start: StartReport) -> None:

@@ -11,7 +11,7 @@ import click
 import trio
 
 from dledger.client.group_client import GroupClient, GroupUnreachable
-from dledger.command_line.options import json_option
+from dledger.command_line.options import flag, json_option, option
 from dledger.command_line.rows import table_console
 from dledger.commands.group_options import NamedGroup, given_group, group_options
 from dledger.errors import DLedgerError
@@ -28,15 +28,9 @@ Statuses = dict[str, dict[str, Any]]
 @click.command()
 @group_options
 @json_option("One JSON object with every node.")
-@click.option("--watch", "-w", is_flag=True, help="Go on, until Ctrl-C.")
-@click.option(
-    "--interval",
-    default=1.0,
-    show_default=True,
-    type=click.FloatRange(0.1),
-    help="Seconds between two looks.",
-)
-@click.option("--count", type=click.IntRange(1), help="End after so many looks.")
+@flag("--watch", "-w", "Go on, until Ctrl-C.")
+@option("--interval", "Seconds between two looks.", default=1.0, type=click.FloatRange(0.1))
+@option("--count", "End after so many looks.", type=click.IntRange(1))
 def status(
     as_json: bool,
     watch: bool,

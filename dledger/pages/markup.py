@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Final
 from xml.etree.ElementTree import Element, SubElement, tostring
 
@@ -45,6 +46,18 @@ def child(parent: Element, tag: str, text: str | None = None, **attributes: obje
     if text is not None:
         one.text = shown(text)
     return one
+
+
+def note(parent: Element, text: str | None = None) -> Element:
+    """Add a line that explains."""
+    return child(parent, "p", text, class_="soft")
+
+
+def bullets(parent: Element, texts: Iterable[str]) -> None:
+    """Add a list."""
+    listed = child(parent, "ul")
+    for text in texts:
+        child(listed, "li", text)
 
 
 def number(value: float) -> str:

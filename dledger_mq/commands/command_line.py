@@ -14,11 +14,10 @@ DEFAULT_NAMESERVER: Final = "127.0.0.1:9876"
 
 nameserver_option = kept_option(
     "--nameserver",
+    "Name servers, separated by semicolons.",
     default=DEFAULT_NAMESERVER,
     envvar="NAMESRV_ADDR",
-    show_default=True,
     metavar="HOST:PORT[;...]",
-    help="Name servers, separated by semicolons.",
 )
 lines_option = json_option("Print a JSON object a line.")
 

@@ -9,6 +9,7 @@ import click
 import trio
 
 from dledger.command_line.ending import CommandFailed
+from dledger.command_line.options import flag, option
 from dledger.command_line.rows import say, say_each
 from dledger_mq.admin.admin import DEFAULT_FOUND
 from dledger_mq.commands.command_line import (
@@ -34,21 +35,20 @@ _CLOSE_SECONDS: Final = 0.2
 
 @click.command("consume")
 @click.argument("topic")
-@click.option(
-    "--group", help="Consume as a member of this group; without it, only look at the messages."
-)
-@click.option("--tags", default="*", show_default=True, help='Tags, as "TagA || TagB".')
-@click.option("--from-first", is_flag=True, help="Begin with the first message, not with new ones.")
-@click.option("--count", type=click.IntRange(1), help="End after so many messages.")
-@click.option(
+@option("--group", "Consume as a member of this group; without it, only look at the messages.")
+@option("--tags", 'Tags, as "TagA || TagB".', default="*")
+@flag("--from-first", "Begin with the first message, not with new ones.")
+@option("--count", "End after so many messages.", type=click.IntRange(1))
+@option(
     "--timeout",
     "timeout_seconds",
+    "End after so many seconds; with --count that is a failure, exit code 2.",
     type=float,
     default=float("inf"),
-    help="End after so many seconds; with --count that is a failure, exit code 2.",
+    show_default=False,
 )
 @lines_option
-@click.option("--trace", is_flag=True, help="Write message traces, which `trace` shows.")
+@flag("--trace", "Write message traces, which `trace` shows.")
 @nameserver_option
 def consume(
     topic: str,
@@ -103,12 +103,11 @@ def consume(
 @click.command("find")
 @click.argument("topic")
 @click.argument("key")
-@click.option(
+@option(
     "--most",
+    "No more messages than this of each group of brokers.",
     type=click.IntRange(1, 64),
     default=DEFAULT_FOUND,
-    show_default=True,
-    help="No more messages than this of each group of brokers.",
 )
 @lines_option
 @nameserver_option
@@ -150,9 +149,7 @@ def message_line(message: ReceivedMessage, as_json: bool) -> str:
 
 @click.command("trace")
 @click.argument("message_id")
-@click.option(
-    "--topic", default=TRACE_TOPIC, show_default=True, help="Where clients write their traces."
-)
+@option("--topic", "Where clients write their traces.", default=TRACE_TOPIC)
 @lines_option
 @nameserver_option
 def trace(message_id: str, topic: str, as_json: bool) -> None:

@@ -1,21 +1,31 @@
 """`dledger-mq group ...`: look at consumer groups, move them, and say how they read."""
 
 import json
+import re
 import sys
+from datetime import datetime
 from typing import Final
 
 import click
 
 from dledger.command_line.ending import CommandFailed, ExitCode
+from dledger.command_line.options import flag, option
 from dledger.command_line.rows import say
 from dledger_mq.admin.admin import Admin
 from dledger_mq.commands.command_line import ask, lines_option, nameserver_option, print_rows
-from dledger_mq.commands.times import FORMS, read_time, written_time
 from dledger_mq.connection.this_process import now_milliseconds
 from remoting.bodies.assignment import POP, PULL, RequestMode
 from remoting.bodies.message_queue import MessageQueue
 
 _MAX_OFFSET: Final = (1 << 63) - 1
+
+_AGO: Final = re.compile(r"(\d{1,9})(s|m|h|d)", re.ASCII)
+_UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+# From this number of digits on, a number is a time in milliseconds: since September 2001.
+_MILLISECOND_DIGITS: Final = 13
+
+FORMS: Final = "2026-03-01T12:30 (local time), 2026-03-01T12:30+00:00, 90m (ago; s, m, h, d) or ms"
 
 
 @click.group("group")
@@ -25,7 +35,7 @@ def group_commands() -> None:
 
 @group_commands.command("progress")
 @click.argument("group")
-@click.option("--topic", default="", help="Only this topic.")
+@option("--topic", "Only this topic.", default="", show_default=False)
 @lines_option
 @nameserver_option
 def progress(group: str, topic: str, as_json: bool) -> None:
@@ -168,17 +178,17 @@ def waiting(group: str, topic: str, as_json: bool) -> None:
 @group_commands.command("reset")
 @click.argument("group")
 @click.argument("topic")
-@click.option("--to-time", "time", help=f"To the first message of a time: {FORMS}.")
-@click.option("--to-first", is_flag=True, help="To the first message that is kept.")
-@click.option("--to-last", is_flag=True, help="Behind the last message: skip all.")
-@click.option(
+@option("--to-time", "time", f"To the first message of a time: {FORMS}.")
+@flag("--to-first", "To the first message that is kept.")
+@flag("--to-last", "Behind the last message: skip all.")
+@option(
     "--to-offset",
     "offset",
+    "To this offset of the queue that --queue names.",
     type=click.IntRange(0, _MAX_OFFSET),
-    help="To this offset of the queue that --queue names.",
 )
-@click.option("--queue", "queue_name", metavar="BROKER:ID", help="Only this queue; see progress.")
-@click.option("--only-back", is_flag=True, help="With --to-time: move no queue forward.")
+@option("--queue", "queue_name", "Only this queue; see progress.", metavar="BROKER:ID")
+@flag("--only-back", "With --to-time: move no queue forward.")
 @lines_option
 @nameserver_option
 def reset(
@@ -238,7 +248,7 @@ def reset(
 @group_commands.command("clone")
 @click.argument("group")
 @click.argument("target")
-@click.option("--topic", default="", help="Only in this topic.")
+@option("--topic", "Only in this topic.", default="", show_default=False)
 @nameserver_option
 def clone(group: str, target: str, topic: str) -> None:
     """Let the group TARGET go on where GROUP is.
@@ -264,13 +274,13 @@ _MAX_SHARES: Final = 1_000_000
 @group_commands.command("mode")
 @click.argument("group", default="")
 @click.argument("topic", default="")
-@click.option("--pop", is_flag=True, help="Set that members of GROUP pop from TOPIC.")
-@click.option("--pull", is_flag=True, help="Set that they pull, as they do when nothing is set.")
-@click.option(
+@flag("--pop", "Set that members of GROUP pop from TOPIC.")
+@flag("--pull", "Set that they pull, as they do when nothing is set.")
+@option(
     "--shares",
+    "With --pop: with how many others a member shares its queues; 0, the default, is all.",
     type=click.IntRange(0, _MAX_SHARES),
     metavar="MEMBERS",
-    help="With --pop: with how many others a member shares its queues; 0, the default, is all.",
 )
 @lines_option
 @nameserver_option
@@ -311,3 +321,23 @@ def mode(
         if group in ("", one.group) and topic in ("", one.topic)
     ]
     print_rows(("group", "topic", "mode", "shares"), rows, as_json)
+
+
+def read_time(text: str, now_milliseconds: int) -> int:
+    """A time in milliseconds since 1970. Raises ValueError with the forms it may have."""
+    ago = _AGO.fullmatch(text)
+    if ago is not None:
+        return max(0, now_milliseconds - int(ago[1]) * _UNIT_MS[ago[2]])
+    if text.isdecimal() and len(text) == _MILLISECOND_DIGITS:
+        return int(text)
+    try:
+        return int(datetime.fromisoformat(text).timestamp() * 1000)
+    except (ValueError, OverflowError, OSError):
+        raise ValueError(f"{text!r:.60} is no time: give {FORMS}") from None
+
+
+def written_time(milliseconds: int) -> str:
+    """A time for people, in local time; a dash for none."""
+    if milliseconds <= 0:
+        return "-"
+    return datetime.fromtimestamp(milliseconds / 1000).isoformat(" ", "seconds")

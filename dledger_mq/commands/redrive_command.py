@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import click
 
-from dledger.command_line.options import json_option
+from dledger.command_line.options import flag, json_option, option
 from dledger_mq.admin.dead_letters import LAST_MILLISECOND, Redriven, counts_of
 from dledger_mq.commands.command_line import ask, nameserver_option
 
@@ -16,19 +16,18 @@ _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])
 
 @click.command("redrive")
 @click.argument("group")
-@click.option(
+@option(
     "--to",
     "target",
+    "To the group alone, or to the topics that they were sent to, for all groups there.",
     type=click.Choice(("group", "topic")),
     default="group",
-    show_default=True,
-    help="To the group alone, or to the topics that they were sent to, for all groups there.",
 )
-@click.option("--id", "ids", multiple=True, metavar="ID", help="Only this message; repeat it.")
-@click.option("--since", type=_TIME, help="Only those that died at this time (UTC) or later.")
-@click.option("--until", type=_TIME, help="Only those that died at this time (UTC) or before.")
-@click.option("--most", type=click.IntRange(1), help="No more than so many, the oldest first.")
-@click.option("--dry-run", is_flag=True, help="Only count.")
+@option("--id", "ids", "Only this message; repeat it.", multiple=True, metavar="ID")
+@option("--since", "Only those that died at this time (UTC) or later.", type=_TIME)
+@option("--until", "Only those that died at this time (UTC) or before.", type=_TIME)
+@option("--most", "No more than so many, the oldest first.", type=click.IntRange(1))
+@flag("--dry-run", "Only count.")
 @json_option("Print the counts as a JSON object.")
 @nameserver_option
 def redrive(

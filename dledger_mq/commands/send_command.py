@@ -10,6 +10,7 @@ from itertools import islice
 import click
 import trio
 
+from dledger.command_line.options import flag, option
 from dledger.command_line.progress import counted
 from dledger_mq.commands.command_line import given_nameservers, nameserver_option
 from dledger_mq.errors import InvalidMessage
@@ -35,24 +36,14 @@ _MAX_LINE_BYTES = 4 * 1024 * 1024
 @click.command("send")
 @click.argument("topic")
 @click.argument("bodies", nargs=-1, metavar="[BODY]...")
-@click.option("--group", default="dledger-mq-send", show_default=True, help="Producer group.")
-@click.option("--tags", default="", help="The messages' tag.")
-@click.option("--keys", default="", help="The messages' keys, separated by spaces.")
-@click.option("--order-by", "order_key", help="Send all to one queue, chosen by this text.")
-@click.option(
-    "--count", type=click.IntRange(1), help="Send so many, repeating BODY or made up ones."
-)
-@click.option(
-    "--size",
-    type=click.IntRange(1, 4 * 1024 * 1024),
-    default=100,
-    show_default=True,
-    help="Bytes of made up bodies.",
-)
-@click.option(
-    "--timeout", "timeout_seconds", default=3.0, show_default=True, help="Seconds for each message."
-)
-@click.option("--trace", is_flag=True, help="Write message traces, which `trace` shows.")
+@option("--group", "Producer group.", default="dledger-mq-send")
+@option("--tags", "The messages' tag.", default="", show_default=False)
+@option("--keys", "The messages' keys, separated by spaces.", default="", show_default=False)
+@option("--order-by", "order_key", "Send all to one queue, chosen by this text.")
+@option("--count", "Send so many, repeating BODY or made up ones.", type=click.IntRange(1))
+@option("--size", "Bytes of made up bodies.", type=click.IntRange(1, 4 * 1024 * 1024), default=100)
+@option("--timeout", "timeout_seconds", "Seconds for each message.", default=3.0)
+@flag("--trace", "Write message traces, which `trace` shows.")
 @nameserver_option
 def send(
     topic: str,

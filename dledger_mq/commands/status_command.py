@@ -10,7 +10,7 @@ import click
 import trio
 
 from dledger.command_line.ending import CommandFailed
-from dledger.command_line.options import EXISTING_FOLDER, json_option
+from dledger.command_line.options import EXISTING_FOLDER, json_option, option
 from dledger.command_line.rows import new_table, table_console
 from dledger_mq.admin.admin import FIGURES_TIMEOUT_SECONDS, Admin
 from dledger_mq.clusters.group_directory import GroupDirectory
@@ -43,11 +43,11 @@ _COLUMNS: Final = {
 
 
 @click.command("status")
-@click.option(
+@option(
     "--dir",
     "path",
+    "The directory of `up`: shows its followers and dead nodes, too.",
     type=EXISTING_FOLDER,
-    help="The directory of `up`: shows its followers and dead nodes, too.",
 )
 @json_option("Print JSON.")
 @nameserver_option
@@ -191,7 +191,7 @@ def stats(name: str, key: str, as_json: bool) -> None:
 
 @click.command("settings")
 @click.argument("changes", nargs=-1, metavar="[NAME=VALUE]...")
-@click.option("--broker", "broker_name", default="", help="Only this group of brokers.")
+@option("--broker", "broker_name", "Only this group of brokers.", default="", show_default=False)
 @lines_option
 @nameserver_option
 def settings(changes: tuple[str, ...], broker_name: str, as_json: bool) -> None:

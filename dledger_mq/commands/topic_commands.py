@@ -6,7 +6,7 @@ from dataclasses import asdict
 import click
 
 from dledger.command_line.ending import CommandFailed
-from dledger.command_line.options import json_option
+from dledger.command_line.options import json_option, option
 from dledger.command_line.rows import say_each
 from dledger_mq.admin.admin import DEFAULT_QUEUES, MESSAGE_TYPES, Admin
 from dledger_mq.commands.command_line import ask, nameserver_option, print_rows
@@ -19,18 +19,17 @@ def topic_commands() -> None:
 
 @topic_commands.command("create")
 @click.argument("topic")
-@click.option(
+@option(
     "--queues",
+    "Queues on each group of brokers.",
     type=click.IntRange(1, 1024),
     default=DEFAULT_QUEUES,
-    show_default=True,
-    help="Queues on each group of brokers.",
 )
-@click.option(
+@option(
     "--type",
     "message_type",
+    "What it is for; clients of RocketMQ 5 send only that. Kept as it is without this.",
     type=click.Choice(MESSAGE_TYPES, case_sensitive=False),
-    help="What it is for; clients of RocketMQ 5 send only that. Kept as it is without this.",
 )
 @nameserver_option
 def create(topic: str, queues: int, message_type: str | None) -> None:
@@ -65,7 +64,7 @@ def delete(topic: str) -> None:
 
 @topic_commands.command("status")
 @click.argument("topic")
-@click.option("--group", help="Also show how far this consumer group is.")
+@option("--group", "Also show how far this consumer group is.")
 @json_option("Print JSON.")
 @nameserver_option
 def status(topic: str, group: str | None, as_json: bool) -> None:

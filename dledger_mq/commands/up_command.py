@@ -9,7 +9,7 @@ from typing import Final
 import click
 import trio
 
-from dledger.command_line.options import FOLDER
+from dledger.command_line.options import FOLDER, option
 from dledger.command_line.rows import say
 from dledger.command_line.server_signals import ending_signals
 from dledger_mq.admin.admin import Admin
@@ -33,35 +33,26 @@ _LOOK_SECONDS: Final = 0.2
 
 
 @click.command("up")
-@click.option(
+@option(
     "--nodes",
     "node_count",
+    "How many brokers a group has, 3 for a new directory; a directory keeps its number.",
     type=click.IntRange(1, MAX_NODES),
-    help="How many brokers a group has, 3 for a new directory; a directory keeps its number.",
 )
-@click.option(
+@option(
     "--groups",
     "group_count",
+    "How many groups, each led by another node if they can; 1 for a new directory.",
     type=click.IntRange(1, MAX_GROUPS),
-    help="How many groups, each led by another node if they can; 1 for a new directory.",
 )
-@click.option(
-    "--dir",
-    "path",
-    required=True,
-    type=FOLDER,
-    help="Where everything is kept.",
-)
-@click.option(
-    "--nameserver",
-    help=f"Where the name server listens, {DEFAULT_NAMESERVER} for a new directory.",
-)
-@click.option(
+@option("--dir", "path", "Where everything is kept.", required=True, type=FOLDER)
+@option("--nameserver", f"Where the name server listens, {DEFAULT_NAMESERVER} for a new directory.")
+@option(
     "--restart-after",
     "restart_after_seconds",
+    "Start what died again after so long; by default it stays dead.",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="Start what died again after so long; by default it stays dead.",
 )
 def up(
     node_count: int | None,
@@ -102,14 +93,14 @@ def _plan(
     if plan is None:
         groups = new_groups(group_count or 1, node_count or 3)
         return ClusterPlan(CLUSTER, nameserver or DEFAULT_NAMESERVER, groups)
-    for option, asked, found in (
+    for name, asked, found in (
         ("--groups", group_count, len(plan.groups)),
         ("--nodes", node_count, len(plan.groups[0].nodes)),
     ):
         if asked not in (None, found):
             raise GroupDirectoryError(
                 str(directory.path),
-                f"it was made with {option} {found}, not {asked}; leave {option} out, or choose "
+                f"it was made with {name} {found}, not {asked}; leave {name} out, or choose "
                 "another directory",
             )
     return replace(plan, nameserver=nameserver or plan.nameserver)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
+from dledger.pages.markup import note
 from dledger_spark.report.quantity import count, duration, share
-from dledger_spark.report.section import Bar, bars, note, section
+from dledger_spark.report.section import Bar, bars, section
 from dledger_spark.tables.engine import Engine
 
 # The classes of the histogram end before these; the last one has no end.

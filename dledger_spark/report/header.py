@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from xml.etree.ElementTree import Element
 
-from dledger.pages.markup import child
+from dledger.pages.markup import bullets, child, note
 from dledger.pages.table import Column
-from dledger_spark.report.moment import moment
-from dledger_spark.report.quantity import count
-from dledger_spark.report.section import note, table
+from dledger_spark.report.quantity import count, moment
+from dledger_spark.report.section import table
 from dledger_spark.report.span import Span
 from dledger_spark.tables.engine import Engine
 
@@ -100,9 +99,7 @@ def draw_header(body: Element, logs: list[dict[str, Any]], made: list[Check]) ->
     box = child(body, "div", class_="fails" if broken else "holds")
     child(box, "strong", f"Reconciles: {'no' if broken else 'yes'}")
     if broken:
-        listed = child(box, "ul")
-        for check in broken[:LOGS_MAX]:
-            child(listed, "li", f"Not so: {check.text} ({check.problem}).")
+        bullets(box, [f"Not so: {one.text} ({one.problem})." for one in broken[:LOGS_MAX]])
         note(
             box,
             "Run dledger-spark tables again. What stays so is explained by lost entries "
@@ -111,9 +108,8 @@ def draw_header(body: Element, logs: list[dict[str, Any]], made: list[Check]) ->
     else:
         told = child(box, "details")
         child(told, "summary", f"{count(len(made))} checks")
-        listed = child(told, "ul")
-        for check in made[: 4 * LOGS_MAX]:
-            child(listed, "li", f"{check.text[:1].upper()}{check.text[1:]}.")
+        shown = made[: 4 * LOGS_MAX]
+        bullets(told, [f"{one.text[:1].upper()}{one.text[1:]}." for one in shown])
     rows = [
         (
             *(log["log"] or "(no name)", count(log["entries"])),

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Final
 from xml.etree.ElementTree import Element
 
+from dledger.pages.markup import note
 from dledger.pages.table import Column
-from dledger_spark.report.moment import moment
-from dledger_spark.report.quantity import count, share, size
-from dledger_spark.report.section import note, section, table
+from dledger_spark.report.quantity import count, moment, share, size
+from dledger_spark.report.section import section, table
 from dledger_spark.tables.engine import Engine
 
 KEYS_MAX: Final = 20

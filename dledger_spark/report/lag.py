@@ -7,12 +7,11 @@ from itertools import groupby
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
-from dledger.pages.markup import child, number
+from dledger.pages.markup import child, note, number
 from dledger.pages.sheet import legend
-from dledger_spark.report.moment import moment
 from dledger_spark.report.plot import Plot, picture
-from dledger_spark.report.quantity import count, cut, duration
-from dledger_spark.report.section import note, section
+from dledger_spark.report.quantity import count, cut, duration, moment
+from dledger_spark.report.section import section
 from dledger_spark.report.span import Span, Steps
 from dledger_spark.tables.engine import Engine
 

@@ -7,13 +7,12 @@ from itertools import groupby
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
-from dledger.pages.markup import child
+from dledger.pages.markup import child, note
 from dledger.pages.scale import LogScale
 from dledger.pages.sheet import legend
-from dledger_spark.report.moment import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS
 from dledger_spark.report.plot import Plot, picture
-from dledger_spark.report.quantity import count, duration
-from dledger_spark.report.section import note, section
+from dledger_spark.report.quantity import DAY_MS, HOUR_MS, MINUTE_MS, SECOND_MS, count, duration
+from dledger_spark.report.section import section
 from dledger_spark.report.span import Span, Steps
 from dledger_spark.tables.engine import Engine
 

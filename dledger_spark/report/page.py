@@ -6,16 +6,14 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from xml.etree.ElementTree import Element
 
-from dledger.pages.markup import as_html, child, new_page
+from dledger.pages.markup import as_html, child, new_page, note
 from dledger_spark.report.delays import draw_delays
 from dledger_spark.report.header import checks, draw_header, logs_of, span_of
 from dledger_spark.report.hot_keys import draw_hot_keys
 from dledger_spark.report.lag import draw_lag
 from dledger_spark.report.latency import draw_latency
-from dledger_spark.report.moment import moment
-from dledger_spark.report.quantity import duration
+from dledger_spark.report.quantity import duration, moment
 from dledger_spark.report.retries import draw_retries
-from dledger_spark.report.section import note
 from dledger_spark.report.span import Span
 from dledger_spark.report.style import REPORT_STYLE
 from dledger_spark.report.terms import draw_terms

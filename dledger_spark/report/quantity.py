@@ -1,14 +1,20 @@
-"""Figures with their units, as people read them."""
+"""Figures with their units, and moments in UTC, as people read them.
+
+Moments are counted in milliseconds since 1970.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-_SECOND: Final = 1000
-_MINUTE: Final = 60 * _SECOND
-_HOUR: Final = 60 * _MINUTE
-_DAY: Final = 24 * _HOUR
-_PARTS: Final = ((_DAY, "d"), (_HOUR, "h"), (_MINUTE, "min"), (_SECOND, "s"))
+SECOND_MS: Final = 1000
+MINUTE_MS: Final = 60 * SECOND_MS
+HOUR_MS: Final = 60 * MINUTE_MS
+DAY_MS: Final = 24 * HOUR_MS
+# 400 years of the Gregorian calendar, and the days from 0000-03-01 to 1970-01-01.
+_ERA_DAYS: Final = 146_097
+_DAYS_TO_1970: Final = 719_468
+_PARTS: Final = ((DAY_MS, "d"), (HOUR_MS, "h"), (MINUTE_MS, "min"), (SECOND_MS, "s"))
 _SIZES: Final = ("KiB", "MiB", "GiB", "TiB")
 _THOUSANDS: Final = ("", "k", "M", "G")
 
@@ -55,11 +61,11 @@ def duration(ms: float | None) -> str:
         return "-"
     if ms < 0:
         return "-" + duration(-ms)
-    if ms < _SECOND:
+    if ms < SECOND_MS:
         return f"{ms:.3g} ms"
-    if ms < _MINUTE:
-        return f"{ms / _SECOND:.3g} s"
-    left = round(ms / _SECOND) * _SECOND
+    if ms < MINUTE_MS:
+        return f"{ms / SECOND_MS:.3g} s"
+    left = round(ms / SECOND_MS) * SECOND_MS
     words = []
     for unit, name in _PARTS:
         if left >= unit:
@@ -78,3 +84,26 @@ def cut(text: str, letters: int) -> str:
         return text
     tail = (letters - 1) // 3
     return f"{text[: letters - 1 - tail]}…{text[len(text) - tail :]}"
+
+
+def day(ms: int) -> str:
+    """The date: 2026-11-25."""
+    # Years begin in March here, so that the leap day is the last one of a year.
+    era, of_era = divmod(ms // DAY_MS + _DAYS_TO_1970, _ERA_DAYS)
+    year = (of_era - of_era // 1460 + of_era // 36_524 - of_era // 146_096) // 365
+    of_year = of_era - (365 * year + year // 4 - year // 100)
+    month = (5 * of_year + 2) // 153
+    date = of_year - (153 * month + 2) // 5 + 1
+    is_next = month >= 10
+    return f"{era * 400 + year + is_next:04d}-{month - 9 if is_next else month + 3:02d}-{date:02d}"
+
+
+def clock(ms: int, *, seconds: bool = True) -> str:
+    """The time of the day: 22:04:05, or 22:04."""
+    minute = f"{ms % DAY_MS // HOUR_MS:02d}:{ms % HOUR_MS // MINUTE_MS:02d}"
+    return f"{minute}:{ms % MINUTE_MS // SECOND_MS:02d}" if seconds else minute
+
+
+def moment(ms: int | None) -> str:
+    """Date and time: 2026-11-25 22:04:05. Nothing known is "-"."""
+    return "-" if ms is None else f"{day(ms)} {clock(ms)}"

@@ -6,9 +6,9 @@ from itertools import groupby
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
-from dledger.pages.markup import child
+from dledger.pages.markup import child, note
 from dledger_spark.report.quantity import count, share
-from dledger_spark.report.section import Bar, bars, note, section
+from dledger_spark.report.section import Bar, bars, section
 from dledger_spark.tables.engine import Engine
 
 GROUPS_MAX: Final = 6

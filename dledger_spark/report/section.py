@@ -1,4 +1,4 @@
-"""What the parts of a page are made of: headings, notes, tables, bars."""
+"""What the parts of a page are made of: headings, tables, bars."""
 
 from __future__ import annotations
 
@@ -34,11 +34,6 @@ def section(body: Element, anchor: str, title: str) -> Element:
     part = child(body, "section", id=anchor)
     child(part, "h2", title)
     return part
-
-
-def note(parent: Element, text: str) -> None:
-    """A line that explains."""
-    child(parent, "p", text, class_="soft")
 
 
 def table(

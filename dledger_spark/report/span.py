@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from dledger_spark.report.moment import (
+from dledger_spark.report.quantity import (
     DAY_MS,
     HOUR_MS,
     MINUTE_MS,

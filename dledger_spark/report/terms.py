@@ -7,13 +7,12 @@ from itertools import groupby
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
-from dledger.pages.markup import child
+from dledger.pages.markup import child, note
 from dledger.pages.sheet import legend
 from dledger.pages.table import Column
-from dledger_spark.report.moment import moment
 from dledger_spark.report.plot import Plot, picture
-from dledger_spark.report.quantity import count, duration
-from dledger_spark.report.section import note, section, table
+from dledger_spark.report.quantity import count, duration, moment
+from dledger_spark.report.section import section, table
 from dledger_spark.report.span import Span
 from dledger_spark.tables.engine import Engine
 

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
+from dledger.pages.markup import note
 from dledger.pages.scale import Scale
 from dledger.pages.table import Column
 from dledger_spark.report.plot import Plot, picture
 from dledger_spark.report.quantity import count, duration, rate, share, short, size
-from dledger_spark.report.section import note, section, table
+from dledger_spark.report.section import section, table
 from dledger_spark.report.span import Span, Steps
 from dledger_spark.tables.engine import Engine
 

@@ -6,11 +6,11 @@ from itertools import groupby
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 
+from dledger.pages.markup import note
 from dledger.pages.sheet import legend
 from dledger.pages.table import Column
-from dledger_spark.report.moment import moment
-from dledger_spark.report.quantity import count, duration, share
-from dledger_spark.report.section import Bar, bars, note, section, table
+from dledger_spark.report.quantity import count, duration, moment, share
+from dledger_spark.report.section import Bar, bars, section, table
 from dledger_spark.tables.engine import Engine
 
 GROUPS_MAX: Final = 8

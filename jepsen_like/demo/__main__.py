@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
+from dledger.command_line.options import option
 from dledger.entry import HEADER_BYTES
 from dledger.store.scan import scan_folder
 from dledger_mq import Admin
@@ -185,13 +186,12 @@ def _summary(result: Result) -> Table:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--messages", default=20_000, show_default=True, type=click.IntRange(2))
-@click.option(
+@option(
     "--dir",
     "folder",
+    "Where logs and tables go; emptied first.",
     type=click.Path(path_type=Path),
     default=Path("build/demo"),
-    show_default=True,
-    help="Where logs and tables go; emptied first.",
 )
 def main(messages: int, folder: Path) -> None:
     """Run the whole project once: group, traffic, killed leader, consumers, Spark tables.

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from functools import partial
 from xml.etree.ElementTree import Element
 
-from dledger.pages.markup import as_html, child, new_page
+from dledger.pages.markup import as_html, bullets, child, new_page, note
 from dledger.pages.sheet import legend
 from dledger.pages.table import Column, draw_table
 from jepsen_like.checkers.quantiles import quantiles, seconds
@@ -69,18 +69,22 @@ def _frame(run: ToldRun) -> Frame:
 
 def _verdict(body: Element, run: ToldRun) -> None:
     child(body, "h1", run.title)
-    class_ = run.outcome.name.lower().replace("_", "-")
-    box = child(body, "div", class_=f"verdict {class_}")
-    child(box, "strong", VERDICTS[run.outcome])
-    child(box, "span", run.reason)
-    child(body, "p", "Run it again:", class_="soft")
+    told_verdict(body, run.outcome, run.reason)
+    note(body, "Run it again:")
     _command(body, run.command)
     if run.links:
-        line = child(body, "p", class_="soft")
-        line.text = "Files: "
+        line = note(body, "Files: ")
         for at, link in enumerate(run.links):
             one = child(line, "a", link.name, href=link.path)
             one.tail = ", " if at + 1 < len(run.links) else ""
+
+
+def told_verdict(body: Element, outcome: Outcome, reason: str) -> None:
+    """Tell how a run or a suite ended, and why."""
+    class_ = outcome.name.lower().replace("_", "-")
+    box = child(body, "div", class_=f"verdict {class_}")
+    child(box, "strong", VERDICTS[outcome])
+    child(box, "span", reason)
 
 
 def _command(body: Element, command: str) -> None:
@@ -109,7 +113,7 @@ def _problems(body: Element, run: ToldRun, frame: Frame) -> None:
                 drawn += 1
         if report.allowed:
             allowed = ", ".join(f"{report.counts[kind]:,} {kind}" for kind in report.allowed)
-            child(body, "p", f"Allowed, and not counted: {allowed}.", class_="soft")
+            note(body, f"Allowed, and not counted: {allowed}.")
         if report.text:
             child(body, "pre", "\n".join(report.text))
 
@@ -123,15 +127,12 @@ def _checks(body: Element, checks: Sequence[Checked]) -> None:
 def _gaps(body: Element, run: ToldRun) -> None:
     child(body, "h2", "Gaps by fault")
     if not run.gaps:
-        child(body, "p", "None was measured.", class_="soft")
+        note(body, "None was measured.")
         return
     rows = [[row.fault, row.what, str(row.times), *map(seconds, row[3:])] for row in run.gaps]
     _table(body, ["fault", "of", "times", "median", "95 %", "longest"], rows, 2)
-    child(
-        body,
-        "p",
-        "The longest time without an operation that succeeded, from a fault to the next one.",
-        class_="soft",
+    note(
+        body, "The longest time without an operation that succeeded, from a fault to the next one."
     )
 
 
@@ -155,7 +156,7 @@ def _functions(body: Element, operations: Sequence[Operation], deliveries: Colle
 def _deaths(body: Element, run: ToldRun, frame: Frame) -> None:
     child(body, "h2", "Deaths")
     if not run.deaths:
-        child(body, "p", "No process died.", class_="soft")
+        note(body, "No process died.")
         return
     rows = [
         [
@@ -177,9 +178,7 @@ def _facts(body: Element, run: ToldRun) -> None:
     _table(body, ["setting", "value"], [list(fact) for fact in run.facts], 2)
     if run.left_out:
         child(body, "p", "Left out on this machine:")
-        listed = child(body, "ul")
-        for line in run.left_out:
-            child(listed, "li", line)
+        bullets(body, run.left_out)
 
 
 def _table(body: Element, names: Sequence[str], rows: Sequence[Sequence[str]], texts: int) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from xml.etree.ElementTree import Element
 
-from dledger.pages.markup import as_html, child, new_page
+from dledger.pages.markup import as_html, bullets, child, new_page, note
 from dledger.pages.sheet import legend
 from jepsen_like.report.happened import Happened
 from jepsen_like.report.lettering import Lettering, cut_to
@@ -78,13 +78,11 @@ def space_time_page(run: SpaceTime) -> str:
     child(box, "strong", "A promise was broken" if run.broken else "Nothing found")
     child(box, "span", run.broken)
     if run.facts:
-        listed = child(body, "ul")
-        for fact in run.facts:
-            child(listed, "li", fact)
+        bullets(body, run.facts)
     rows = rows_of(run.events, run.idle, TOP)
     _legend(body)
     for line in rows.left_out:
-        child(body, "p", f"{line[0].upper()}{line[1:]}.", class_="soft")
+        note(body, f"{line[0].upper()}{line[1:]}.")
     _Diagram(child(body, "div", class_="picture"), run, rows).draw()
     if run.test:
         child(body, "h2", "The same as a test")

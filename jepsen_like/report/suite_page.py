@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
-from dledger.pages.markup import as_html, child, new_page
+from dledger.pages.markup import as_html, child, new_page, note
 from dledger.pages.table import Cell, Column, draw_table
-from jepsen_like.report.page import VERDICTS
+from jepsen_like.report.page import VERDICTS, told_verdict
 from jepsen_like.report.style import RUN_STYLE
 from jepsen_like.report.told_run import Outcome
 
@@ -45,21 +45,15 @@ def suite_page(title: str, command: str, outcome: Outcome, runs: Sequence[SuiteR
     """The index of the runs that were made so far: one HTML page that needs nothing else."""
     root, body = new_page(f"{VERDICTS[outcome]}: {title}", RUN_STYLE)
     child(body, "h1", title)
-    box = child(body, "div", class_=f"verdict {_class(outcome)}")
-    child(box, "strong", VERDICTS[outcome])
     operations = sum(run.operations for run in runs)
-    child(box, "span", f"{len(runs)} runs, {operations:,} operations of clients")
-    child(body, "p", "Run it again:", class_="soft")
+    told_verdict(body, outcome, f"{len(runs)} runs, {operations:,} operations of clients")
+    note(body, "Run it again:")
     child(body, "pre", command)
     draw_table(body, COLUMNS, map(_cells, runs))
     for run in runs:
         if run.outcome is not Outcome.NOTHING_FOUND:
             child(body, "p", f"{run.name}: {run.reason}")
     return as_html(root)
-
-
-def _class(outcome: Outcome) -> str:
-    return outcome.name.lower().replace("_", "-")
 
 
 def _cells(run: SuiteRun) -> list[Cell]:

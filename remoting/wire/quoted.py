@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from dledger.shown_output import escaped
+
 # A client's text in a line: enough to find it by.
 MAX_QUOTED_CHARACTERS: Final = 120
 
@@ -17,12 +19,6 @@ def quoted(text: object, most_characters: int = MAX_QUOTED_CHARACTERS) -> str:
         most_characters: what is behind so many is left out, and counted.
     """
     whole = str(text)
-    shown = whole[:most_characters]
-    if not shown.isprintable():
-        shown = "".join([one if one.isprintable() else _escaped(one) for one in shown])
+    shown = escaped(whole[:most_characters])
     left_out = len(whole) - most_characters
     return shown if left_out <= 0 else f"{shown}... ({left_out} characters more)"
-
-
-def _escaped(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")

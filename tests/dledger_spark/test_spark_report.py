@@ -27,9 +27,8 @@ from dledger_spark.commands import dledger_spark
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.report import lag, latency, throughput
 from dledger_spark.report.header import checks, logs_of, span_of
-from dledger_spark.report.moment import moment
 from dledger_spark.report.page import page
-from dledger_spark.report.quantity import cut, duration, size
+from dledger_spark.report.quantity import cut, duration, moment, size
 from dledger_spark.report.span import STEPS_MAX, Span
 from dledger_spark.tables.derived import DERIVED, query
 from dledger_spark.tables.duckdb_engine import DuckdbEngine, engine_over

@@ -14,7 +14,7 @@ from typing import Final
 
 import trio
 
-from dledger.command_line.server_signals import end_of_input
+from dledger.command_line.server_signals import cancel_at_end_of_input
 from remoting.net.address import Address, parse_address
 
 CONNECT_TIMEOUT_S: Final = 1.0
@@ -75,8 +75,7 @@ async def balance(at: Address, members: Sequence[Address]) -> None:
     async with trio.open_nursery() as nursery:
         listeners = await trio.open_tcp_listeners(at.port, host=at.host)
         nursery.start_soon(trio.serve_listeners, balancer.take, listeners)
-        await end_of_input()
-        nursery.cancel_scope.cancel()
+        await cancel_at_end_of_input(nursery.cancel_scope)
 
 
 def main() -> None:

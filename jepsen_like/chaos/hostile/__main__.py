@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import trio
 
-from dledger.command_line.server_signals import end_of_input
+from dledger.command_line.server_signals import cancel_at_end_of_input
 from jepsen_like.chaos.hostile.attacks import ATTACKS
 from jepsen_like.simulation.chance import Chance
 from remoting.net.address import parse_address
@@ -66,8 +66,7 @@ async def attack(name: str, seed: str, ports: Sequence[str]) -> None:
     """Attack until standard input ends."""
     async with trio.open_nursery() as nursery:
         nursery.start_soon(Hostile(name, ports, Chance(int(seed), name)).run)
-        await end_of_input()
-        nursery.cancel_scope.cancel()
+        await cancel_at_end_of_input(nursery.cancel_scope)
 
 
 if __name__ == "__main__":
