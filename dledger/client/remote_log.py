@@ -25,9 +25,8 @@ from dledger.client.client_errors import (
     TooManyBodies,
 )
 from dledger.client.known_members import KnownMembers, Peers
-from dledger.client.leader_connection import LeaderConnection
+from dledger.client.leader_connection import LeaderConnection, NetworkWay
 from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, jittered
-from dledger.client.network_way import NetworkWay
 from dledger.client.node_connection import NodeConnection, connect_node
 from dledger.client.remote_entries import (
     HOLD_MS,

@@ -106,6 +106,8 @@ class Member:
     """The synchronous part of a member.
 
     Attributes:
+        store: the log.
+        tally: counts.
         turn: takes messages, submissions and finished syncs.
         replica: the protocol's state.
         batches: cuts the log into pushes.
@@ -129,7 +131,8 @@ class Member:
         around: Runtime,
         noop_body: NoopBodies = empty_noop,
     ) -> None:
-        self._store = store = opened.store
+        self.store = store = opened.store
+        self.tally = around.tally
         self._around = around
         self.batches = Batches(store, settings.max_batch_bytes)
         source = NodeSnapshots(store, settings.piece_bytes)
@@ -231,7 +234,7 @@ class Member:
         if self.history is not None:
             self.history.close()
         self.turn.reject_submissions(end.closing())
-        self._store.note_committed(self.replica.appliable)
+        self.store.note_committed(self.replica.appliable)
 
     def _begin_read(self, ticket: int) -> None:
         self.turn.request_read(ticket)
