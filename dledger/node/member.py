@@ -30,6 +30,7 @@ from dledger.snapshots.node_snapshots import Snapshots
 from dledger.snapshots.restoring import Opened, incoming_for
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.snapshots.snapshot_source import NodeSnapshots
+from dledger.snapshots.snapshotter import Surroundings
 from dledger.state_machine import StateMachine
 from dledger.status import role_name
 from dledger.store.incoming_snapshot import SYNC_BYTES
@@ -139,18 +140,20 @@ class Member:
         self.replica = replica = make_replica(self.batches, source)
         self.pending = PendingAppends()
         self.snapshots = Snapshots(
-            settings.group,
+            Surroundings(
+                settings.group,
+                opened,
+                machine,
+                source,
+                replica,
+                around.ways,
+                around.beside,
+                around.wake,
+                around.wake_look,
+            ),
             settings.snapshots,
-            opened,
             incoming_for(opened, settings.group, machine, settings.snapshot_sync_bytes),
-            machine,
-            source,
-            replica,
-            around.ways,
             self.pending,
-            around.beside,
-            around.wake,
-            around.wake_look,
             self._restored,
         )
         self.room = opened.room
