@@ -8,7 +8,7 @@ import trio
 
 from dledger.client.client_errors import AnswerUnreadable, ClientRefused, GroupUnreachable
 from dledger.client.known_members import KnownMembers
-from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, LeaderSearch, jittered
+from dledger.client.leader_search import LeaderSearch
 from dledger.client.node_connection import LOOK_S, NodeConnection
 from dledger.entry import Entry
 from dledger.errors import (
@@ -23,6 +23,7 @@ from dledger.errors import (
 from dledger.home_loop import HomeLoop
 from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
+from dledger.pauses import Pauses
 from dledger.sessions.session_entry import SessionCommand
 from dledger.sessions.with_sessions import SessionAnswer
 from dledger.wire.client_protocol import MAX_WAIT_MS, Operation, decode_entries_answer
@@ -137,7 +138,7 @@ class LeaderConnection:
             self._found.unpark_all()
 
     async def _keep_finding(self) -> None:
-        pause_s = FIRST_PAUSE_S
+        pauses = Pauses()
         while True:
             while not self._waiting:
                 await self._wanted.park()
@@ -147,11 +148,10 @@ class LeaderConnection:
                 self._refused, useful = error, False
                 self._found.unpark_all()
             if useful:
-                pause_s = FIRST_PAUSE_S
+                pauses.restart()
             else:
                 # The connection answered nothing: some process accepts and closes, say.
-                await trio.sleep(jittered(pause_s))
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                await pauses.pause()
             self._refused = None
 
     async def _serve_terms(self) -> bool:
