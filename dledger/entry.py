@@ -215,11 +215,6 @@ def decode_entries(buffer: bytes) -> list[Entry]:
     return entries
 
 
-def encode_blank(size: int) -> bytes:
-    """Encode a blank record of `size` bytes, which fills the end of a segment."""
-    return BLANK.pack(BLANK_MAGIC, size) + bytes(size - BLANK_BYTES)
-
-
 def total_bytes(bodies: Sequence[Body]) -> int:
     """Bytes that the entries of these bodies take in the log."""
     return sum(map(body_bytes, bodies)) + HEADER_BYTES * len(bodies)

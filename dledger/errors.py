@@ -634,9 +634,7 @@ class ChainBroken(BatchInvalid):
 class LogsDiverge(BatchInvalid):
     """A peer's entry and ours have the same index and term, and are not the same."""
 
-    def __init__(self, index: int, cause: str) -> None:
-        self.index = index
-        super().__init__(cause)
+    index: int
 
 
 class ConfigurationMalformed(MessageMalformed):

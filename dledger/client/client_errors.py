@@ -104,9 +104,7 @@ class RefusedByNode(Rejected):
     name: str
     fields: Mapping[str, object]
     text: str
-
-    def _text(self) -> str:
-        return self.text
+    _template = "{text}"
 
 
 class UnknownToNode(OutcomeUnknown):
@@ -115,9 +113,7 @@ class UnknownToNode(OutcomeUnknown):
     name: str
     fields: Mapping[str, object]
     text: str
-
-    def _text(self) -> str:
-        return self.text
+    _template = "{text}"
 
 
 def answered_error(name: str, fields: Mapping[str, object], text: str) -> AnsweredError:

@@ -6,15 +6,28 @@ from collections.abc import Sequence
 
 import trio
 
-from dledger.client.client_errors import ClientRefused, GroupUnreachable
+from dledger.client.client_errors import AnswerUnreadable, ClientRefused, GroupUnreachable
 from dledger.client.known_members import KnownMembers
-from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, LeaderSearch, jittered
+from dledger.client.leader_search import LeaderSearch
 from dledger.client.node_connection import LOOK_S, NodeConnection
-from dledger.errors import LeadershipLost, LogClosed, NodeClosed, NodeClosing, NotLeader, OtherLoop
+from dledger.entry import Entry
+from dledger.errors import (
+    LeadershipLost,
+    LogClosed,
+    MessageMalformed,
+    NodeClosed,
+    NodeClosing,
+    NotLeader,
+    OtherLoop,
+)
 from dledger.home_loop import HomeLoop
 from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
-from dledger.wire.client_protocol import Operation
+from dledger.pauses import Pauses
+from dledger.sessions.session_entry import SessionCommand
+from dledger.sessions.with_sessions import SessionAnswer
+from dledger.wire.client_protocol import MAX_WAIT_MS, Operation, decode_entries_answer
+from dledger.wire.session_protocol import decode_session_answers, encode_command
 
 # A leader that owes an answer and has been silent for this long may be frozen or cut off: the
 # client asks the other members whether one of them leads by now. Not shorter than the shortest
@@ -125,7 +138,7 @@ class LeaderConnection:
             self._found.unpark_all()
 
     async def _keep_finding(self) -> None:
-        pause_s = FIRST_PAUSE_S
+        pauses = Pauses()
         while True:
             while not self._waiting:
                 await self._wanted.park()
@@ -135,11 +148,10 @@ class LeaderConnection:
                 self._refused, useful = error, False
                 self._found.unpark_all()
             if useful:
-                pause_s = FIRST_PAUSE_S
+                pauses.restart()
             else:
                 # The connection answered nothing: some process accepts and closes, say.
-                await trio.sleep(jittered(pause_s))
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                await pauses.pause()
             self._refused = None
 
     async def _serve_terms(self) -> bool:
@@ -202,3 +214,35 @@ async def _wait_heard(connection: NodeConnection, scope: trio.CancelScope) -> No
         with trio.move_on_after(LOOK_S):
             await connection.wait_left()
     scope.cancel()
+
+
+class NetworkWay:
+    """A SessionWay over a connection."""
+
+    def __init__(self, leader: LeaderConnection) -> None:
+        self._leader = leader
+
+    async def reach(self) -> None:
+        """As in SessionWay."""
+        await self._leader.reach()
+
+    async def carry_out(self, command: SessionCommand) -> list[SessionAnswer]:
+        """As in SessionWay."""
+        try:
+            return decode_session_answers(*await self._leader.ask(*encode_command(command)))
+        except MessageMalformed as error:
+            raise AnswerUnreadable(error.problem) from error
+        except LogClosed:
+            raise
+        except NodeClosing as error:
+            # NodeClosing is final for a session of that node. Over the network another node serves.
+            raise GroupUnreachable("the leader is closing") from error
+
+    async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
+        """As in SessionWay."""
+        wait_ms = max(0, min(round(1000 * wait_s), MAX_WAIT_MS))
+        try:
+            answer = await self._leader.ask(Operation.ENTRIES, [first, wait_ms], b"")
+            return decode_entries_answer(*answer)
+        except MessageMalformed as error:
+            raise AnswerUnreadable(error.problem) from error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import random
-
 import trio
 
 from dledger.client.client_errors import ClientRefused, GroupUnreachable, refused_by_all
@@ -12,6 +10,7 @@ from dledger.client.node_connection import NodeConnection, dial
 from dledger.errors import DLedgerError, Rejected
 from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
+from dledger.pauses import Pauses
 from dledger.wire.client_protocol import Leadership
 
 # A member that knows no newer leader holds the request this long. It bounds the wait for a member
@@ -19,15 +18,6 @@ from dledger.wire.client_protocol import Leadership
 HOLD_MS = 1_000
 # A member answers within this time, unless it is frozen or unreachable.
 ANSWER_S = HOLD_MS / 1000 + 1.0
-
-# Between two attempts at one member: a tenth of the shortest election, then ever longer.
-FIRST_PAUSE_S = 0.05
-LONGEST_PAUSE_S = 1.0
-
-
-def jittered(pause_s: float) -> float:
-    """Return a pause that differs between clients: all clients of a leader lose it at once."""
-    return pause_s * random.uniform(0.5, 1.5)
 
 
 class LeaderSearch:
@@ -94,7 +84,7 @@ class LeaderSearch:
 
     async def _ask(self, asking: trio.Nursery, member: KnownMember, above_term: int) -> None:
         """Ask one member until it leads or is no longer a member."""
-        pause_s = FIRST_PAUSE_S
+        pauses = Pauses()
         while member in self._members.all:
             try:
                 connection = await dial(self._members.group, *member, self._tls, self._network)
@@ -116,8 +106,7 @@ class LeaderSearch:
                 self._problems[member] = str(error)
             except (DLedgerError, trio.TooSlowError) as error:
                 self._problems[member] = f"{member}: {str(error) or 'no answer'}"
-            await trio.sleep(jittered(pause_s))
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            await pauses.pause()
         self._asked.discard(member)
         self._problems.pop(member, None)
         self._refusals.pop(member, None)
@@ -143,7 +132,7 @@ class LeaderSearch:
             if known.leader not in (None, known.member) and known.term > told:
                 told = known.term  # this leader is known; ask for a newer one
             else:
-                await trio.sleep(jittered(FIRST_PAUSE_S))
+                await Pauses().pause()
 
 
 def _told(known: Leadership) -> str:

@@ -19,7 +19,6 @@ from dledger.client.client_errors import (
     refused_by_all,
 )
 from dledger.client.known_members import KnownMember, KnownMembers
-from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, jittered
 from dledger.client.node_connection import NodeConnection, dial
 from dledger.entry import Entry
 from dledger.errors import (
@@ -37,6 +36,7 @@ from dledger.home_loop import HomeLoop
 from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls
 from dledger.patient_limit import patient_limit
+from dledger.pauses import Pauses
 from dledger.query_errors import (
     OperationUnknown,
     QueryFailed,
@@ -216,7 +216,7 @@ class ReadingConnection:
     async def query_on(self, member: KnownMember, query: Query, limit_s: float) -> Queried:
         """Ask one member, over a connection of its own. Raises as RemoteLog.query."""
         self._home.check()  # before anything of the loop is touched, as in `_ask`
-        problem, pause_s = "no answer yet", FIRST_PAUSE_S
+        problem, pauses = "no answer yet", Pauses()
         request = encode_query(query)
         with patient_limit(limit_s):
             while True:
@@ -232,8 +232,7 @@ class ReadingConnection:
                     problem = str(error)
                 except MessageMalformed as error:
                     raise AnswerUnreadable(error.problem) from error
-                await trio.sleep(jittered(pause_s))
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                await pauses.pause()
         raise GroupUnreachable(f"no answer of {member.node_id} within {limit_s:g} s ({problem})")
 
     async def _ask(
@@ -258,7 +257,7 @@ class ReadingConnection:
         follows = limit_s is None
         if limit_s is None:
             limit_s = math.inf if self._heard else self._timeout_s
-        pause_s = FIRST_PAUSE_S
+        pauses = Pauses()
         with patient_limit(limit_s) as limit:
             while True:
                 connection = await self._reach(lacking)
@@ -288,8 +287,7 @@ class ReadingConnection:
                     self._problems[connection.node_id] = f"{connection.node_id}: {problem}"
                     if isinstance(error, Rejected) and not isinstance(error, GroupUnreachable):
                         # It answers, and is spared for a moment; others may wait for it.
-                        await trio.sleep(jittered(pause_s))
-                        pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                        await pauses.pause()
                     else:
                         connection.close("its answer was overdue or malformed")
                 connection.leave(LEAVE_S)
@@ -301,7 +299,7 @@ class ReadingConnection:
 
     async def _reach(self, avoided: Collection[str]) -> NodeConnection:
         """Return a connection to a member; to one of `avoided` only if there is no other."""
-        pause_s, began, told = FIRST_PAUSE_S, trio.current_time(), False
+        pauses, began, told = Pauses(), trio.current_time(), False
         async with self._turn:
             while True:
                 self._home.check()
@@ -319,8 +317,7 @@ class ReadingConnection:
                         self._members.group,
                         self._problem,
                     )
-                await trio.sleep(jittered(pause_s))
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                await pauses.pause()
 
     async def _dial(self, known: KnownMember) -> NodeConnection:
         connection = await dial(self._members.group, *known, self._tls, self._network)

@@ -25,9 +25,7 @@ from dledger.client.client_errors import (
     TooManyBodies,
 )
 from dledger.client.known_members import KnownMembers, Peers
-from dledger.client.leader_connection import LeaderConnection
-from dledger.client.leader_search import FIRST_PAUSE_S, LONGEST_PAUSE_S, jittered
-from dledger.client.network_way import NetworkWay
+from dledger.client.leader_connection import LeaderConnection, NetworkWay
 from dledger.client.node_connection import NodeConnection, connect_node
 from dledger.client.remote_entries import (
     HOLD_MS,
@@ -56,6 +54,7 @@ from dledger.network.network import TCP, Network
 from dledger.network.tls import GroupTls, group_tls
 from dledger.network.tls_config import TlsConfig
 from dledger.patient_limit import patient_limit
+from dledger.pauses import Pauses
 from dledger.sessions.session import (
     DEFAULT_TIMEOUT_S,
     DEFAULT_TTL_S,
@@ -302,7 +301,7 @@ class RemoteLog:
         limit_s = self._timeout_s if timeout_s is None else timeout_s
         passing = _PASSING_FOR_READS if operation in READING else _PASSING
         connection: NodeConnection | None = None
-        problem, pause_s, on_its_way = "", FIRST_PAUSE_S, False
+        problem, pauses, on_its_way = "", Pauses(), False
         with patient_limit(limit_s):
             while True:
                 connection = None
@@ -316,8 +315,7 @@ class RemoteLog:
                     on_its_way = False
                     problem = str(error)
                 if connection is not None and not connection.left:
-                    await trio.sleep(jittered(pause_s))
-                    pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                    await pauses.pause()
         if connection is None:
             problem = f"no leader: {self._leader.problem}"
         if operation in READING:
@@ -334,7 +332,7 @@ class RemoteLog:
 
         Raises the error that the leader answers; GroupUnreachable if no leader is found in time.
         """
-        deadline, pause_s = trio.current_time() + timeout_s, FIRST_PAUSE_S
+        deadline, pauses = trio.current_time() + timeout_s, Pauses()
         while True:
             connection: NodeConnection | None = None
             with patient_limit(deadline - trio.current_time()):
@@ -353,8 +351,7 @@ class RemoteLog:
                 if trio.current_time() >= deadline:
                     raise
             if not connection.left:
-                await trio.sleep(jittered(pause_s))
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                await pauses.pause()
 
 
 @asynccontextmanager

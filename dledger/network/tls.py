@@ -39,9 +39,7 @@ class TlsRefused(MessageMalformed):
         lasting: whether a retry is refused as well; False if the connection ended early.
     """
 
-    def __init__(self, problem: str, lasting: bool = True) -> None:
-        self.lasting = lasting
-        super().__init__(problem)
+    lasting: bool = True
 
 
 class GroupTls:

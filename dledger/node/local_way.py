@@ -7,8 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from dledger.client.known_members import KnownMembers
-from dledger.client.leader_connection import LeaderConnection
-from dledger.client.network_way import NetworkWay
+from dledger.client.leader_connection import LeaderConnection, NetworkWay
 from dledger.config import NodeConfig
 from dledger.core.membership.configuration_codec import NumberedConfiguration
 from dledger.entry import Entry

@@ -30,6 +30,7 @@ from dledger.snapshots.node_snapshots import Snapshots
 from dledger.snapshots.restoring import Opened, incoming_for
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.snapshots.snapshot_source import NodeSnapshots
+from dledger.snapshots.snapshotter import Surroundings
 from dledger.state_machine import StateMachine
 from dledger.status import role_name
 from dledger.store.incoming_snapshot import SYNC_BYTES
@@ -106,6 +107,8 @@ class Member:
     """The synchronous part of a member.
 
     Attributes:
+        store: the log.
+        tally: counts.
         turn: takes messages, submissions and finished syncs.
         replica: the protocol's state.
         batches: cuts the log into pushes.
@@ -129,25 +132,28 @@ class Member:
         around: Runtime,
         noop_body: NoopBodies = empty_noop,
     ) -> None:
-        self._store = store = opened.store
+        self.store = store = opened.store
+        self.tally = around.tally
         self._around = around
         self.batches = Batches(store, settings.max_batch_bytes)
         source = NodeSnapshots(store, settings.piece_bytes)
         self.replica = replica = make_replica(self.batches, source)
         self.pending = PendingAppends()
         self.snapshots = Snapshots(
-            settings.group,
+            Surroundings(
+                settings.group,
+                opened,
+                machine,
+                source,
+                replica,
+                around.ways,
+                around.beside,
+                around.wake,
+                around.wake_look,
+            ),
             settings.snapshots,
-            opened,
             incoming_for(opened, settings.group, machine, settings.snapshot_sync_bytes),
-            machine,
-            source,
-            replica,
-            around.ways,
             self.pending,
-            around.beside,
-            around.wake,
-            around.wake_look,
             self._restored,
         )
         self.room = opened.room
@@ -231,7 +237,7 @@ class Member:
         if self.history is not None:
             self.history.close()
         self.turn.reject_submissions(end.closing())
-        self._store.note_committed(self.replica.appliable)
+        self.store.note_committed(self.replica.appliable)
 
     def _begin_read(self, ticket: int) -> None:
         self.turn.request_read(ticket)

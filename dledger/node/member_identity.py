@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from dledger.config import NodeConfig
 from dledger.core.orphans import Orphans
@@ -88,8 +88,19 @@ class MemberIdentity:
         self._ports.pop(self._config.group, None)
 
     def machine_version(self, member: str) -> int | None:
-        """As in GroupPort."""
+        """Up to which version the state machine of a member, perhaps this one, reads entries.
+
+        None: the member has not told, or is not connected.
+        """
+        if member == self._config.node_id:
+            return self._opened.machine.version or None
         return self.port.machine_version(member)
+
+    def oldest_machine_version(self, members: Collection[str]) -> int | None:
+        """The version that all these members read; None if one of them has not told."""
+        versions = [self.machine_version(member) for member in members]
+        told = [version for version in versions if version is not None]
+        return min(told) if told and len(told) == len(versions) else None
 
     def has_able_machine(self, member: str) -> bool:
         """As in GroupPort."""

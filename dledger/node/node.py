@@ -31,19 +31,17 @@ from dledger.network.links import GroupLinks, Links
 from dledger.node.admission_log import AdmissionLog
 from dledger.node.append_gate import AppendGate
 from dledger.node.driver import Driver
-from dledger.node.fence import fenced, node_ending
 from dledger.node.group_changes import GroupChanges
 from dledger.node.growth_watch import GrowthWatch
 from dledger.node.leader_noops import LeaderNoops
 from dledger.node.local_way import local_session
-from dledger.node.machine_versions import MachineVersions
 from dledger.node.member import Member
 from dledger.node.member_identity import MemberIdentity
 from dledger.node.member_replica import member_replica, member_settings
 from dledger.node.node_status import node_status
 from dledger.node.stepping_aside import SteppingAside
 from dledger.node.tally import Tally
-from dledger.node_end import NodeEnd
+from dledger.node_end import NodeEnd, fenced, node_ending
 from dledger.serving.client_server import ClientServer
 from dledger.serving.group_port import GroupPort
 from dledger.serving.host_parts import HostParts
@@ -60,15 +58,12 @@ from dledger.store.push_check import PushCheck
 from dledger.store.recovered import SegmentBegin
 from dledger.store.snapshot_folder import Snapshot
 from dledger.unwrapping_nursery import unwrapping_nursery
-from dledger.waits.append_wait import wait_appended
+from dledger.waits.call_waits import wait_appended, wait_read, wait_snapshot, wait_transferred
 from dledger.waits.iterators import CommittedEntries, RoleChanges
 from dledger.waits.leadership_watch import LeadershipWatch
 from dledger.waits.pending_appends import Appended, Done
 from dledger.waits.progress import Progress
 from dledger.waits.read_problem import behind, too_old
-from dledger.waits.snapshot_wait import wait_snapshot
-from dledger.waits.transfer_wait import wait_transferred
-from dledger.waits.waiting_reads import wait_read
 
 logger = logging.getLogger(__name__)
 
@@ -89,11 +84,6 @@ class Node:
         self._turned, self._applied = Progress(), Progress()
         self._identity = MemberIdentity(config, opened, host, self._fail)
         guard = self._identity.guard
-        self._machine_versions = MachineVersions(
-            config.node_id,
-            opened.machine.version,
-            self._identity.machine_version,
-        )
         self._links = Links(
             guard.identity,
             host.connections,
@@ -145,10 +135,7 @@ class Node:
         self.sessions = SessionGate(self, machine) if isinstance(machine, WithSessions) else None
         self.queries = ServedQueries(self, machine)
         self.watches = ServedWatches(self, machine, member.history)
-        self._connections = host.connections
-        self._loop_watch = host.loop_watch
-        self._reload_tls = host.reload_tls
-        self._platform = host.platform
+        self._host = host
         port = GroupPort(
             guard.identity,
             self._links,
@@ -212,7 +199,7 @@ class Node:
         self._check_loop()
         if self.sessions is None:
             raise SessionsOff
-        connections = self._connections
+        connections = self._host.connections
         return local_session(
             self, self.sessions, ttl_s, timeout_s, connections.tls, connections.network
         )
@@ -469,7 +456,7 @@ class Node:
     @property
     def machine_version(self) -> int | None:
         """As `Status.machine_version`: the version of entries that all members read."""
-        return self._machine_versions.oldest(self._replica.state.membership.members)
+        return self._identity.oldest_machine_version(self._replica.state.membership.members)
 
     @property
     def machine_name(self) -> str:
@@ -490,31 +477,18 @@ class Node:
         """Read the certificates again, as `Host.reload_tls`. Raises ConfigInvalid."""
         self._check_open()
         self._check_loop()
-        self._reload_tls()
+        self._host.reload_tls()
 
     def status(self) -> Status:
         """The status of this node, and of its peers as it sees them."""
-        pending_entries, pending_bytes = self._appends.held()
         return node_status(
             self.config,
-            self._store,
-            self._replica,
+            self._member,
             self._links,
-            self._member.snapshots,
-            self._member.housekeeper.scrub,
-            self.tally,
-            self._platform.disk_space(self.config.data_dir),
-            generation=self._identity.guard.generation.number,
-            birth=self._identity.guard.birth,
+            self._identity,
+            self._host,
+            self._appends.held(),
             ready=self.is_ready_leader,
-            pending_entries=pending_entries,
-            pending_bytes=pending_bytes,
-            refused_callers=self._connections.refusals.count,
-            loop_watch=self._loop_watch,
-            machine_versions=self._machine_versions,
-            machine_stopped=self._member.applier.stopped,
-            disk_short=self._member.room.why_short,
-            alarms=self._identity.alarms(self._replica.handler.orphans),
         )
 
     # --- the node's own tasks -----------------------------------------------------------------
@@ -625,7 +599,7 @@ class Node:
 
     def refused(self, fault: PeerFault) -> None:
         """A message was refused that no correct member sends. For the driver alone."""
-        self._connections.refusals.add(
+        self._host.connections.refusals.add(
             "message", f"a message of {fault.peer}: {fault.problem}; {fault.advice}"
         )
 

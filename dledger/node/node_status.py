@@ -7,20 +7,14 @@ import trio
 from dledger.config import NodeConfig
 from dledger.core.entry_dispatcher import EntryDispatcher
 from dledger.core.member_state import Role
-from dledger.core.replica import Replica
-from dledger.errors import MachineTooOld
-from dledger.loop_watch import LoopWatch
 from dledger.network.channel import Channel
 from dledger.network.links import Links
-from dledger.node.machine_versions import MachineVersions
+from dledger.node.member import Member
 from dledger.node.member_alarms import hold_text
-from dledger.node.tally import Tally
-from dledger.serving.platform import DiskSpace
-from dledger.snapshots.node_snapshots import Snapshots
+from dledger.node.member_identity import MemberIdentity
+from dledger.serving.host_parts import HostParts
 from dledger.snapshots.snapshot_transfer import LACKS_SNAPSHOT
-from dledger.status import InstallStatus, MemberAlarm, PeerStatus, Status, group_status, role_name
-from dledger.store.scrubber import ScrubStatus
-from dledger.store.segment_store import SegmentStore
+from dledger.status import InstallStatus, PeerStatus, Status, group_status, role_name
 
 REFUSES_SNAPSHOT = "does not take the snapshot that it needs: its own log says why"
 
@@ -64,32 +58,26 @@ def peer_status(
 
 def node_status(
     config: NodeConfig,
-    store: SegmentStore,
-    replica: Replica,
+    member: Member,
     links: Links,
-    snapshots: Snapshots,
-    scrub: ScrubStatus,
-    tally: Tally,
-    space: DiskSpace,
+    identity: MemberIdentity,
+    host: HostParts,
+    held: tuple[int, int],
     *,
-    generation: int,
-    birth: str,
     ready: bool,
-    pending_entries: int,
-    pending_bytes: int,
-    refused_callers: int,
-    loop_watch: LoopWatch | None,
-    machine_versions: MachineVersions,
-    machine_stopped: MachineTooOld | None,
-    disk_short: str | None,
-    alarms: list[MemberAlarm],
 ) -> Status:
-    """The status of the node at this moment, in plain values."""
-    state, transfer = replica.state, replica.handover.transfer
+    """The status of the node at this moment, in plain values.
+
+    `held`: the entries and bytes that wait; see AppendGate.
+    """
+    replica, store, tally, watch = member.replica, member.store, member.tally, host.loop_watch
+    state, transfer, scrub = replica.state, replica.handover.transfer, member.housekeeper.scrub
     hold = replica.hold(trio.current_time())
     now = replica.patience.at(trio.current_time())
     contact_at = replica.elector.last_leader_contact  # the silence that counts, as in `peers`
     leads = state.role is Role.LEADER
+    space = host.platform.disk_space(config.data_dir)
+    stopped = member.applier.stopped
     return Status(
         group=config.group,
         node_id=config.node_id,
@@ -103,24 +91,26 @@ def node_status(
         durable=state.durable,
         committed=state.committed,
         applied=state.applied,
-        pending_entries=pending_entries,
-        pending_bytes=pending_bytes,
-        refused_callers=refused_callers,
-        loop_holds=0 if loop_watch is None else loop_watch.holds,
-        loop_held_seconds=0.0 if loop_watch is None else loop_watch.held_s,
-        newest_snapshot=snapshots.newest,
-        installing=snapshots.installing,
+        pending_entries=held[0],
+        pending_bytes=held[1],
+        refused_callers=host.connections.refusals.count,
+        loop_holds=0 if watch is None else watch.holds,
+        loop_held_seconds=0.0 if watch is None else watch.held_s,
+        newest_snapshot=member.snapshots.newest,
+        installing=member.snapshots.installing,
         scrubbed_through=scrub.checked_through,
         scrub_passes=scrub.passes,
         scrub_damage=scrub.damage,
         transfer_target=transfer.target if transfer is not None else None,
         peers={
-            peer: peer_status(link, replica.dispatchers.get(peer), now, machine_versions.of(peer))
+            peer: peer_status(
+                link, replica.dispatchers.get(peer), now, identity.machine_version(peer)
+            )
             for peer, link in links.members.items()
         },
         members=group_status(replica),
-        generation=generation,
-        birth=birth,
+        generation=identity.guard.generation.number,
+        birth=identity.guard.birth,
         leader_contact_s=None if leads or contact_at < 0 else now - contact_at,
         syncs=sum(tally.sync_classes),
         sync_seconds=tally.sync_seconds,
@@ -128,9 +118,9 @@ def node_status(
         disk_free_bytes=space.free,
         synced=store.synced_index,
         disk_total_bytes=space.total,
-        machine_version=machine_versions.oldest(state.membership.members),
+        machine_version=identity.oldest_machine_version(state.membership.members),
         not_begun=None if hold is None else hold_text(config.group, config.node_id, hold),
-        machine_stopped=None if machine_stopped is None else str(machine_stopped),
-        disk_short=disk_short,
-        alarms=alarms,
+        machine_stopped=None if stopped is None else str(stopped),
+        disk_short=member.room.why_short,
+        alarms=identity.alarms(replica.handler.orphans),
     )

@@ -36,9 +36,9 @@ from dledger.core.membership.configuration_change import (
 )
 from dledger.core.membership.configuration_codec import NumberedConfiguration, encode_configuration
 from dledger.entry import BEFORE_FIRST_INDEX, Magic
-from dledger.errors import ConfigInvalid, DiskFailed, DLedgerError
+from dledger.errors import ConfigInvalid, DLedgerError
 from dledger.rescue.survivor import Survivor, look_at
-from dledger.store.disk import Disk, OsDisk
+from dledger.store.disk import Disk, OsDisk, failing
 from dledger.store.folder import DATA, INDEX, LOCK, node_folder
 from dledger.store.generation import Generation, is_generation
 from dledger.store.generation_file import FILE_NAME as GENERATION
@@ -134,7 +134,7 @@ def recover_group(
     generation = Generation(survivor.generation + 1, mark)
     if not mark or not is_generation(*generation):
         raise ConfigInvalid("mark", f"{mark!r} is not 16 hexadecimal digits")
-    try:
+    with failing("recover", survivor.folder):
         copies = _copy(disk, survivor, generation.number)
         GenerationFile(disk, survivor.folder).set(generation)
         term = _rewrite(disk, survivor, steps)
@@ -152,9 +152,6 @@ def recover_group(
             when=when,
         )
         write_small_file(disk, copies, DONE, json.dumps(asdict(done), indent=1).encode() + b"\n")
-    except OSError as cause:
-        name = cause.filename if isinstance(cause.filename, str) else survivor.folder
-        raise DiskFailed("recover", name, cause) from cause
     return done
 
 
@@ -207,8 +204,7 @@ def _check(survivor: Survivor, accepted_through: int) -> None:
 def _copy(disk: Disk, survivor: Survivor, generation: int) -> str:
     """Copy the files that will be changed; durable on return. The folder is locked meanwhile."""
     folder = survivor.folder
-    lock = disk.lock(f"{folder}/{LOCK}")
-    try:
+    with contextlib.closing(disk.lock(f"{folder}/{LOCK}")):
         names, number, name = disk.list(folder), 1, f"recovery-{generation}"
         while name in names:
             number += 1
@@ -225,8 +221,6 @@ def _copy(disk: Disk, survivor: Survivor, generation: int) -> str:
                 _copy_durably(disk, f"{folder}/{part}/{last}", f"{copies}/{part}/{last}")
             disk.sync_folder(f"{copies}/{part}")
         disk.sync_folder(copies)
-    finally:
-        lock.close()
     return copies
 
 
@@ -249,8 +243,9 @@ def _copy_durably(disk: Disk, source: str, target: str) -> None:
 def _rewrite(disk: Disk, survivor: Survivor, steps: list[Configuration]) -> int:
     """Append the configurations in a new term, and commit the whole log; return that term."""
     base = os.path.dirname(survivor.folder) or "."
-    store = open_store(disk, base, StoreConfig(), survivor.group, survivor.node_id)
-    try:
+    with contextlib.closing(
+        open_store(disk, base, StoreConfig(), survivor.group, survivor.node_id)
+    ) as store:
         if store.last_index != survivor.last_index:
             problem = (
                 f"the log goes on to entry {store.last_index} after damage at entry "
@@ -258,8 +253,6 @@ def _rewrite(disk: Disk, survivor: Survivor, steps: list[Configuration]) -> int:
             )
             raise RecoveryRefused(survivor.folder, problem)
         return _append(store, survivor, steps)
-    finally:
-        store.close()
 
 
 def _append(store: SegmentStore, survivor: Survivor, steps: list[Configuration]) -> int:

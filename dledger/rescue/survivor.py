@@ -6,6 +6,7 @@ Nothing is written, and no lock is taken. See `dledger.rescue.group_recovery` fo
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass, fields
 from typing import Any
 
@@ -159,11 +160,8 @@ def _configuration(
             run, at = change
             header = run.headers[at]
             index, offset, size = header[2], header[4] - run.segment.start, header[8]
-            file = disk.open(run.segment.path, writable=False)
-            try:
+            with closing(disk.open(run.segment.path, writable=False)) as file:
                 body = file.read(size, offset + HEADER_BYTES)
-            finally:
-                file.close()
             return NumberedConfiguration(index, decode_configuration(body).configuration)
         if snapshot is not None and snapshot.configuration:
             found = decode_configuration(snapshot.configuration)

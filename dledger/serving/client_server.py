@@ -13,7 +13,6 @@ from typing import Protocol
 
 import trio
 
-from dledger.config import NodeConfig
 from dledger.core.membership.configuration_change import Change, Transition
 from dledger.core.membership.configuration_codec import NumberedConfiguration, encode_configuration
 from dledger.entry import Body, Entry
@@ -23,11 +22,11 @@ from dledger.network.plain_socket import NO_DESCRIPTOR, plain_descriptor, write_
 from dledger.network.tls import Stream
 from dledger.query_errors import OperationUnknown, TooManyWaiting
 from dledger.serving.client_turns import client_turns
-from dledger.serving.served_queries import QueryLine, ServedQueries
+from dledger.serving.served_queries import QueryLine, ReadableNode, ServedQueries
 from dledger.serving.served_watches import ServedWatches
 from dledger.sessions.session_errors import SessionsOff
 from dledger.sessions.session_gate import SessionGate, answers_of
-from dledger.status import RoleChange, Status
+from dledger.status import Status
 from dledger.store.snapshot_folder import Snapshot
 from dledger.unwrapping_nursery import unwrapping_nursery
 from dledger.waits.iterators import RoleChanges
@@ -147,7 +146,7 @@ MAX_WAITING = 64
 MAX_WATCHES_OF_CONNECTION = 256
 
 
-class ServedNode(Protocol):
+class ServedNode(ReadableNode, Protocol):
     """The part of a node that serves clients."""
 
     @property
@@ -160,22 +159,12 @@ class ServedNode(Protocol):
         ...
 
     @property
-    def config(self) -> NodeConfig:
-        """As in Node."""
-        ...
-
-    @property
     def machine_name(self) -> str:
         """As in Node."""
         ...
 
     @property
     def configuration(self) -> NumberedConfiguration:
-        """As in Node."""
-        ...
-
-    @property
-    def role(self) -> RoleChange:
         """As in Node."""
         ...
 

@@ -187,7 +187,7 @@ class Listener:
             return hello, None, str(self._dialled.home)
         port = self._ports.get(hello.group)
         if port is None:
-            named = sorted(self._ports)[:MOST_GROUPS_NAMED]
+            named = tuple(sorted(self._ports)[:MOST_GROUPS_NAMED])
             groups = ", ".join(named) or "no group yet"
             problem = f"this is a node of {groups}, not of group {hello.group}"
             raise Refused(problem, self._all_are_open(), named)

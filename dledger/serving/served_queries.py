@@ -16,6 +16,7 @@ from dledger.serving.client_turns import client_turns
 from dledger.serving.failed_looks import FailedLooks
 from dledger.sessions.with_sessions import application_of
 from dledger.state_machine import StateMachine
+from dledger.status import RoleChange
 from dledger.wire.client_protocol import MAX_WAIT_MS, encode_error
 from dledger.wire.query_protocol import MAX_NAME_CHARACTERS, Queried, Query, encode_queried
 
@@ -23,11 +24,16 @@ from dledger.wire.query_protocol import MAX_NAME_CHARACTERS, Queried, Query, enc
 Send = Callable[[bytes], None]
 
 
-class QueriedNode(Protocol):
-    """The part of a node that queries ask."""
+class ReadableNode(Protocol):
+    """The part of a node that queries and watches ask."""
 
     @property
     def config(self) -> NodeConfig:
+        """As in Node."""
+        ...
+
+    @property
+    def role(self) -> RoleChange:
         """As in Node."""
         ...
 
@@ -51,7 +57,7 @@ class QueriedNode(Protocol):
 class ServedQueries:
     """The queries of one member's state machine."""
 
-    def __init__(self, node: QueriedNode, machine: StateMachine) -> None:
+    def __init__(self, node: ReadableNode, machine: StateMachine) -> None:
         self._node = node
         self._methods = queries_of(application_of(machine))
         self._failed = FailedLooks()

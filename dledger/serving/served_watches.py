@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 import trio
 
 from dledger.changes import Path, Watchable
-from dledger.config import NodeConfig
 from dledger.errors import DLedgerError
 from dledger.serving.client_turns import client_turns
 from dledger.serving.failed_looks import FailedLooks
+from dledger.serving.served_queries import ReadableNode
 from dledger.sessions.with_sessions import application_of
 from dledger.state_machine import StateMachine
-from dledger.status import RoleChange
 from dledger.waits.change_history import ChangeHistory, Selected
 from dledger.watch_errors import TooManyWatches, WatchCompacted, WatchesOff, WatchInvalid
 from dledger.wire.client_protocol import MAX_WAIT_MS, Request
@@ -29,37 +28,11 @@ from dledger.wire.watch_protocol import (
 MAX_WATCHES: Final = 1_000
 
 
-class WatchedNode(Protocol):
-    """The part of a node that watches ask."""
-
-    @property
-    def config(self) -> NodeConfig:
-        """As in Node."""
-        ...
-
-    @property
-    def role(self) -> RoleChange:
-        """As in Node."""
-        ...
-
-    def state_index(self) -> int:
-        """As in Node."""
-        ...
-
-    async def read(self) -> int:
-        """As in Node."""
-        ...
-
-    async def wait_applied(self, index: int) -> None:
-        """As in Node."""
-        ...
-
-
 class ServedWatches:
     """The watches at one member."""
 
     def __init__(
-        self, node: WatchedNode, machine: StateMachine, history: ChangeHistory | None
+        self, node: ReadableNode, machine: StateMachine, history: ChangeHistory | None
     ) -> None:
         self._node = node
         self._application = application_of(machine)

@@ -28,6 +28,7 @@ from dledger.errors import (
 )
 from dledger.home_loop import HomeLoop
 from dledger.patient_limit import patient_limit
+from dledger.pauses import Pauses
 from dledger.sessions.session_entry import (
     AppendInSession,
     CloseSession,
@@ -56,8 +57,7 @@ KEEP_ALIVES_IN_A_TTL = 3
 # The close of a session is sent once, within this time; its ttl would end it anyway.
 CLOSE_TIMEOUT_S = 1.0
 
-# Between two attempts: a tenth of the shortest election, then ever longer.
-FIRST_PAUSE_S = 0.05
+# Between two attempts.
 LONGEST_PAUSE_S = 0.5
 
 # Bodies in one submission: half of the results that a session keeps, and what one frame holds.
@@ -68,6 +68,8 @@ MOST_BYTES_AT_ONCE = MAX_BODY_BYTES
 MOST_UNSETTLED = 1_024
 MOST_UNSETTLED_BYTES = 16 * 1024 * 1024
 
+# What a command raises that is not carried out, or perhaps not.
+_FAILURES = (Rejected, Discarded, OutcomeUnknown)
 # The next attempt of a session cannot succeed after these, nor where the error says so.
 _USELESS = (SessionsOff, SessionFull, NodeClosing)
 
@@ -230,7 +232,7 @@ class Session:
 
     async def _settle(self, settled: list[Settled]) -> None:
         """Send all unanswered appends, oldest first; add their outcomes to `settled`."""
-        pause_s = FIRST_PAUSE_S
+        pauses = Pauses(LONGEST_PAUSE_S, spread=0)
         while self._unsettled:
             if self._ended:
                 raise SessionExpired(self.id)
@@ -241,16 +243,15 @@ class Session:
                 answers = await self._way.carry_out(
                     AppendInSession(self.id, batch[0][0], batch[0][0], [body for _, body in batch])
                 )
-            except (Rejected, Discarded, OutcomeUnknown) as error:
+            except _FAILURES as error:
                 if not isinstance(error, OutcomeUnknown):
                     self._in_log = before  # this attempt certainly failed
                 if error.retry_useless or isinstance(error, _USELESS):
                     raise
                 self._problem = str(error)
-                await trio.sleep(pause_s)
-                pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+                await pauses.pause()
                 continue
-            pause_s = FIRST_PAUSE_S
+            pauses.restart()
             if len(answers) != len(batch):
                 raise InvariantBroken(f"{len(answers)} answers to {len(batch)} appends")
             if answers[0].kind is AnswerKind.UNKNOWN:
@@ -306,7 +307,7 @@ class Session:
             await trio.sleep(every_s)
             try:
                 (answer,) = await self._way.carry_out(KeepSessionAlive(self.id))
-            except (Rejected, Discarded, OutcomeUnknown) as error:
+            except _FAILURES as error:
                 self._problem = str(error)
                 continue
             self._ended = answer.kind is AnswerKind.UNKNOWN
@@ -320,7 +321,7 @@ class Session:
         with trio.move_on_after(CLOSE_TIMEOUT_S):
             try:
                 await self._way.carry_out(CloseSession(self.id))
-            except (Rejected, Discarded, OutcomeUnknown) as error:
+            except _FAILURES as error:
                 self._problem = str(error)
 
 
@@ -351,20 +352,19 @@ async def open_session(
 
 
 async def _open(way: SessionWay, ttl_ms: int, timeout_s: float) -> int:
-    problem, pause_s = "no attempt was made", FIRST_PAUSE_S
+    problem, pauses = "no attempt was made", Pauses(LONGEST_PAUSE_S, spread=0)
     with patient_limit(timeout_s):
         while True:
             try:
                 # A session whose opening was not answered has no owner, and ends by its ttl.
                 (answer,) = await way.carry_out(OpenSession(ttl_ms))
-            except (Rejected, Discarded, OutcomeUnknown) as error:
+            except _FAILURES as error:
                 if error.retry_useless or isinstance(error, _USELESS):
                     raise
                 problem = str(error)
             else:
                 return answer.number
-            await trio.sleep(pause_s)
-            pause_s = min(2 * pause_s, LONGEST_PAUSE_S)
+            await pauses.pause()
     raise NotAppendedInTime(timeout_s, problem)
 
 

@@ -14,7 +14,7 @@ from dledger.errors import DLedgerError, InvariantBroken
 from dledger.sessions.session_clock import SessionClock
 from dledger.sessions.session_entry import SessionCommand, encode_command, encode_expire, escaped
 from dledger.sessions.with_sessions import SessionAnswer, WithSessions
-from dledger.waits.append_wait import wait_appended
+from dledger.waits.call_waits import wait_appended
 from dledger.waits.pending_appends import Appended, Done
 
 logger = logging.getLogger(__name__)

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from dledger.core.replica import Replica
 from dledger.errors import MachineTooOld, SnapshotUnavailable
-from dledger.network.ways import Ways
 from dledger.node_end import NodeEnd
 from dledger.snapshots.awaited_snapshot import AwaitedSnapshot
-from dledger.snapshots.beside import Beside
-from dledger.snapshots.restoring import Opened
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
-from dledger.snapshots.snapshot_source import NodeSnapshots
 from dledger.snapshots.snapshot_transfer import SnapshotTransfer
-from dledger.snapshots.snapshotter import SnapshotAnswer, Snapshotter
-from dledger.state_machine import StateMachine
+from dledger.snapshots.snapshotter import SnapshotAnswer, Snapshotter, Surroundings
 from dledger.status import InstallStatus
 from dledger.store.incoming_snapshot import IncomingSnapshot
 from dledger.store.snapshot_folder import Snapshot
@@ -28,50 +22,35 @@ class Snapshots:
     The caller calls `look` at `next_look_at`.
 
     Args:
-        group: its name.
+        around: what they work with.
         policy: when snapshots are written, and how many are kept.
-        opened: the folder, and what was found in it.
-        incoming: writes a leader's snapshot into the folder.
-        machine: the state machine to save and restore.
-        source: the snapshots that can be sent; the replica uses it too.
-        replica, ways, pending: the node's.
-        beside: runs blocking work beside the loop.
-        wake: requests a turn soon.
-        wake_look: requests a call of `look` soon.
+        incoming: writes a leader's snapshot into the folder; None if the machine cannot restore it.
+        pending: appends that wait.
         restored: called after the machine was restored from a leader's snapshot.
     """
 
     def __init__(
         self,
-        group: str,
+        around: Surroundings,
         policy: SnapshotPolicy,
-        opened: Opened,
         incoming: IncomingSnapshot | None,
-        machine: StateMachine,
-        source: NodeSnapshots,
-        replica: Replica,
-        ways: Ways,
         pending: PendingAppends,
-        beside: Beside,
-        wake: Callable[[], None],
-        wake_look: Callable[[], None],
         restored: Callable[[], None],
     ) -> None:
+        opened, source, beside = around.opened, around.source, around.beside
         self.machine_stopped: MachineTooOld | None = None  # then its state may be half changed
         self._source = source
-        self._replica = replica
+        self._replica = around.replica
         self._pending = pending
         self._has_restored = restored
         self.transfer = SnapshotTransfer(
-            opened.folder, incoming, source, ways, wake, self._log_replaced, beside
+            opened.folder, incoming, source, around.ways, around.wake, self._log_replaced, beside
         )
         self.awaited = AwaitedSnapshot(
-            opened.folder, opened.store, replica, machine, self._installed, beside
+            opened.folder, opened.store, around.replica, around.machine, self._installed, beside
         )
         self.awaited.snapshot = opened.awaited
-        self._snapshotter = Snapshotter(
-            group, policy, machine, opened, replica, wake, source, beside, wake_look
-        )
+        self._snapshotter = Snapshotter(around, policy)
 
     def go_by(self, policy: SnapshotPolicy) -> None:
         """Change the policy. Raises ConfigInvalid."""

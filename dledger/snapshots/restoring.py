@@ -29,7 +29,7 @@ from dledger.state_machine import (
 from dledger.store.birth_file import FILE_NAME as BIRTH
 from dledger.store.birth_file import BirthFile
 from dledger.store.birth_record import NOTHING_KNOWN, BirthRecord
-from dledger.store.disk import Disk, OsDisk
+from dledger.store.disk import Disk, OsDisk, failing
 from dledger.store.disk_room import DiskRoom, unwatched_room
 from dledger.store.folder import node_folder
 from dledger.store.folder_birth import settle_birth
@@ -142,7 +142,7 @@ def _restore(
     folder: SnapshotFolder, store: SegmentStore, machine: StateMachine, group: str
 ) -> tuple[Snapshot | None, Snapshot | None]:
     """Open the folder and restore the machine; return the snapshots restored and awaited."""
-    try:
+    with failing("open", folder.path):
         if isinstance(machine, SnapshottingMachine):
             folder.open()
             try:
@@ -154,9 +154,6 @@ def _restore(
         if store.first_index > 0 and folder.indexes():
             problem = "the state machine has no method restore()"
             raise SnapshotLost(folder.path, store.first_index, (problem,))
-    except OSError as cause:
-        name = cause.filename if isinstance(cause.filename, str) else folder.path
-        raise DiskFailed("open", name, cause) from cause
     return None, None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from dledger.core.entry_dispatcher import needed_snapshots
 from dledger.core.membership.configuration_codec import encode_configuration
@@ -19,6 +20,7 @@ from dledger.errors import (
     SnapshotUnavailable,
 )
 from dledger.machine_check import raised, snapshot_chunks
+from dledger.network.ways import Ways
 from dledger.node_end import NodeEnd
 from dledger.snapshots.beside import Beside, Continuation
 from dledger.snapshots.log_retention import first_kept, kept_with_new_snapshots, log_kept_from
@@ -44,36 +46,46 @@ RETRY_S = 30.0
 SnapshotAnswer = Snapshot | DLedgerError
 
 
+class Surroundings(NamedTuple):
+    """What the snapshots of one node work with.
+
+    Attributes:
+        group: the name in the files.
+        opened: the folder, and what was found in it.
+        machine: the state machine to save and restore; it may have no methods for that.
+        source: the snapshots that can be sent; the replica uses it too.
+        replica: of the node.
+        ways: to its peers.
+        beside: runs blocking work beside the loop.
+        wake: requests a turn soon.
+        wake_look: requests a call of `look` soon.
+    """
+
+    group: str
+    opened: Opened
+    machine: StateMachine
+    source: NodeSnapshots
+    replica: Replica
+    ways: Ways
+    beside: Beside
+    wake: Callable[[], None]
+    wake_look: Callable[[], None]
+
+
 class Snapshotter:
     """Writes one node's snapshots, by policy and on request, one at a time.
 
     The caller calls `look` at `next_look_at`, and after a request for a snapshot.
 
     Args:
-        group: the name in the files.
+        around: what the node's snapshots work with. `wake` follows a new beginning of the log,
+            which a sync must record. This class keeps `source` up to date.
         policy: when to write snapshots, and how many to keep.
-        machine: the state machine to save; one without `snapshot` and `restore` never is.
-        opened: the store and the folder.
-        replica: knows the applied index, and learns where the log begins.
-        log_cut: called when the log has a new beginning, which a sync must record.
-        snapshots: the snapshots that exist; this class keeps it up to date.
-        beside: writes and removes files.
-        wake: requests a call of `look` soon.
     """
 
-    def __init__(
-        self,
-        group: str,
-        policy: SnapshotPolicy,
-        machine: StateMachine,
-        opened: Opened,
-        replica: Replica,
-        log_cut: Callable[[], None],
-        snapshots: NodeSnapshots,
-        beside: Beside,
-        wake: Callable[[], None],
-    ) -> None:
-        self._group = group
+    def __init__(self, around: Surroundings, policy: SnapshotPolicy) -> None:
+        machine, opened, snapshots = around.machine, around.opened, around.source
+        self._group = around.group
         self._set_policy = policy
         self._room = opened.room
         self._machine = machine if isinstance(machine, SnapshottingMachine) else None
@@ -81,8 +93,8 @@ class Snapshotter:
         self._snapshots = snapshots
         if opened.restored is not None:
             snapshots.add(opened.restored)
-        self._replica = replica
-        self._log_cut = log_cut
+        self._replica = around.replica
+        self._log_cut = around.wake
         self._retention = log_kept_from(machine)
         self._indexes: list[int] | None = None  # of the snapshots, once the folder was read
         self._cut = False  # whether the log's beginning was dropped, so that files may have to go
@@ -91,8 +103,8 @@ class Snapshotter:
         self._retry_at = 0.0
         self._busy = False  # whether files are being written, read or removed
         self._end: NodeEnd | None = None
-        self._beside = beside
-        self._wake = wake
+        self._beside = around.beside
+        self._wake = around.wake_look
         self.next_look_at = 0.0
         if self._machine is None and self._retention is None:
             self.next_look_at = float("inf")

@@ -24,7 +24,7 @@ import os
 from collections.abc import Iterator
 from typing import Protocol
 
-from dledger.errors import DataFolderLocked
+from dledger.errors import DataFolderLocked, DiskFailed
 from dledger.store import sync_calls
 
 # What file systems and C libraries say that cannot take up room for a file.
@@ -117,6 +117,19 @@ class Disk(Protocol):
     def lock(self, path: str) -> DiskLock:
         """Lock the file at `path`, which is created; DataFolderLocked if another one has it."""
         ...
+
+
+@contextlib.contextmanager
+def failing(operation: str, path: str) -> Iterator[None]:
+    """A block whose errors of the disk end what it is for.
+
+    Raises DiskFailed, of the file that the error names, or else of `path`.
+    """
+    try:
+        yield
+    except OSError as cause:
+        name = cause.filename if isinstance(cause.filename, str) else path
+        raise DiskFailed(operation, name, cause) from cause
 
 
 @contextlib.contextmanager

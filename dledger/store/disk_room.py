@@ -69,11 +69,8 @@ class Reserve:
         """Whether the file is there in full. Raises OSError."""
         if FILE_NAME not in self._disk.list(self._folder):
             return False
-        file = self._disk.open(self._path, writable=False)
-        try:
+        with contextlib.closing(self._disk.open(self._path, writable=False)) as file:
             return file.size() >= self.size_bytes
-        finally:
-            file.close()
 
     def make(self) -> None:
         """Take up the room, unless that is done. Raises OSError; then there is no file.

@@ -38,6 +38,7 @@ nothing is known.
 from __future__ import annotations
 
 import struct
+from contextlib import closing
 from typing import NamedTuple
 from zlib import crc32
 
@@ -233,13 +234,10 @@ class HardStateFile:
         """Create the file with one record; durable on return."""
         if _NEW_NAME in disk.list(folder):
             disk.remove(f"{folder}/{_NEW_NAME}")
-        file = disk.create(f"{folder}/{_NEW_NAME}")
-        try:
+        with closing(disk.create(f"{folder}/{_NEW_NAME}")) as file:
             file.allocate(FILE_BYTES)  # a full disk has to take every later record
             file.write(encode_record(record, 1), 0)
             file.sync()
-        finally:
-            file.close()
         disk.rename(f"{folder}/{_NEW_NAME}", f"{folder}/{FILE_NAME}")
         disk.sync_folder(folder)
         return cls(disk.open(f"{folder}/{FILE_NAME}"), 0, 1, BEFORE_FIRST_INDEX)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from typing import NamedTuple
 
 from dledger.core.hard_state import HardState
@@ -38,11 +39,8 @@ def read_java_term(disk: Disk, folder: str) -> JavaTerm | None:
     if FILE_NAME not in disk.list(folder):
         return None
     path = f"{folder}/{FILE_NAME}"
-    file = disk.open(path, writable=False)
-    try:
+    with closing(disk.open(path, writable=False)) as file:
         content = file.read(MAX_FILE_BYTES, 0)
-    finally:
-        file.close()
     found = parse_java_term(content.decode("utf-8", "replace"))
     if found is None:
         raise LogCorrupt(path, 0, "it has no line 'currTerm=<number>' of Java DLedger")

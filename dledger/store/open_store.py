@@ -6,8 +6,8 @@ import contextlib
 
 from dledger.core.admission.standing import Standing
 from dledger.entry import BEFORE_FIRST_INDEX, BLANK_BYTES, HEADER_BYTES
-from dledger.errors import DataFolderMismatch, DiskFailed, HardStateLost, HardStateOutdated
-from dledger.store.disk import Disk, DiskLock
+from dledger.errors import DataFolderMismatch, HardStateLost, HardStateOutdated
+from dledger.store.disk import Disk, DiskLock, failing
 from dledger.store.folder import (
     DATA,
     INDEX,
@@ -60,7 +60,7 @@ def open_store(
     check_name("group", group)
     check_name("node_id", node_id)
     path = node_folder(folder.rstrip("/") or "/", node_id)
-    try:
+    with failing("open", path):
         for part in ("", f"/{DATA}", f"/{INDEX}"):
             disk.make_folder(path + part)
         with contextlib.ExitStack() as undo:
@@ -70,9 +70,6 @@ def open_store(
             store = _open_locked(disk, path, config, identity, undo, lock, spare_disk or disk)
             undo.pop_all()
             return store
-    except OSError as cause:
-        name = cause.filename if isinstance(cause.filename, str) else path
-        raise DiskFailed("open", name, cause) from cause
 
 
 def _open_locked(

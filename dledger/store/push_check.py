@@ -38,7 +38,7 @@ class PushCheck:
             facts = verify_batch(push.payload, first, chain, push.prev_term)
         except ChainBroken as error:
             if error.index == first and push.prev_index != self._index:
-                raise LogsDiverge(push.prev_index, error.problem) from error
+                raise LogsDiverge(error.problem, push.prev_index) from error
             raise
         if facts.last_index != push.last_index or tuple(facts.term_runs) != push.runs:
             raise MessageMalformed("the entries of a push differ from its header")
@@ -60,7 +60,7 @@ class PushCheck:
         _, _, _, term, _, _, chain, _, _ = HEADER.unpack_from(push.payload, pos - facts.first_pos)
         ours = self._store.header_at(index)
         if term == ours.term and chain and ours.chain_crc and chain != ours.chain_crc:
-            raise LogsDiverge(index, f"entry {index} of a batch is another one here, of equal term")
+            raise LogsDiverge(f"entry {index} of a batch is another one here, of equal term", index)
 
     def _previous_chain(self, push: PushRequest) -> int | None:
         """Return the chain sum of the entry before the push; None if it is not known here.

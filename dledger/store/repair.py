@@ -133,12 +133,9 @@ def _replace_missing_files(disk: Disk, broken: StoreScan, folder: str) -> None:
         raise ConfigInvalid("folder", f"{folder} holds no log to be repaired")
     for start in range(starts[0], starts[-1], broken.segment_bytes):
         if start not in starts:
-            file = disk.create(f"{folder}/{file_name(start)}")
-            try:
+            with contextlib.closing(disk.create(f"{folder}/{file_name(start)}")) as file:
                 file.grow(broken.segment_bytes)
                 file.sync()
-            finally:
-                file.close()
     disk.sync_folder(folder)
 
 

@@ -9,6 +9,7 @@ the new beginning, or raises `BeginningDropped` if it has yielded entries before
 from __future__ import annotations
 
 from collections.abc import Generator, Iterator
+from contextlib import closing
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -232,11 +233,8 @@ class StoreScan:
         path = f"{self.folder}/{HARD_STATE}"
         if HARD_STATE not in self._disk.list(self.folder):
             return None
-        file = self._disk.open(path, writable=False)
-        try:
+        with closing(self._disk.open(path, writable=False)) as file:
             newest = newest_record(file.read(FILE_BYTES, 0))
-        finally:
-            file.close()
         if newest is None:
             self._note(ProblemKind.HARD_STATE, path, 0, None, str(HardStateLost(path)))
             return None
@@ -294,11 +292,8 @@ class StoreScan:
         """Position of the first entry kept; 0 without files."""
         if not self.segments:
             return 0
-        file = self._disk.open(self.segments[0].path, writable=False)
-        try:
+        with closing(self._disk.open(self.segments[0].path, writable=False)) as file:
             return self._begin_pos(file, self.segments[0])
-        finally:
-            file.close()
 
     def _begin_pos(self, file: DiskFile, segment: SegmentFile) -> int:
         pos = segment.start + prefix_blank(file.read(BLANK_BYTES, 0), self.segment_bytes)

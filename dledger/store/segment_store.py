@@ -16,9 +16,9 @@ from dledger.core.ledger_view import LedgerView, TermRun
 from dledger.core.orphans import Orphans
 from dledger.core.snapshot.snapshot_offer import LogBegin
 from dledger.entry import Body, Header
-from dledger.errors import DiskFailed, InvariantBroken
+from dledger.errors import InvariantBroken
 from dledger.store.batch import BatchFacts
-from dledger.store.disk import Disk, DiskLock
+from dledger.store.disk import Disk, DiskLock, failing
 from dledger.store.hard_state_file import HardStateFile, StoreRecord
 from dledger.store.index_unit import UNIT_BYTES
 from dledger.store.log_durability import LogDurability, SegmentSyncWork
@@ -71,10 +71,8 @@ class DiscardedFiles:
         start removes the rest.
         """
         for path in self.paths:
-            try:
+            with failing("remove", path):
                 self._disk.remove(path)
-            except OSError as cause:
-                raise DiskFailed("remove", path, cause) from cause
 
 
 # A log shorter than this fraction of a segment gets no spare: a small group would hold a whole
@@ -334,12 +332,8 @@ class SegmentStore:
 
         Raises DiskFailed. The store can go on: the file holds no entry.
         """
-        try:
+        with failing("prepare a spare file for", self._files.data.folder):
             self._files.spares.prepare()
-        except OSError as cause:
-            folder = self._files.data.folder
-            path = cause.filename if isinstance(cause.filename, str) else folder
-            raise DiskFailed("prepare a spare file for", path, cause) from cause
 
     @property
     def spare_wanted(self) -> bool:

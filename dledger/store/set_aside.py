@@ -6,9 +6,11 @@ keeps it from voting and counting until it holds the entries that its group reli
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from dledger.core.admission.standing import Standing
-from dledger.errors import ConfigInvalid, DiskFailed
-from dledger.store.disk import Disk, OsDisk
+from dledger.errors import ConfigInvalid
+from dledger.store.disk import Disk, OsDisk, failing
 from dledger.store.folder import DATA, INDEX, LOCK
 from dledger.store.hard_state_file import FILE_NAME as HARD_STATE
 from dledger.store.orphans_file import FILE_NAME as ORPHANS
@@ -31,8 +33,7 @@ def set_aside(folder: str, disk: Disk | None = None) -> str:
     """
     disk = disk or OsDisk()
     path = _node_folder(disk, folder.rstrip("/") or "/")
-    lock = disk.lock(f"{path}/{LOCK}")
-    try:
+    with closing(disk.lock(f"{path}/{LOCK}")), failing("set aside", path):
         StandingFile(disk, path).set(Standing.LOST)
         names = disk.list(path)
         number = 1
@@ -45,11 +46,6 @@ def set_aside(folder: str, disk: Disk | None = None) -> str:
                 disk.rename(f"{path}/{part}", f"{aside}/{part}")
         disk.sync_folder(aside)
         disk.sync_folder(path)
-    except OSError as cause:
-        name = cause.filename if isinstance(cause.filename, str) else path
-        raise DiskFailed("set aside", name, cause) from cause
-    finally:
-        lock.close()
     return aside
 
 

@@ -6,6 +6,8 @@ under the other name is removed by the next write.
 
 from __future__ import annotations
 
+from contextlib import closing
+
 from dledger.store.disk import Disk
 
 _NEW_SUFFIX = ".new"
@@ -23,11 +25,8 @@ def read_small_file(
     """Read at most `most_bytes` of the file; None if there is none. Raises OSError."""
     if name not in disk.list(folder):
         return None
-    file = disk.open(_path(folder, name), writable=False)
-    try:
+    with closing(disk.open(_path(folder, name), writable=False)) as file:
         return file.read(most_bytes, 0)
-    finally:
-        file.close()
 
 
 def write_small_file(disk: Disk, folder: str, name: str, content: bytes) -> None:
@@ -35,12 +34,9 @@ def write_small_file(disk: Disk, folder: str, name: str, content: bytes) -> None
     new = _path(folder, name + _NEW_SUFFIX)
     if name + _NEW_SUFFIX in disk.list(folder):
         disk.remove(new)
-    file = disk.create(new)
-    try:
+    with closing(disk.create(new)) as file:
         file.write(content, 0)
         file.sync()
-    finally:
-        file.close()
     disk.rename(new, _path(folder, name))
     disk.sync_folder(folder)
 

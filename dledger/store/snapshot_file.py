@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import NoReturn
 from zlib import crc32
 
@@ -116,12 +117,9 @@ class SnapshotReader:
     def __init__(self, disk: Disk, path: str) -> None:
         self._disk = disk
         self.path = path
-        file = disk.open(path, writable=False)
-        try:
+        with closing(disk.open(path, writable=False)) as file:
             self.size = file.size()
             self.header, _ = self._header(_Reading(file))
-        finally:
-            file.close()
 
     def verify(self) -> None:
         """Read everything and check every sum. Raises SnapshotCorrupt or OSError."""
@@ -130,19 +128,15 @@ class SnapshotReader:
 
     def sync(self) -> None:
         """Make the content durable: an operator may have copied the file without a sync."""
-        file = self._disk.open(self.path, writable=False)
-        try:
+        with closing(self._disk.open(self.path, writable=False)) as file:
             file.sync()
-        finally:
-            file.close()
 
     def chunks(self) -> Iterator[bytes]:
         """Yield the state machine's chunks, each one checked first.
 
         The closing record is checked after the last chunk. Raises SnapshotCorrupt or OSError.
         """
-        file = self._disk.open(self.path, writable=False)
-        try:
+        with closing(self._disk.open(self.path, writable=False)) as file:
             reading = _Reading(file)
             _, sum_of_sums = self._header(reading)
             count = content_bytes = 0
@@ -167,8 +161,6 @@ class SnapshotReader:
                 self._refuse(reading, "the closing record does not match the chunks")
             if reading.at != reading.size:
                 self._refuse(reading, "something follows the closing record")
-        finally:
-            file.close()
 
     def _header(self, reading: _Reading) -> tuple[SnapshotHeader, int]:
         """The header, and the sum over its CRC."""

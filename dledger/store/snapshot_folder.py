@@ -12,13 +12,13 @@ on, and a failed sync of the folder ends the node: DiskFailed.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
-from dledger.errors import DiskFailed, SnapshotCorrupt
+from dledger.errors import SnapshotCorrupt
 from dledger.short_repr import short_repr
-from dledger.store.disk import Disk
+from dledger.store.disk import Disk, failing
 from dledger.store.segment import NAME_DIGITS, start_of
 from dledger.store.snapshot_file import SnapshotReader, SnapshotWriter
 from dledger.store.snapshot_format import SnapshotHeader
@@ -72,7 +72,7 @@ class SnapshotFolder:
         All names are durable on return. The partial file of a snapshot that was being received
         stays: see IncomingSnapshot. Raises DiskFailed.
         """
-        with self._terminal("open"):
+        with failing("open", self.path):
             self.disk.make_folder(self.path)
             for name in self.disk.list(self.path):
                 if name.endswith(_NEW_SUFFIX):
@@ -80,23 +80,15 @@ class SnapshotFolder:
         self._sync_names()
 
     def _sync_names(self) -> None:
-        with self._terminal("sync the names in"):
+        with failing("sync the names in", self.path):
             self.disk.sync_folder(self.path)
-
-    @contextlib.contextmanager
-    def _terminal(self, operation: str) -> Iterator[None]:
-        try:
-            yield
-        except OSError as cause:
-            name = cause.filename if isinstance(cause.filename, str) else self.path
-            raise DiskFailed(operation, name, cause) from cause
 
     def make_durable(self, reader: SnapshotReader) -> None:
         """Make the content and the name of a snapshot durable: an operator may have copied it here.
 
         Raises DiskFailed.
         """
-        with self._terminal("sync a snapshot in"):
+        with failing("sync a snapshot in", self.path):
             reader.sync()
         self._sync_names()
 
@@ -187,11 +179,8 @@ class SnapshotFolder:
 
     def read_piece(self, snapshot: Snapshot, offset: int, size: int) -> bytes:
         """Read `size` bytes of a snapshot's file at `offset`."""
-        file = self.disk.open(snapshot.path, writable=False)
-        try:
+        with contextlib.closing(self.disk.open(snapshot.path, writable=False)) as file:
             return file.read(size, offset)
-        finally:
-            file.close()
 
     def reader(self, snapshot: Snapshot) -> SnapshotReader:
         """Return a reader of the file. Raises SnapshotCorrupt."""

@@ -45,14 +45,7 @@ from dledger.wire.frame import Frame, encode_frame, shown
 # 3: the frame that opens a channel carries the group's identity.
 PROTOCOL_VERSION = 3
 
-_VOTE_REQUEST, _VOTE_RESPONSE, _PUSH_REQUEST, _PUSH_RESPONSE, _HEARTBEAT, _HEARTBEAT_RESPONSE = (
-    range(1, 7)
-)
-_TIMEOUT_NOW, _READ_REQUEST, _READ_RESPONSE = range(7, 10)
-SHARED_HEARTBEATS, SHARED_RESPONSES = range(10, 12)
-_INSTALL_SNAPSHOT, _INSTALL_SNAPSHOT_RESPONSE = range(12, 14)
-_INQUIRY, _INQUIRY_ANSWER, _REMINDER = range(14, 17)
-_RECALL, _RECOLLECTION = range(17, 19)
+SHARED_HEARTBEATS, SHARED_RESPONSES = 10, 11
 
 # Stands before the number of a message that was added after PROTOCOL_VERSION 3.
 NEWER = -3
@@ -73,11 +66,11 @@ def encode_message(message: Message, payload: bytes = b"", channel: int = 0) -> 
     number = channel << CHANNEL_SHIFT
     if isinstance(message, PushRequest):
         runs = [part for run in message.runs for part in run]
-        return encode_frame([number | _PUSH_REQUEST, *message[:7], runs], payload)
+        return encode_frame([number | _KINDS[PushRequest], *message[:7], runs], payload)
     if isinstance(message, InstallSnapshot):
         term, (*place, begin), offset, length, crc, piece = message
-        numbers = (number | _INSTALL_SNAPSHOT, term, *place, *begin, offset, length, crc)
-        return encode_frame(list(numbers), piece)
+        kind = number | _KINDS[InstallSnapshot]
+        return encode_frame([kind, term, *place, *begin, offset, length, crc], piece)
     header = [number | _KINDS[type(message)], *message]
     return encode_frame([NEWER, *header] if isinstance(message, _NEWER_KINDS) else header)
 
@@ -87,24 +80,6 @@ def behind_newer(frame: Frame) -> Frame:
     if len(frame.header) < 2:
         raise MessageMalformed("a message without a kind")
     return Frame(frame.header[1:], frame.payload)
-
-
-_KINDS: dict[type, int] = {
-    VoteRequest: _VOTE_REQUEST,
-    VoteResponse: _VOTE_RESPONSE,
-    PushResponse: _PUSH_RESPONSE,
-    Heartbeat: _HEARTBEAT,
-    HeartbeatResponse: _HEARTBEAT_RESPONSE,
-    TimeoutNow: _TIMEOUT_NOW,
-    ReadRequest: _READ_REQUEST,
-    ReadResponse: _READ_RESPONSE,
-    InstallSnapshotResponse: _INSTALL_SNAPSHOT_RESPONSE,
-    Inquiry: _INQUIRY,
-    InquiryAnswer: _INQUIRY_ANSWER,
-    Reminder: _REMINDER,
-    Recall: _RECALL,
-    Recollection: _RECOLLECTION,
-}
 
 
 def decode_message(frame: Frame) -> Message:
@@ -244,26 +219,6 @@ def _push_response(fields: list[object], _: bytes) -> PushResponse:
     )
 
 
-def _heartbeat(fields: list[object], _: bytes) -> Heartbeat:
-    return Heartbeat(*_numbers(fields, 3))
-
-
-def _heartbeat_response(fields: list[object], _: bytes) -> HeartbeatResponse:
-    return HeartbeatResponse(*_numbers(fields, 3))
-
-
-def _timeout_now(fields: list[object], _: bytes) -> TimeoutNow:
-    return TimeoutNow(*_numbers(fields, 1))
-
-
-def _read_request(fields: list[object], _: bytes) -> ReadRequest:
-    return ReadRequest(*_numbers(fields, 2))
-
-
-def _read_response(fields: list[object], _: bytes) -> ReadResponse:
-    return ReadResponse(*_numbers(fields, 3))
-
-
 def _install_snapshot(fields: list[object], payload: bytes) -> InstallSnapshot:
     term, index, snapshot_term, chain, size, *place, offset, length, crc = _numbers(fields, 12)
     begin = LogBegin(*place)
@@ -289,24 +244,12 @@ def _install_snapshot_response(fields: list[object], _: bytes) -> InstallSnapsho
         raise MessageMalformed(f"unknown outcome {outcome} of a snapshot") from error
 
 
-def _inquiry(fields: list[object], _: bytes) -> Inquiry:
-    return Inquiry(*_numbers(fields, 2))
-
-
 def _inquiry_answer(fields: list[object], _: bytes) -> InquiryAnswer:
     if len(fields) != len(InquiryAnswer._fields):
         raise MessageMalformed("an answer to an inquiry with wrong fields")
     term, number, last_index, voters = _numbers([*fields[:3], fields[6]], 4)
     is_new, proven, leads = map(_flag, fields[3:6])
     return InquiryAnswer(term, number, last_index, is_new, proven, leads, voters)
-
-
-def _reminder(fields: list[object], _: bytes) -> Reminder:
-    return Reminder(*_numbers(fields, 2))
-
-
-def _recall(fields: list[object], _: bytes) -> Recall:
-    return Recall(*_numbers(fields, 2))
 
 
 def _recollection(fields: list[object], _: bytes) -> Recollection:
@@ -316,21 +259,34 @@ def _recollection(fields: list[object], _: bytes) -> Recollection:
     return Recollection(term, number, promised, _flag(fields[3]), held)
 
 
-_DECODERS: dict[int, Callable[[list[object], bytes], Message]] = {
-    _VOTE_REQUEST: _vote_request,
-    _VOTE_RESPONSE: _vote_response,
-    _PUSH_REQUEST: _push_request,
-    _PUSH_RESPONSE: _push_response,
-    _HEARTBEAT: _heartbeat,
-    _HEARTBEAT_RESPONSE: _heartbeat_response,
-    _TIMEOUT_NOW: _timeout_now,
-    _READ_REQUEST: _read_request,
-    _READ_RESPONSE: _read_response,
-    _INSTALL_SNAPSHOT: _install_snapshot,
-    _INSTALL_SNAPSHOT_RESPONSE: _install_snapshot_response,
-    _INQUIRY: _inquiry,
-    _INQUIRY_ANSWER: _inquiry_answer,
-    _REMINDER: _reminder,
-    _RECALL: _recall,
-    _RECOLLECTION: _recollection,
+Decode = Callable[[list[object], bytes], Message]
+
+
+def _numbers_of(kind: type[Message]) -> tuple[type[Message], Decode]:
+    """The decoder of a message whose fields are all numbers."""
+    make: Callable[..., Message] = kind
+    count = len(kind._fields)
+    return kind, lambda fields, _: make(*_numbers(fields, count))
+
+
+# The messages by their numbers. 10 and 11 are those of SHARED_HEARTBEATS and SHARED_RESPONSES.
+_MESSAGES: dict[int, tuple[type[Message], Decode]] = {
+    1: (VoteRequest, _vote_request),
+    2: (VoteResponse, _vote_response),
+    3: (PushRequest, _push_request),
+    4: (PushResponse, _push_response),
+    5: _numbers_of(Heartbeat),
+    6: _numbers_of(HeartbeatResponse),
+    7: _numbers_of(TimeoutNow),
+    8: _numbers_of(ReadRequest),
+    9: _numbers_of(ReadResponse),
+    12: (InstallSnapshot, _install_snapshot),
+    13: (InstallSnapshotResponse, _install_snapshot_response),
+    14: _numbers_of(Inquiry),
+    15: (InquiryAnswer, _inquiry_answer),
+    16: _numbers_of(Reminder),
+    17: _numbers_of(Recall),
+    18: (Recollection, _recollection),
 }
+_KINDS: dict[type[Message], int] = {message: kind for kind, (message, _) in _MESSAGES.items()}
+_DECODERS = {kind: decode for kind, (_, decode) in _MESSAGES.items()}

@@ -99,10 +99,8 @@ class Refused(MessageMalformed):
         groups: the groups of the called process, where the caller asked for another one.
     """
 
-    def __init__(self, problem: str, lasting: bool = False, groups: Sequence[str] = ()) -> None:
-        self.lasting = lasting
-        self.groups = tuple(groups)
-        super().__init__(problem)
+    lasting: bool = False
+    groups: tuple[str, ...] = ()
 
 
 def encode_refused(reason: str, lasting: bool = False, groups: Sequence[str] = ()) -> bytes:
@@ -121,7 +119,7 @@ def check_welcome(frame: Frame) -> None:
         case [_]:
             raise Refused("refused: no reason given")
         case [_, str(reason), bool(lasting), list(groups), *_]:
-            named = [str(group)[:MAX_ID_CHARACTERS] for group in groups[:MOST_GROUPS_NAMED]]
+            named = tuple(str(group)[:MAX_ID_CHARACTERS] for group in groups[:MOST_GROUPS_NAMED])
             raise Refused(f"refused: {reason[:_MAX_REASON_CHARACTERS]}", lasting, named)
         case [_, str(reason), *_]:  # of an earlier version
             raise Refused(f"refused: {reason[:_MAX_REASON_CHARACTERS]}")

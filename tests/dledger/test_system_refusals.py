@@ -19,7 +19,7 @@ import pytest
 from dledger.entry import Magic
 from dledger.errors import DiskFailed, DiskFull, DLedgerError, NodeFailed, ResourceRefused
 from dledger.free_ports import free_ports
-from dledger.node.fence import node_ending
+from dledger.node_end import node_ending
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.system_refusals import (

@@ -13,10 +13,10 @@ from trio.testing import MockClock, memory_stream_pair
 from dledger.client.client_errors import ConnectionLost, GroupUnreachable
 from dledger.client.known_members import KnownMembers
 from dledger.client.leader_connection import LEAVE_S, SILENCE_S, LeaderConnection
-from dledger.client.leader_search import FIRST_PAUSE_S
 from dledger.config import Address
 from dledger.errors import NodeClosed, NodeClosing, NotLeader
 from dledger.network.network import Listeners
+from dledger.pauses import FIRST_PAUSE_S
 from dledger.wire.client_protocol import Operation, Request
 from tests.breaking_stream import BreakingStream
 from tests.dledger.client.fake_member import GROUP, Answer, FakeMember, appended

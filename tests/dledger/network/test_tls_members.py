@@ -224,7 +224,7 @@ async def test_a_tool_of_a_strange_authority_is_refused_and_one_with_an_old_cert
         (expired, refused, "its certificate is not believed: certificate has expired"),
     )
     async with running(tmp_path / "g", {"n0": files(authority, "n0")}) as group:
-        refused_here = group.nodes["n0"]._connections.refusals
+        refused_here = group.nodes["n0"]._host.connections.refusals
         for count, (tls, told, logged) in enumerate(cases, 1):
             with pytest.raises(GroupUnreachable, match=told):
                 await dledger.GroupClient("g", group.peers, tls).status("n0")
@@ -373,7 +373,7 @@ async def test_an_authority_is_replaced_member_by_member_without_a_moment_when_o
             last = (await leader.append(b"x")).index
             # All dial each other anew, so that only the present certificates count.
             for node in group.nodes.values():
-                for connection in node._connections.open:
+                for connection in node._host.connections.open:
                     if connection._scope is not None:
                         connection._scope.cancel()
             for node in group.nodes.values():

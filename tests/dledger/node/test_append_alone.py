@@ -13,7 +13,7 @@ from dledger.core.messages import Phase, PushRequest, PushResponse, VoteResponse
 from dledger.entry import Body
 from dledger.errors import LeadershipLost
 from dledger.node.driver import Driver
-from dledger.waits.append_wait import wait_appended
+from dledger.waits.call_waits import wait_appended
 from dledger.waits.pending_appends import Done, Outcome
 from tests.dledger.node.stored_member import StoredMember
 from tests.dledger.node.test_traps_durability import DeafLink, DeafLinks, driver_of

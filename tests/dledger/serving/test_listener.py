@@ -8,7 +8,7 @@ from trio.testing import memory_stream_pair
 
 from dledger.config import Address
 from dledger.network.connections import Connections
-from dledger.node.fence import fenced
+from dledger.node_end import fenced
 from dledger.serving.listener import Listener
 from dledger.wire.handshake import Caller, Hello, encode_hello
 from tests.dledger.serving.test_peer_conversation import Member

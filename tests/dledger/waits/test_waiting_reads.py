@@ -7,9 +7,9 @@ from dledger.core.reads.read_index import ReadLost, ReadReady
 from dledger.errors import DLedgerError, NodeClosing, ReadUnavailable
 from dledger.node_end import NodeEnd
 from dledger.waits import pending_reads
+from dledger.waits.call_waits import wait_read
 from dledger.waits.pending_reads import PendingReads
 from dledger.waits.read_problem import ReadFacts
-from dledger.waits.waiting_reads import wait_read
 
 FACTS = ReadFacts("follower", "n0", 3, False, 5)
 
