@@ -215,7 +215,7 @@ def _send_backs_doubled() -> list[Replacement]:
 def _old_handles_acknowledge() -> list[Replacement]:
     def land(self: Pops, key: QueueKey, offset: int, popped_ms: int) -> bool:
         queue = self.queues.get(key)
-        flight = None if queue is None else queue.flights.get(offset)
+        flight = None if queue is None else queue.in_flight.get(offset)
         return landed(self, key, offset, flight.popped_ms if flight is not None else popped_ms)
 
     landed = Pops.land
