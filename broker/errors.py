@@ -1,10 +1,11 @@
 """Errors of the broker. Each has fields, and one line that says what to do."""
 
-from typing import Final, Self
+from typing import Self
 
 from dledger.declared_error import DeclaredError
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
+from remoting.wire.quoted import remark_of
 
 
 class BrokerError(DeclaredError):
@@ -75,10 +76,6 @@ class SnapshotUnreadable(BrokerError):
     _template = "the snapshot cannot be read ({reason}): start with the program that wrote it"
 
 
-# Clients print a remark on one line, and the C++ client copies it to its log.
-_MAX_REMARK_CHARACTERS: Final = 300
-
-
 class RequestRefused(BrokerError):
     """A request that cannot be carried out; it becomes the reply.
 
@@ -94,9 +91,8 @@ class RequestRefused(BrokerError):
     _template = "{remark}"
 
     def __init__(self, code: int, remark: str) -> None:
-        line = "".join([character if character.isprintable() else " " for character in remark])
         self.code = code
-        self.remark = line[:_MAX_REMARK_CHARACTERS]
+        self.remark = remark_of(remark)
 
     def reply_to(self, command: Command) -> Command:
         """The reply to the request."""

@@ -7,10 +7,6 @@ from typing import Final
 # has 1024.
 MAX_QUEUES_PER_TOPIC: Final = 1024
 
-# A batch's reply joins one id of 33 characters a message; 8192 of them stay under the longest
-# header that a frame may have (512 KiB).
-MAX_BATCH_MESSAGES: Final = 8192
-
 # RocketMQ's limits of one pull: what is read of the messages, and index entries looked at. It sends
 # no more than 32 messages by default; here as many as it looks at, which takes about a millisecond.
 MAX_PULL_BYTES: Final = 256 * 1024

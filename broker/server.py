@@ -88,17 +88,7 @@ class Broker:
         self.machine = machine
         self._started_ms = wall_clock_ms()
         self._log = log = GuardedLog(node)
-        self._registrar = Registrar(
-            client,
-            config.nameservers,
-            config.cluster,
-            config.group,
-            str(config.address),
-            "" if config.listen_group is None else str(config.address_for_members),
-            self._registration,
-            self._led_term,
-            self._proof,
-        )
+        self._registrar = Registrar(client, config, self._registration, self._led_term, self._proof)
         self._work = ClientWork()
         self._reads = ConfirmedReads(node.read, config.limits.max_waiting_reads, self._work)
         self.parts = Parts(

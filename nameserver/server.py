@@ -83,15 +83,6 @@ def _settings(path: Path | None) -> SettingTable:
     return settings
 
 
-async def run_nameserver(host: str, port: int = NAMESERVER_PORT) -> None:
-    """Be a name server until cancelled; a cancel or an interrupt closes every connection.
-
-    Raises:
-        PortInUse, ListenFailed, TooFewDescriptors: see `remoting.net.server.serve`.
-    """
-    await serve_nameserver(host, port)
-
-
 async def _scan(routes: RouteTable) -> None:
     """Drop brokers when their time comes."""
     while True:

@@ -27,12 +27,11 @@ from bench.costs.full_broker import (
 )
 from broker.dead_letters.request import MAX_IDS, MAX_LETTERS
 from broker.groups.processor import MAX_GROUPS_AT_ONCE
-from broker.limits import MAX_BATCH_MESSAGES
 from broker.topics.processor import MAX_TOPICS_AT_ONCE
 from remoting.bodies.consumer_group import MAX_LOCKED_QUEUES
 from remoting.bodies.heartbeat import MAX_HEARTBEAT_BYTES
 from remoting.bodies.pop import MAX_ACKS, MAX_BITS
-from remoting.message.batch import BatchMessage, encode_batch_body
+from remoting.message.batch import MAX_BATCH_MESSAGES, BatchMessage, encode_batch_body
 from remoting.message.message_id import message_id
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from broker.limits import MAX_MESSAGE_BYTES, MAX_QUEUES_PER_TOPIC, BrokerLimits
-from broker.pop.limits import MAX_FLYING_PER_QUEUE
+from broker.pop.limits import MAX_IN_FLIGHT_PER_QUEUE
 
 _LIMITS: Final = BrokerLimits()
 
@@ -48,7 +48,7 @@ class Fullness:
     clients: int = _LIMITS.max_clients - _ROOM
     subscriptions: int = _LIMITS.max_subscriptions
     keyed: int = 20_000
-    flying: int = MAX_FLYING_PER_QUEUE
+    flying: int = MAX_IN_FLIGHT_PER_QUEUE
     held: int = _LIMITS.max_held_pulls
     large: int = 64
     large_bytes: int = MAX_MESSAGE_BYTES - 1024

@@ -23,7 +23,6 @@ from broker.filters.condition import MAX_CONDITION_CHARACTERS
 from broker.formats.commands import RaiseFormat
 from broker.groups.commands import DeleteGroup, Forbid, PutGroup
 from broker.groups.config import ConsumerGroup
-from broker.limits import MAX_BATCH_MESSAGES
 from broker.locks.commands import LockQueues
 from broker.locks.state import LOCK_MS
 from broker.log.entry import FORMAT_VERSION
@@ -51,6 +50,7 @@ from dledger import Entry
 from remoting.bodies.consumer_group import MAX_LOCKED_QUEUES
 from remoting.bodies.pop import MAX_ACKS
 from remoting.bodies.topic_config import TopicConfig
+from remoting.message.batch import MAX_BATCH_MESSAGES
 
 # Makes one entry, for a number that is new each time; it is applied before the next one is made.
 Dearest: TypeAlias = Callable[[FullLog, int], Entry]

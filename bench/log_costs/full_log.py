@@ -23,7 +23,7 @@ from broker.messages.passed_over import MAX_PASSED_OVER_ENTRIES
 from broker.messages.state import MESSAGES
 from broker.offsets.commands import CommitOffsets, CommittedOffset
 from broker.pop.commands import Pop
-from broker.pop.limits import MAX_FLYING_PER_QUEUE, MAX_QUEUES
+from broker.pop.limits import MAX_IN_FLIGHT_PER_QUEUE, MAX_QUEUES
 from broker.resets.commands import ResetOffsets
 from broker.store.consume_queue_disk import OS_DISK, ConsumeQueueDisk
 from broker.store.consume_queues import ConsumeQueues
@@ -67,7 +67,7 @@ class Sizes:
     transactions: int = _LIMITS.max_open_transactions
     delayed: int = 100_000
     pop_queues: int = MAX_QUEUES
-    flying: int = MAX_FLYING_PER_QUEUE
+    flying: int = MAX_IN_FLIGHT_PER_QUEUE
 
     @classmethod
     def times(cls, count: int) -> Sizes:

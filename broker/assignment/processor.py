@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from broker.assignment.commands import SetMode
-from broker.assignment.state import MODES, POP, PULL, Mode
+from broker.assignment.state import MODES, Mode
 from broker.consumers.members import CONSUMERS
 from broker.errors import RequestRefused
 from broker.log.submissions import submit_commands
@@ -17,7 +17,7 @@ from broker.serving.parts import Parts
 from broker.serving.replying import replying
 from broker.serving.routes import ROUTES
 from broker.topics.names import RETRY_PREFIX, check_group_name, check_topic_name
-from remoting.bodies.assignment import Assigned, encode_assigned
+from remoting.bodies.assignment import POP, PULL, Assigned, encode_assigned
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.message_queue import MessageQueue
 from remoting.bodies.queue_shares import average_share, circle_share

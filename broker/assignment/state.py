@@ -6,9 +6,7 @@ from typing import Any, Final, NamedTuple
 
 from broker.log.belongings import Belongings
 from broker.log.state import Deletion, Rows, StatePart
-
-PULL: Final = "PULL"
-POP: Final = "POP"
+from remoting.bodies.assignment import PULL
 
 
 class Mode(NamedTuple):

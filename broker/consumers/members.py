@@ -58,7 +58,7 @@ class GroupMembers:
         members: by connection.
         subscriptions: what the group subscribes to, by topic: what its last member said.
         kinds: what its members subscribe to.
-        by_client: the connections of each client.
+        by_client: the members of each client, by connection.
         client_ids: the clients, sorted.
         broadcasting: how many members want every message for themselves.
     """
@@ -66,7 +66,7 @@ class GroupMembers:
     members: dict[Origin, Member] = field(default_factory=dict)
     subscriptions: dict[str, SubscriptionData] = field(default_factory=dict)
     kinds: Kinds = field(default_factory=Kinds)
-    by_client: dict[str, dict[Origin, None]] = field(default_factory=dict)
+    by_client: dict[str, dict[Origin, Member]] = field(default_factory=dict)
     client_ids: list[str] = field(default_factory=list)
     broadcasting: int = 0
 
@@ -79,7 +79,7 @@ class GroupMembers:
             self.drop(origin)
             if member.client_id not in self.by_client:
                 insort(self.client_ids, member.client_id)
-            self.by_client.setdefault(member.client_id, {})[origin] = None
+        self.by_client.setdefault(member.client_id, {})[origin] = member
         self.members[origin] = member
         self.broadcasting += member.data.message_model is MessageModel.BROADCASTING
 
@@ -124,7 +124,6 @@ class Consumers:
     def __init__(self) -> None:
         self.differing: set[str] = set()
         self.namesakes: dict[tuple[str, str], dict[Origin, Member]] = {}
-        self._named: dict[tuple[str, str], dict[Origin, Member]] = {}
         self._groups: dict[str, GroupMembers] = {}
         self._groups_of: dict[Origin, set[str]] = {}
         self._sizes: dict[Origin, int] = {}
@@ -166,10 +165,10 @@ class Consumers:
         member.since = member.last_heartbeat
         if old is not None and old.client_id == member.client_id:
             member.since = old.since
-        elif old is not None:
-            self._unname(name, origin, old)
-        self._name(name, origin, member)
         group.put(origin, member)
+        self._note_namesakes(name, group, member.client_id)
+        if old is not None and old.client_id != member.client_id:
+            self._note_namesakes(name, group, old.client_id)
         self._heard[origin, name] = member
         self._heard.move_to_end((origin, name))
         self._resize(origin, member.size - (0 if old is None else old.size))
@@ -186,7 +185,7 @@ class Consumers:
         self._count -= 1
         del self._heard[origin, group]
         self._resize(origin, -member.size)
-        self._unname(group, origin, member)
+        self._note_namesakes(group, members, member.client_id)
         self._move(group, members, member.kind, None)
         if not members.members:
             del self._groups[group]
@@ -269,30 +268,19 @@ class Consumers:
         self._sizes.clear()
         self.differing.clear()
         self.namesakes.clear()
-        self._named.clear()
         self._count = self.size = 0
 
     def _resize(self, origin: Origin, bytes_more: int) -> None:
         self._sizes[origin] = self._sizes.get(origin, 0) + bytes_more
         self.size += bytes_more
 
-    def _name(self, group: str, origin: Origin, member: Member) -> None:
-        """A connection has a client's id."""
-        key = (group, member.client_id)
-        named = self._named.setdefault(key, {})
-        named[origin] = member
-        if len(named) > 1:
-            self.namesakes[key] = named
-
-    def _unname(self, group: str, origin: Origin, member: Member) -> None:
-        """A connection has it no more."""
-        key = (group, member.client_id)
-        named = self._named[key]
-        del named[origin]
-        if len(named) < 2:
-            self.namesakes.pop(key, None)
-        if not named:
-            del self._named[key]
+    def _note_namesakes(self, name: str, group: GroupMembers, client_id: str) -> None:
+        """A connection has a client's id, or has it no more."""
+        found = group.by_client.get(client_id, {})
+        if len(found) > 1:
+            self.namesakes[name, client_id] = found
+        else:
+            self.namesakes.pop((name, client_id), None)
 
     def _move(self, name: str, group: GroupMembers, old: Kind | None, new: Kind | None) -> None:
         """A member of a group is of another kind, has come or has gone."""

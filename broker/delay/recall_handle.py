@@ -12,8 +12,6 @@ from typing import NamedTuple
 from broker.errors import RequestRefused
 from remoting.wire.field_values import read_natural
 
-# Numbers that the table of those that wait can hold.
-
 
 class RecallHandle(NamedTuple):
     """What a handle says.

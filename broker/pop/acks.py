@@ -14,7 +14,7 @@ from broker.pop.commands import AckPopped, HidePopped, PoppedMessage
 from broker.pop.handle import TOPIC_KIND, check_point_queue, is_of_order, popped_ms_of
 from broker.pop.limits import MAX_WAITING_ACKS
 from broker.pop.request import read_invisible_ms
-from broker.pop.state import POPS, Flight, QueueKey
+from broker.pop.state import POPS, InFlight, QueueKey
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.serving.replying import replying
@@ -79,18 +79,17 @@ class PopAcks:
             self._ack_out(message, flight, origin, command)
 
     def _ack_out(
-        self, message: PoppedMessage, flight: Flight, origin: Origin, command: Command
+        self, message: PoppedMessage, flight: InFlight, origin: Origin, command: Command
     ) -> None:
         if flight.popped_ms != message.popped_ms:
             raise _given_again(message)
-        reply = replying(origin, command)
 
         def then(refusal: RequestRefused | None) -> None:
             flight = self._pops.flight(message.key, message.offset)
             # Another pop may have been given it before the log had the acknowledgement.
             if refusal is None and flight is not None and flight.popped_ms != message.popped_ms:
                 refusal = _given_again(message)
-            reply(refusal)
+            origin.send(command.reply() if refusal is None else refusal.reply_to(command))
 
         self._add([message], then)
 
@@ -255,7 +254,7 @@ class PopAcks:
                 f"{message.topic:.127}/{message.queue_id} has no message {message.offset} yet",
             )
 
-    def _flight(self, message: PoppedMessage) -> Flight | None:
+    def _flight(self, message: PoppedMessage) -> InFlight | None:
         """What is out; None when it is not, or acknowledged already."""
         flight = self._pops.flight(message.key, message.offset)
         return None if flight is None or flight.is_settled else flight

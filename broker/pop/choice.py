@@ -9,9 +9,9 @@ from broker.groups.config import ConsumerGroup
 from broker.groups.state import GROUPS
 from broker.limits import MAX_PULL_BYTES
 from broker.offsets.state import OFFSETS
-from broker.pop.limits import MAX_FLYING, MAX_FLYING_PER_QUEUE, MAX_QUEUES
+from broker.pop.limits import MAX_IN_FLIGHT, MAX_IN_FLIGHT_PER_QUEUE, MAX_QUEUES
 from broker.pop.request import PopRequest
-from broker.pop.state import POPS, Flight, PopQueue, QueueKey
+from broker.pop.state import POPS, InFlight, PopQueue, QueueKey
 from broker.pulls.message_filter import MessageFilter
 from broker.serving.parts import Parts
 from broker.store.message_reader import MESSAGE_READER, Found
@@ -23,7 +23,7 @@ _QUEUE_OFFSET_AT: Final = 20
 _NEVER: Final = 1 << 62
 
 # What one choice may find that cannot be given; the others are found again by the next one.
-_MAX_LOST: Final = 64
+_MAX_UNDELIVERABLE: Final = 64
 
 # That may have something again, in one step.
 _QUEUES_A_STEP: Final = 16
@@ -53,27 +53,27 @@ class Choice(NamedTuple):
     rest: int
 
 
-class Lost(NamedTuple):
+class Undeliverable(NamedTuple):
     """A message that cannot be given again.
 
     Attributes:
         key: its queue.
         offset: its offset there.
         flight: when it was given.
-        is_worn: whether it failed too often; else retention has dropped it.
+        is_dead_letter: whether it failed too often; else retention has dropped it.
     """
 
     key: QueueKey
     offset: int
-    flight: Flight
-    is_worn: bool
+    flight: InFlight
+    is_dead_letter: bool
 
 
 class Chooser:
     """Chooses on the leader.
 
     Attributes:
-        lost: what was found that cannot be given again.
+        undeliverable: what was found that cannot be given again.
     """
 
     def __init__(self, parts: Parts) -> None:
@@ -86,14 +86,14 @@ class Chooser:
         # When to look at a queue again, where a choice found nothing; and the same as a heap.
         self._wakes: dict[QueueKey, int] = {}
         self._times: list[tuple[int, QueueKey]] = []
-        self.lost: list[Lost] = []
+        self.undeliverable: list[Undeliverable] = []
 
     def begin_term(self) -> None:
         """This member leads a new term."""
         self._soonest.clear()
         self._wakes.clear()
         self._times.clear()
-        self.lost.clear()
+        self.undeliverable.clear()
 
     def shown(self, key: QueueKey, visible_ms: int) -> None:
         """A message will be due at a time."""
@@ -136,7 +136,7 @@ class Chooser:
             begins = True
         else:
             begins = False
-        if request.is_ordered and queue.flights:
+        if request.is_ordered and queue.in_flight:
             return self._chosen_in_order(key, queue, request, wanted, now_ms, begin, end)
         if due := self._due(key, queue, request.max_messages, now_ms):
             next_offset = queue.next_offset
@@ -170,20 +170,20 @@ class Chooser:
         end: int,
     ) -> Choice | None:
         """All that is out comes again, when it is due or asked for again; then what is new."""
-        flights = queue.flights
+        in_flight = queue.in_flight
         is_repeated = bool(request.attempt_id) and request.attempt_id == queue.attempt_id
         if not is_repeated:
-            later = [one.visible_ms for one in flights.values() if one.visible_ms > now_ms]
+            later = [one.visible_ms for one in in_flight.values() if one.visible_ms > now_ms]
             if later:
                 self._wake_at(key, min(later))
                 return None
-        offsets = tuple(self._readable(key, flights.items(), request.max_messages))
+        offsets = tuple(self._readable(key, in_flight.items(), request.max_messages))
         if not offsets:
             return None
-        popped_ms = max(now_ms, 1 + max(flights[offset].popped_ms for offset in offsets))
+        popped_ms = max(now_ms, 1 + max(in_flight[offset].popped_ms for offset in offsets))
         first = next_offset = queue.next_offset
         room = request.max_messages - len(offsets)
-        if room and not is_repeated and len(offsets) == len(flights):
+        if room and not is_repeated and len(offsets) == len(in_flight):
             new = self._chosen_next(key, queue, room, wanted, begin, end)
             if new is not None:
                 offsets, next_offset = offsets + new[0], new[1]
@@ -198,9 +198,9 @@ class Chooser:
         soonest = _NEVER
         is_something_due = False
 
-        def due() -> Iterator[tuple[int, Flight]]:
+        def due() -> Iterator[tuple[int, InFlight]]:
             nonlocal soonest, is_something_due
-            for offset, flight in queue.flights.items():
+            for offset, flight in queue.in_flight.items():
                 if flight.is_settled:
                     continue  # it waits for an acknowledgement, not for a time
                 if flight.visible_ms <= now_ms:
@@ -226,21 +226,23 @@ class Chooser:
             heapq.heapify(self._times)
 
     def _readable(
-        self, key: QueueKey, flights: Iterable[tuple[int, Flight]], most: int
+        self, key: QueueKey, in_flight: Iterable[tuple[int, InFlight]], most: int
     ) -> Iterator[int]:
         """The first of these messages, as far as they fit an answer."""
         group, topic, queue_id = key
         allowed = self._groups.configs.get(group, ConsumerGroup(group)).retry_max_times
         begin = self._reader.begin(topic, queue_id)
         count = size = 0
-        for offset, flight in flights:
-            is_worn = flight.times - flight.behind > allowed
+        for offset, flight in in_flight:
+            is_dead_letter = flight.times - flight.behind > allowed
             if flight.is_settled:
-                if is_worn or offset < begin:
+                if is_dead_letter or offset < begin:
                     continue  # it was acknowledged: it is done with the one that it waits for
-            elif is_worn or offset < begin:
-                if len(self.lost) < _MAX_LOST:
-                    self.lost.append(Lost(key, offset, flight, is_worn and offset >= begin))
+            elif is_dead_letter or offset < begin:
+                if len(self.undeliverable) < _MAX_UNDELIVERABLE:
+                    self.undeliverable.append(
+                        Undeliverable(key, offset, flight, is_dead_letter and offset >= begin)
+                    )
                 continue
             found = self._reader.read(topic, queue_id, offset, 1)
             if found.found is not Found.MESSAGES:
@@ -265,7 +267,10 @@ class Chooser:
         """What was never given, and where the queue goes on; None for nothing."""
         _group, topic, queue_id = key
         at = max(queue.next_offset, begin)
-        room = min(MAX_FLYING_PER_QUEUE - len(queue.flights), MAX_FLYING - self._pops.flying)
+        room = min(
+            MAX_IN_FLIGHT_PER_QUEUE - len(queue.in_flight),
+            MAX_IN_FLIGHT - self._pops.in_flight_count,
+        )
         if at >= end or room <= 0:
             return None
         found = self._reader.read(

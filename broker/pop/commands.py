@@ -14,7 +14,7 @@ from broker.log.entry import ATTACHED_VERSION
 from broker.log.folded import EntryRefused, Folded
 from broker.log.state import BrokerState, CommandType
 from broker.offsets.state import OFFSETS, OffsetMoved
-from broker.pop.state import POPS, Flight, PopQueue, PopStep, QueueKey
+from broker.pop.state import POPS, InFlight, PopQueue, PopStep, QueueKey
 from broker.topics.state import TOPICS
 from dledger import Entry
 
@@ -141,22 +141,22 @@ def _pop(state: BrokerState, folded: Folded, command: Pop, _entry: Entry) -> Ent
     if queue is None or queue.next_offset != command.first:
         return EntryRefused(f"a pop of {command.topic}/{command.queue_id} from {command.first}")
     is_repeated = bool(command.attempt_id) and command.attempt_id == queue.attempt_id
-    flights = queue.flights
-    given = Flight(command.popped_ms, command.visible_ms, 1, command.attempt_id is not None)
+    in_flight = queue.in_flight
+    given = InFlight(command.popped_ms, command.visible_ms, 1, command.attempt_id is not None)
     for offset in command.offsets:
-        flight = flights.get(offset)
+        flight = in_flight.get(offset)
         if offset >= command.first:
-            flights[offset] = given
-            pops.flying += 1
+            in_flight[offset] = given
+            pops.in_flight_count += 1
         elif flight is None:
             continue  # acknowledged meanwhile
         elif flight.visible_ms <= command.popped_ms:
             is_behind = given.is_ordered and offset != command.offsets[0]
-            flights[offset] = given._replace(
+            in_flight[offset] = given._replace(
                 times=flight.times + 1, behind=flight.behind + is_behind
             )
         elif is_repeated:
-            flights[offset] = given._replace(times=flight.times, behind=flight.behind)
+            in_flight[offset] = given._replace(times=flight.times, behind=flight.behind)
         else:
             continue  # it is out
         folded.tell(PopStep, key, offset, "given", command.popped_ms, command.visible_ms)

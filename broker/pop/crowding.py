@@ -3,7 +3,7 @@
 import logging
 import math
 
-from broker.pop.limits import MAX_FLYING, WARN_SECONDS
+from broker.pop.limits import MAX_IN_FLIGHT, WARN_SECONDS
 from broker.pop.state import POPS
 from broker.serving.parts import Parts
 
@@ -20,11 +20,11 @@ class Crowding:
 
     def look(self) -> None:
         """Warn when they are too many, now and then."""
-        if self._pops.flying < MAX_FLYING or self._clock() < self._warn_at:
+        if self._pops.in_flight_count < MAX_IN_FLIGHT or self._clock() < self._warn_at:
             return
         self._warn_at = self._clock() + WARN_SECONDS
         _log.warning(
             "%d popped messages are not acknowledged, and no more are given out: look for groups "
             "whose consumers do not acknowledge",
-            self._pops.flying,
+            self._pops.in_flight_count,
         )

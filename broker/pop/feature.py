@@ -30,7 +30,7 @@ def service(parts: Parts) -> Service:
             "ackThreadPoolQueueCapacity": str(MAX_WAITING_ACKS),
             "ackThreadPoolQueueSize": str(acks.waiting),
             "dledgerPopsWaiting": str(len(popping)),
-            "dledgerPoppedInFlight": str(pops.flying),
+            "dledgerPoppedInFlight": str(pops.in_flight_count),
         }
 
     return Service(

@@ -6,10 +6,10 @@ from typing import Final
 MAX_MESSAGES: Final = 32
 
 # How many messages of one queue a group may have and not acknowledge; RocketMQ's value.
-MAX_FLYING_PER_QUEUE: Final = 10_000
+MAX_IN_FLIGHT_PER_QUEUE: Final = 10_000
 
 # Of all groups; each takes some 150 bytes of memory and 30 of each snapshot.
-MAX_FLYING: Final = 500_000
+MAX_IN_FLIGHT: Final = 500_000
 
 # Queues of groups that pop; each takes some 500 bytes.
 MAX_QUEUES: Final = 100_000

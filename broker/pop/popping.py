@@ -17,9 +17,9 @@ from broker.pop.commands import Pop
 from broker.pop.crowding import Crowding
 from broker.pop.handle import check_point_queue
 from broker.pop.limits import MAX_QUEUES, MAX_TURNS, MAX_WAITING
-from broker.pop.lost_messages import LostMessages
 from broker.pop.request import ANY_QUEUE, PopRequest, read_notice, read_peek, read_pop
 from broker.pop.state import POPS, QueueKey
+from broker.pop.undeliverable import UndeliverableMessages
 from broker.pop.waiting_pops import WaitingPop, WaitingPops
 from broker.pulls.message_filter import MessageFilter
 from broker.pulls.readable import READABLE
@@ -60,7 +60,7 @@ class Popping:
         self._log = parts.log
         self._reader = parts[MESSAGE_READER]
         self._chooser = chooser
-        self._lost = LostMessages(parts)
+        self._undeliverable = UndeliverableMessages(parts)
         self._crowding = Crowding(parts)
         self._group_changes = parts[GROUP_CHANGES]
         self._consumers = parts[CONSUMERS]
@@ -71,7 +71,7 @@ class Popping:
         self._work = parts.work
         self._waiting = WaitingPops(MAX_WAITING)
         self._busy: set[QueueKey] = set()  # a new set for each term
-        self._stirred: dict[tuple[str, str], None] = {}  # groups and topics with something new
+        self._ready: dict[tuple[str, str], None] = {}  # groups and topics with something new
         # With which queue the next pop of a group begins; `_next_turn` bounds it.
         self._turns: dict[tuple[str, str], int] = {}
         self._is_ending = False
@@ -125,37 +125,37 @@ class Popping:
         if len(self._waiting):
             for topic, _queue_id in folded.arrivals:
                 for group in self._waiting.groups(topic):
-                    self._stirred[group, topic] = None
+                    self._ready[group, topic] = None
             for topic in folded.deleted_topics:
                 pops = self._waiting.take_topic(topic)
                 self._work.each("pops of a topic that was deleted", pops, self._try_again)
 
-    def stir(self, key: QueueKey) -> None:
+    def make_ready(self, key: QueueKey) -> None:
         """Something of a queue may be given now."""
         if self._waiting.count(key[0], key[1]):
-            self._stirred[key[0], key[1]] = None
+            self._ready[key[0], key[1]] = None
 
     def freed(self, keys: Iterable[QueueKey]) -> None:
         """Something of these queues may be given now: give it to those that wait."""
         for key in keys:
-            self.stir(key)
+            self.make_ready(key)
         self.flush()
 
     def flush(self) -> None:
         """Give what is there to those that wait: now, for as long as a turn, and then in steps."""
-        if self._stirred and not self._is_flushing:
+        if self._ready and not self._is_flushing:
             self._is_flushing = True
             self._work.begin("giving messages to pops that wait", self._giving())
-        self._lost.take(self._chooser.lost)
+        self._undeliverable.take(self._chooser.undeliverable)
 
     def _giving(self) -> Iterator[None]:
-        """What is stirred meanwhile is given, too: by a pop that the log refused at once, say."""
+        """What becomes ready meanwhile is given, too: the log may refuse a pop at once."""
         try:
-            while self._stirred:
-                yield from self._giving_to(*self._stirred.popitem()[0])
+            while self._ready:
+                yield from self._giving_to(*self._ready.popitem()[0])
         finally:
             self._is_flushing = False
-            self._lost.take(self._chooser.lost)
+            self._undeliverable.take(self._chooser.undeliverable)
 
     def _giving_to(self, group: str, topic: str) -> Iterator[None]:
         empty: set[tuple[int, bool, bool]] = set()
@@ -187,7 +187,7 @@ class Popping:
             yield
         while due := self._chooser.take_due(self._wall_clock_ms()):
             for key in due:
-                self.stir(key)
+                self.make_ready(key)
             self.flush()
             yield
         self.flush()
@@ -200,9 +200,9 @@ class Popping:
         """This member leads a new term: what was on its way is applied or gone."""
         self._is_ending = False
         self._busy = set()
-        self._stirred.clear()
+        self._ready.clear()
         self._chooser.begin_term()
-        self._lost.begin_term()
+        self._undeliverable.begin_term()
 
     def end_term(self, _refusal: RequestRefused) -> None:
         """Have all that wait ask again: another member leads, or soon will."""
@@ -222,7 +222,7 @@ class Popping:
         deadline = self._clock() + request.hold_seconds
         pop = WaitingPop(origin, command.without_content(), request, deadline)
         self._give_or_wait(pop)
-        self._lost.take(self._chooser.lost)
+        self._undeliverable.take(self._chooser.undeliverable)
 
     def _is_answered(self, pop: WaitingPop) -> bool:
         """As `_is_given`; a pop that fails is answered, too, and waits no more."""
@@ -338,16 +338,16 @@ class Popping:
     def _answer(self, pop: WaitingPop, command: Pop, rest: int) -> None:
         """The pop is applied."""
         queue = self._pops.queues.get(command.key)
-        flights = {} if queue is None else queue.flights
+        in_flight = {} if queue is None else queue.in_flight
         given = [
             offset
             for offset in command.offsets
-            if offset in flights and flights[offset].popped_ms == command.popped_ms
+            if offset in in_flight and in_flight[offset].popped_ms == command.popped_ms
         ]
         if not given:
             self._try_again(pop)
             return
-        times = [flights[offset].times for offset in given]
+        times = [in_flight[offset].times for offset in given]
 
         def answer() -> None:
             try:

@@ -16,7 +16,7 @@ from broker.log.state import Deletion, Rows, StatePart
 QueueKey: TypeAlias = tuple[str, str, int]
 
 
-class Flight(NamedTuple):
+class InFlight(NamedTuple):
     """A message that was given out and is not acknowledged. Times are milliseconds since 1970.
 
     Attributes:
@@ -65,21 +65,21 @@ class PopQueue:
 
     Attributes:
         next_offset: the first message that was never given.
-        flights: by offset, rising: what is out.
+        in_flight: by offset, rising: what is out.
         attempt_id: of the last pop in order; a client that repeats it lost the answer.
     """
 
     next_offset: int
-    flights: dict[int, Flight] = field(default_factory=dict)
+    in_flight: dict[int, InFlight] = field(default_factory=dict)
     attempt_id: str = ""
 
     def __copy__(self) -> "PopQueue":
-        return PopQueue(self.next_offset, self.flights.copy(), self.attempt_id)
+        return PopQueue(self.next_offset, self.in_flight.copy(), self.attempt_id)
 
     @property
     def done_offset(self) -> int:
         """All messages before it are acknowledged."""
-        return next(iter(self.flights), self.next_offset)
+        return next(iter(self.in_flight), self.next_offset)
 
 
 @dataclass(slots=True)
@@ -88,11 +88,11 @@ class Pops:
 
     Attributes:
         queues: by group, topic and queue.
-        flying: how many messages are out.
+        in_flight_count: how many messages are out.
     """
 
     queues: Belongings[QueueKey, PopQueue] = field(default_factory=Belongings)
-    flying: int = 0
+    in_flight_count: int = 0
 
     def land(self, key: QueueKey, offset: int, popped_ms: int) -> bool:
         """A message is acknowledged, if it was given last at `popped_ms`.
@@ -102,9 +102,9 @@ class Pops:
         queue = self._given(key, offset, popped_ms)
         if queue is None:
             return False
-        flight = queue.flights[offset]
-        if flight.is_ordered and offset != next(iter(queue.flights)):
-            queue.flights[offset] = flight._replace(visible_ms=0)
+        flight = queue.in_flight[offset]
+        if flight.is_ordered and offset != next(iter(queue.in_flight)):
+            queue.in_flight[offset] = flight._replace(visible_ms=0)
         else:
             self._end(queue, offset)
         return True
@@ -122,16 +122,16 @@ class Pops:
     ) -> bool:
         """A message is given again at another time, if it was given last at `popped_ms`."""
         queue = self._given(key, offset, popped_ms)
-        if queue is None or queue.flights[offset].is_settled:
+        if queue is None or queue.in_flight[offset].is_settled:
             return False
-        hidden = queue.flights[offset]._replace(popped_ms=hidden_ms, visible_ms=visible_ms)
-        queue.flights[offset] = hidden
+        hidden = queue.in_flight[offset]._replace(popped_ms=hidden_ms, visible_ms=visible_ms)
+        queue.in_flight[offset] = hidden
         return True
 
-    def flight(self, key: QueueKey, offset: int) -> Flight | None:
+    def flight(self, key: QueueKey, offset: int) -> InFlight | None:
         """How a message is out, if it is."""
         queue = self.queues.get(key)
-        return None if queue is None else queue.flights.get(offset)
+        return None if queue is None else queue.in_flight.get(offset)
 
     def _given(self, key: QueueKey, offset: int, popped_ms: int) -> PopQueue | None:
         """The queue of a message, to be changed, if it was given last at `popped_ms` and is out."""
@@ -142,18 +142,18 @@ class Pops:
 
     def _end(self, queue: PopQueue, offset: int) -> None:
         """A message is done, and with it those behind that waited for it."""
-        flights = queue.flights
-        del flights[offset]
-        self.flying -= 1
-        while flights and flights[first := next(iter(flights))].is_settled:
-            del flights[first]
-            self.flying -= 1
+        in_flight = queue.in_flight
+        del in_flight[offset]
+        self.in_flight_count -= 1
+        while in_flight and in_flight[first := next(iter(in_flight))].is_settled:
+            del in_flight[first]
+            self.in_flight_count -= 1
 
     def drop(self, key: QueueKey) -> None:
         """Forget a queue."""
         queue = self.queues.pop(key, None)
         if queue is not None:
-            self.flying -= len(queue.flights)
+            self.in_flight_count -= len(queue.in_flight)
 
 
 def _topic_deleted(pops: Pops, deletion: Deletion) -> None:
@@ -168,28 +168,28 @@ def _group_deleted(pops: Pops, deletion: Deletion) -> None:
 
 def _left(pops: Pops, queues: list[PopQueue]) -> None:
     """Queues go, with what is out of them."""
-    pops.flying -= sum([len(queue.flights) for queue in queues])
+    pops.in_flight_count -= sum([len(queue.in_flight) for queue in queues])
 
 
 def _captured(pops: Pops) -> Iterator[object]:
     return (
-        [*key, queue.next_offset, queue.attempt_id, queue.flights]
+        [*key, queue.next_offset, queue.attempt_id, queue.in_flight]
         for key, queue in pops.queues.captured()
     )
 
 
 def _flight(
     popped_ms: int, visible_ms: int, times: int, is_ordered: bool = False, behind: int = 0
-) -> Flight:
-    return Flight(int(popped_ms), int(visible_ms), int(times), bool(is_ordered), int(behind))
+) -> InFlight:
+    return InFlight(int(popped_ms), int(visible_ms), int(times), bool(is_ordered), int(behind))
 
 
 def _take(pops: Pops, rows: list[Any]) -> None:
-    for group, topic, queue_id, next_offset, attempt_id, flights in rows:
+    for group, topic, queue_id, next_offset, attempt_id, in_flight in rows:
         queue = PopQueue(int(next_offset), attempt_id=str(attempt_id))
-        queue.flights = {int(at): _flight(*one) for at, one in flights.items()}
+        queue.in_flight = {int(at): _flight(*one) for at, one in in_flight.items()}
         pops.queues[group, topic, queue_id] = queue
-        pops.flying += len(queue.flights)
+        pops.in_flight_count += len(queue.in_flight)
 
 
 POPS: Final = StatePart(

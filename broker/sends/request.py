@@ -9,9 +9,8 @@ from operator import add
 from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
-from broker.limits import MAX_BATCH_MESSAGES
 from broker.topics.names import RETRY_PREFIX, SEND_FORBIDDEN, check_topic_name
-from remoting.message.batch import batch_parts
+from remoting.message.batch import MAX_BATCH_MESSAGES, batch_parts
 from remoting.message.properties import (
     MAX_PROPERTIES_BYTES,
     MESSAGE_REGION,
@@ -168,10 +167,8 @@ def _batch(envelope: MessageRecord) -> tuple[Records, int]:
     no message.
     """
     parts = batch_parts(envelope.body)
-    if not 1 <= len(parts) <= MAX_BATCH_MESSAGES:
-        raise RequestRefused.illegal(
-            f"a batch of {len(parts)} messages: send 1 to {MAX_BATCH_MESSAGES}"
-        )
+    if not parts:
+        raise RequestRefused.illegal(f"a batch of 0 messages: send 1 to {MAX_BATCH_MESSAGES}")
     bodies, runs, flags = zip(*parts, strict=True)
     properties = _prepared_all(runs)
     lengths = list(map(len, properties))

@@ -14,6 +14,7 @@ from typing import Final
 
 import trio
 
+from broker.config import BrokerConfig
 from broker.log.one_by_one import call_each
 from dledger.wake_up import WakeUp
 from remoting.bodies.registration import (
@@ -53,11 +54,7 @@ class Registrar:
 
     Args:
         client: sends the registrations.
-        nameservers: "host:port" of each.
-        cluster: the cluster's name.
-        broker_name: the group of brokers this one belongs to.
-        address: "host:port" as clients reach this broker, or its group.
-        direct_address: the same of this member alone, when `address` is that of its group; or "".
+        config: names the broker, its addresses and the name servers.
         registration: the topics as they are now, for the term that this member leads.
         led_term: the term this member leads, or None.
         proof: what the members of this group share, for name servers that let no other group take
@@ -67,26 +64,22 @@ class Registrar:
     def __init__(
         self,
         client: RemotingClient,
-        nameservers: Sequence[str],
-        cluster: str,
-        broker_name: str,
-        address: str,
-        direct_address: str,
+        config: BrokerConfig,
         registration: Callable[[int], BrokerRegistration],
         led_term: Callable[[], int | None],
         proof: Callable[[], str] = str,
     ) -> None:
         self._proof = proof
         self._client = client
-        self._nameservers = tuple(nameservers)
+        self._nameservers = config.nameservers
         self._fields = {
-            "brokerAddr": address,
+            "brokerAddr": str(config.address),
             "brokerId": str(MASTER_ID),
-            "brokerName": broker_name,
-            "clusterName": cluster,
+            "brokerName": config.group,
+            "clusterName": config.cluster,
         }
-        if direct_address:
-            self._fields["directAddr"] = direct_address
+        if config.listen_group is not None:  # then the address is that of the group
+            self._fields["directAddr"] = str(config.address_for_members)
         self._registration = registration
         self._led_term = led_term
         self._wake = WakeUp()

@@ -20,7 +20,7 @@ from broker.log.folded import Folded
 from broker.log.state_snapshot import captured, restored
 from broker.offsets.commands import CommitOffsets
 from broker.offsets.state import OFFSETS
-from broker.pop.state import POPS, Flight, PopQueue
+from broker.pop.state import POPS, InFlight, PopQueue
 from broker.topics.state import TOPICS
 from broker.transactions.commands import Checked, Commit, GiveUp, MoveHalf, Rollback
 from broker.transactions.state import TRANSACTIONS, Half
@@ -126,10 +126,10 @@ class FoldedCommands:
         for group, topic, queue, next_offset, attempt_id, *flights in content["popped"]:
             popped = PopQueue(int(next_offset), attempt_id=str(attempt_id))
             for offset, popped_ms, visible_ms, is_ordered in flights:
-                flight = Flight(int(popped_ms), int(visible_ms), 1, bool(is_ordered))
-                popped.flights[int(offset)] = flight
+                flight = InFlight(int(popped_ms), int(visible_ms), 1, bool(is_ordered))
+                popped.in_flight[int(offset)] = flight
             pops.queues[group, topic, int(queue)] = popped
-            pops.flying += len(popped.flights)
+            pops.in_flight_count += len(popped.in_flight)
         return found
 
 

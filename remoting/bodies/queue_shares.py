@@ -70,24 +70,8 @@ def readers_of(
     return readers
 
 
-def allocate_by_circle(
-    client_id: str, queues: Iterable[MessageQueue], client_ids: Iterable[str]
-) -> Sequence[MessageQueue]:
-    """The queues that `client_id` reads, when the members take turns over the sorted queues.
-
-    Args:
-        client_id: whose share is wanted.
-        queues: all readable queues of one topic, in any order; doubles count once.
-        client_ids: the members of the group, in any order; doubles count once.
-    """
-    members = sorted(set(client_ids))
-    if client_id not in members:
-        return []
-    return circle_share(members.index(client_id), len(members), sorted(set(queues)))
-
-
 def circle_share(
     place: int, members: int, ordered: Sequence[MessageQueue]
 ) -> Sequence[MessageQueue]:
-    """The queues of the member at a place, by `allocate_by_circle`; see `average_share`."""
+    """The queues of the member at a place, where members take turns; see `average_share`."""
     return ordered[place::members]

@@ -129,18 +129,9 @@ class TopicConfig:
         )
 
 
-def topic_config_table_json(
-    topics: Mapping[str, TopicConfig], data_version: DataVersion
-) -> dict[str, JsonValue]:
-    """RocketMQ's TopicConfigSerializeWrapper: the reply of 21, and part of a registration."""
-    return {
-        "dataVersion": data_version.to_json(),
-        "topicConfigTable": {name: config.to_json() for name, config in topics.items()},
-    }
-
-
 def read_topic_config_table(value: JsonObject) -> tuple[dict[str, TopicConfig], DataVersion]:
-    """Read what `topic_config_table_json` writes, from any version of RocketMQ.
+    """Read a TopicConfigSerializeWrapper of any version of RocketMQ: the reply of 21, and part of a
+    registration.
 
     Raises:
         BodyMalformed: a member is of a wrong type, or there are too many topics.

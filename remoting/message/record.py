@@ -19,7 +19,6 @@ from remoting.message.properties import MAX_PROPERTIES_BYTES, decode_properties
 
 MESSAGE_MAGIC: Final = 0xDAA320A7
 MESSAGE_MAGIC_V2: Final = 0xDAA320AB
-FILLER_MAGIC: Final = 0xCBD43194
 
 # Bits of a record's system flag.
 COMPRESSED_FLAG: Final = 1

@@ -2,20 +2,16 @@
 
 import logging
 from collections.abc import Callable, Generator, Iterator, Sequence
-from typing import Final, Protocol, TypeAlias, TypeVar
+from typing import Protocol, TypeAlias, TypeVar
 
 from remoting.net.address import Address
 from remoting.net.bounded_log import about_client
 from remoting.wire.codes import ResponseCode, request_name
 from remoting.wire.command import Command
 from remoting.wire.errors import FrameError, RemotingError
-from remoting.wire.quoted import quoted
+from remoting.wire.quoted import quoted, remark_of
 
 _log = logging.getLogger(__name__)
-
-# Clients print the remark on one line, and the C++ client copies it to its log.
-_MAX_REMARK_CHARACTERS: Final = 300
-
 
 # An answer that takes long: a generator that yields behind each step, of a millisecond at most, and
 # returns the reply, or None. What it raises is told like what the function raises.
@@ -90,8 +86,7 @@ def _answer_in_steps(origin: Answerable, command: Command, steps: Steps) -> Iter
 def failure_reply(command: Command, error: Exception) -> Command:
     """The reply SYSTEM_ERROR with the error as its remark, on one line."""
     text = str(error) if isinstance(error, RemotingError) else f"{type(error).__name__}: {error}"
-    line = "".join([character if character.isprintable() else " " for character in text])
-    return command.reply(ResponseCode.SYSTEM_ERROR, remark=line[:_MAX_REMARK_CHARACTERS])
+    return command.reply(ResponseCode.SYSTEM_ERROR, remark=remark_of(text))
 
 
 def log_failure(peer: Address, command: Command, error: Exception) -> None:

@@ -7,6 +7,15 @@ from dledger.shown_output import escaped
 # A client's text in a line: enough to find it by.
 MAX_QUOTED_CHARACTERS: Final = 120
 
+# Clients print a remark on one line, and the C++ client copies it to its log.
+MAX_REMARK_CHARACTERS: Final = 300
+
+
+def remark_of(text: str) -> str:
+    """A text as the remark of a reply: short, and on one line."""
+    line = "".join([character if character.isprintable() else " " for character in text])
+    return line[:MAX_REMARK_CHARACTERS]
+
 
 def quoted(text: object, most_characters: int = MAX_QUOTED_CHARACTERS) -> str:
     r"""A text that others chose, such as a client's name or an error with what a client sent.

@@ -8,11 +8,12 @@ from collections.abc import Callable
 import pytest
 
 from broker.assignment.processor import AssignmentProcessor
-from broker.assignment.state import MODES, POP, Mode
+from broker.assignment.state import MODES, Mode
 from broker.consumers.members import CONSUMERS, Consumers, Member
 from broker.features import REGISTRY
 from broker.log.state import BrokerState
 from broker.serving.routes import ROUTES, Routes
+from remoting.bodies.assignment import POP
 from remoting.bodies.heartbeat import ConsumerData
 from remoting.bodies.route import QueueData, TopicRoute
 from remoting.wire.codes import RequestCode

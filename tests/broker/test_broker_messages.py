@@ -7,12 +7,12 @@ import pytest
 import trio
 
 from broker.formats.commands import RaiseFormat
-from broker.limits import MAX_BATCH_MESSAGES, BrokerLimits
+from broker.limits import BrokerLimits
 from broker.log.entry import LARGE_ENTRIES_VERSION, encode_log_command
 from broker.topics.state import TOPICS
 from remoting.bodies.consumer_group import QueueLock, encode_queue_lock
 from remoting.bodies.message_queue import MessageQueue
-from remoting.message.batch import BatchMessage, encode_batch_body
+from remoting.message.batch import MAX_BATCH_MESSAGES, BatchMessage, encode_batch_body
 from remoting.message.message_id import message_id, parse_message_id
 from remoting.message.record import MessageRecord, decode_record, decode_records
 from remoting.wire.codes import RequestCode, ResponseCode

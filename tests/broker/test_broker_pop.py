@@ -395,7 +395,7 @@ async def test_what_is_no_handle_is_refused(tmp_path: Path, handle: str) -> None
 async def test_a_group_has_no_more_out_than_the_limit(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(choice, "MAX_FLYING_PER_QUEUE", 3)
+    monkeypatch.setattr(choice, "MAX_IN_FLIGHT_PER_QUEUE", 3)
     monkeypatch.setattr(popping_module, "MAX_WAITING", 1)
     async with popping(tmp_path) as pop, trio.open_nursery() as nursery:
         await pop.send(*[b"%d" % number for number in range(5)])

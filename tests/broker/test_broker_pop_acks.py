@@ -149,7 +149,7 @@ def test_an_acknowledgement_counts_when_its_pop_is_applied_meanwhile() -> None:
     one.confirmations.pop()(None)
     one.apply()
     assert one.codes == [0]
-    assert not one.member.state[POPS].queues[KEY].flights
+    assert not one.member.state[POPS].queues[KEY].in_flight
 
 
 def test_a_second_acknowledgement_is_answered_as_the_first_one() -> None:

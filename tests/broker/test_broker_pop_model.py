@@ -218,13 +218,13 @@ def check(state: BrokerState, model: list[Message]) -> None:
     if queue is None:
         return
     out = {at: one for at, one in enumerate(model) if one.times and not one.is_done}
-    assert list(queue.flights) == sorted(out)
-    for at, flight in queue.flights.items():
+    assert list(queue.in_flight) == sorted(out)
+    for at, flight in queue.in_flight.items():
         assert flight.is_settled is out[at].is_settled
         visible_ms = 0 if flight.is_settled else out[at].visible_ms
         assert flight.behind == out[at].behind
         assert flight[:3] == (out[at].popped_ms, visible_ms, out[at].times)
-    assert state[POPS].flying == len(out)
+    assert state[POPS].in_flight_count == len(out)
     assert state[OFFSETS].committed(*KEY) == queue.done_offset
 
 
@@ -234,9 +234,9 @@ def test_a_pop_repeats_what_its_answer_lost_and_no_other() -> None:
     assert member.pop(1000, 2, True, "a") == [0, 1]
     assert member.pop(1000, 2, True, "b") == []
     assert member.pop(1000, 2, True, "a") == [0, 1]
-    flights = member.state[POPS].queues[KEY].flights
-    assert [flight.times for flight in flights.values()] == [1, 1]
-    assert [flight.popped_ms for flight in flights.values()] == [1001, 1001]
+    in_flight = member.state[POPS].queues[KEY].in_flight
+    assert [flight.times for flight in in_flight.values()] == [1, 1]
+    assert [flight.popped_ms for flight in in_flight.values()] == [1001, 1001]
 
 
 def test_a_second_pop_of_the_same_messages_is_refused() -> None:
@@ -248,7 +248,7 @@ def test_a_second_pop_of_the_same_messages_is_refused() -> None:
     member.log.append(encode_log_command(again))
     (refused,) = member.fold_rest()
     assert isinstance(refused, EntryRefused)
-    assert member.state[POPS].flying == 2
+    assert member.state[POPS].in_flight_count == 2
 
 
 def test_what_is_due_comes_before_anything_new_however_few_are_wanted() -> None:
@@ -266,5 +266,5 @@ def test_what_was_acknowledged_while_a_pop_of_it_was_on_its_way_is_not_given() -
     late = Pop(*KEY, 2000, 2010, 2, 2, (0, 1), None, False, member.log.end)
     member.carry_out(AckPopped([PoppedMessage(*KEY, 0, 1000)]))
     member.carry_out(late)
-    flights = member.state[POPS].queues[KEY].flights
-    assert {at: one.popped_ms for at, one in flights.items()} == {1: 2000}
+    in_flight = member.state[POPS].queues[KEY].in_flight
+    assert {at: one.popped_ms for at, one in in_flight.items()} == {1: 2000}

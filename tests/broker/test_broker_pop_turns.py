@@ -214,7 +214,7 @@ async def test_the_log_says_why_nothing_is_given_when_too_much_is_out(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     for module in (choice, crowding):
-        monkeypatch.setattr(module, "MAX_FLYING", 2)
+        monkeypatch.setattr(module, "MAX_IN_FLIGHT", 2)
     async with popping(tmp_path) as pop:
         await pop.send(b"0", b"1", b"2")
         assert len(await pop.pop()) == 2

@@ -136,7 +136,7 @@ def outcome(script: Script) -> dict[str, object]:
         "waiting": len(state[DELAYS].waiting),
         "open": len(state[TRANSACTIONS].halves),
         "ends": Counter(end.name for end in state[TRANSACTIONS].ends.values()),
-        "out": state[POPS].flying,
+        "out": state[POPS].in_flight_count,
         "offsets": {key: dict(table) for key, table in state[OFFSETS].tables.items()},
         "in memory": kept_in_memory(script.there.requests),
         **{topic: Counter(one.body for one in script.there.messages(topic)) for topic in topics},

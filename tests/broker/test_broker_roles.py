@@ -8,12 +8,11 @@ import pytest
 import trio
 
 from bench.costs.asker import Asker
-from broker.limits import MAX_BATCH_MESSAGES
 from broker.sends.sends import SENDS
 from dledger.free_ports import free_ports
 from nameserver.server import serve_nameserver
 from remoting.bodies.route import TopicRoute, decode_route
-from remoting.message.batch import BatchMessage, encode_batch_body
+from remoting.message.batch import MAX_BATCH_MESSAGES, BatchMessage, encode_batch_body
 from remoting.message.record import decode_records
 from remoting.net.client import RemotingClient
 from remoting.net.server import serve

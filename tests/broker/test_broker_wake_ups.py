@@ -15,10 +15,12 @@ import pytest
 import trio
 from trio.testing import MockClock, wait_all_tasks_blocked
 
+from broker.config import BrokerConfig
 from broker.delay.feature import DeliveryTask
 from broker.features import empty_state
 from broker.serving.confirmed_reads import ConfirmedReads
 from broker.serving.registrar import Registrar
+from remoting.net.address import Address
 from tests.broker.keeper_alone import keeper_alone
 from tests.broker.untimed import AtOnce
 
@@ -92,11 +94,14 @@ def registrations(work: Work, _folder: Path) -> Task:
 
     registrar = Registrar(
         client=cast(Any, SimpleNamespace(is_connected=lambda _: True)),
-        nameservers=["localhost:1"],
-        cluster="cluster",
-        broker_name="broker",
-        address="localhost:2",
-        direct_address="",
+        config=BrokerConfig(
+            group="broker",
+            node_id="n0",
+            peers={},
+            listen=Address("127.0.0.1", 2),
+            nameservers=("localhost:1",),
+            directory=Path("unused"),
+        ),
         registration=registration,
         led_term=led_term,
     )

@@ -242,7 +242,7 @@ class ScriptedLog:
         known = self.state[POPS].queues.get((group, topic, queue))
         begins = known is None or step.number == 5
         first = 0 if known is None or begins else known.next_offset
-        again = [] if known is None or begins else list(known.flights)[: step.pick % 2]
+        again = [] if known is None or begins else list(known.in_flight)[: step.pick % 2]
         taken = (*again, *range(first, first + step.pick % 3))
         visible_ms = self._now_ms + 60_000
         pop = Pop(
@@ -255,7 +255,7 @@ class ScriptedLog:
         out = [
             PoppedMessage(*key, offset, flight.popped_ms)
             for key, of in self.state[POPS].queues.items()
-            for offset, flight in of.flights.items()
+            for offset, flight in of.in_flight.items()
         ]
         if not out:
             return

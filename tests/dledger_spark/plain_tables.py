@@ -15,7 +15,7 @@ from broker.log.entry import EntryKind, kind_of
 from broker.log.fold import fold
 from broker.log.state import BrokerState
 from broker.offsets.state import OFFSETS
-from broker.pop.state import POPS, Flight
+from broker.pop.state import POPS, InFlight
 from broker.topics.state import TOPICS
 from dledger.entry import Entry
 from remoting.message.message_id import message_id
@@ -46,7 +46,7 @@ class PlainTables:
     def _take(self, entry: Entry) -> None:
         offsets = _progress(self._state)
         pops = {
-            key: (queue.flights.copy(), queue.attempt_id)
+            key: (queue.in_flight.copy(), queue.attempt_id)
             for key, queue in self._state[POPS].queues.items()
         }
         existing = set(self._state[TOPICS].configs)
@@ -130,7 +130,7 @@ class PlainTables:
                 flights, attempt = {}, ""
             repeats = bool(command.attempt_id) and command.attempt_id == attempt
             for offset in command.offsets:
-                now: Flight | None = queues[command.key].flights.get(offset)
+                now: InFlight | None = queues[command.key].in_flight.get(offset)
                 if now is not None and (flights.get(offset) != now or repeats):
                     add(command.key, offset, "given")
         elif name == "AckPopped":
@@ -141,7 +141,7 @@ class PlainTables:
                     add(one.key, one.offset, "acknowledged")
         elif name == "HidePopped":
             one = command.message
-            if queues[one.key].flights[one.offset] != before[one.key][0][one.offset] or (
+            if queues[one.key].in_flight[one.offset] != before[one.key][0][one.offset] or (
                 before[one.key][0][one.offset].visible_ms == command.visible_ms
             ):
                 add(one.key, one.offset, "hidden")

@@ -12,7 +12,7 @@ import trio.testing
 from nameserver.errors import SettingFileUnreadable, SettingNotKept
 from nameserver.processors import Asker, Processors
 from nameserver.routes import RouteTable
-from nameserver.server import run_nameserver, serve_nameserver
+from nameserver.server import serve_nameserver
 from nameserver.setting_file import SettingFile
 from nameserver.settings import SettingTable
 from remoting.bodies.pieces import last_of
@@ -484,7 +484,7 @@ async def test_a_broker_silent_for_120_seconds_is_dropped(
 async def test_a_name_server_on_a_taken_port_says_so(nursery: trio.Nursery) -> None:
     address = parse_address(await start(nursery))
     with pytest.raises(PortInUse):
-        await run_nameserver("127.0.0.1", address.port)
+        await serve_nameserver("127.0.0.1", address.port)
 
 
 async def test_cancelling_a_name_server_closes_its_connections() -> None:

@@ -168,8 +168,11 @@ class Reference:
             (
                 "pops",
                 {
-                    key: (queue.next_offset, {at: tuple(one) for at, one in queue.flights.items()})
-                    for key, queue in state[POPS].queues.items()
+                    key: (
+                        of.next_offset,
+                        {at: tuple(one) for at, one in of.in_flight.items()},
+                    )
+                    for key, of in state[POPS].queues.items()
                 },
                 {key: (queue.next, queue.out) for key, queue in model.pops.items()},
             ),

@@ -55,7 +55,7 @@ from remoting.bodies.table import (
     encode_table,
     encode_topic_list,
 )
-from remoting.bodies.topic_config import DataVersion, TopicConfig, topic_config_table_json
+from remoting.bodies.topic_config import DataVersion, TopicConfig
 from remoting.wire.command import Command
 from remoting.wire.errors import BodyMalformed
 from remoting.wire.frame import decode_frame
@@ -130,7 +130,10 @@ def test_a_registration_is_written_as_the_standard_library_writes_it() -> None:
     registration = BrokerRegistration(
         {"T": TopicConfig("T"), odd.topic: odd}, DataVersion(1, 2, 3), ["1.2.3.4:5"]
     )
-    wrapper = topic_config_table_json(registration.topics, registration.data_version)
+    wrapper = {
+        "dataVersion": registration.data_version.to_json(),
+        "topicConfigTable": {name: one.to_json() for name, one in registration.topics.items()},
+    }
     assert json.loads(encode_registration(registration)) == {
         "filterServerList": ["1.2.3.4:5"],
         "topicConfigSerializeWrapper": wrapper,

@@ -8,7 +8,7 @@ from typing import Final
 
 from broker.errors import RequestRefused
 from broker.log.submissions import submit_commands
-from broker.pop.choice import Lost
+from broker.pop.choice import Undeliverable
 from broker.pop.commands import AckPopped, BuryPopped, PoppedMessage
 from broker.pop.state import QueueKey
 from broker.retention.full_disk import FULL_DISK
@@ -33,7 +33,7 @@ _WHAT: Final = "a dead letter of a group that pops"
 MAX_UNDER_WAY: Final = 64
 
 
-class LostMessages:
+class UndeliverableMessages:
     """Takes them out of the pops."""
 
     def __init__(self, parts: Parts) -> None:
@@ -49,20 +49,20 @@ class LostMessages:
         """This member leads a new term: what was on its way is applied or gone."""
         self._under_way = set()
 
-    def take(self, lost: list[Lost]) -> None:
+    def take(self, found: list[Undeliverable]) -> None:
         """Take some, and empty the list."""
-        for one in lost:
+        for one in found:
             place = one.key, one.offset
             if place in self._under_way:
                 continue
             if len(self._under_way) >= MAX_UNDER_WAY:
                 break
             self._take(one)
-        lost.clear()
+        found.clear()
 
-    def _take(self, one: Lost) -> None:
+    def _take(self, one: Undeliverable) -> None:
         message = PoppedMessage(*one.key, one.offset, one.flight.popped_ms)
-        if not one.is_worn:
+        if not one.is_dead_letter:
             _log.warning(
                 "message %d of %s/%d was never acknowledged by group %s, and is gone: retention "
                 "has dropped it",
@@ -87,31 +87,31 @@ class LostMessages:
             )
             self._sends.flush()
 
-    def _bury(self, lost: Lost, message: PoppedMessage, stand_in: StandIn) -> None:
-        group, topic, queue_id = lost.key
-        found = self._reader.read(topic, queue_id, lost.offset, 1)
+    def _bury(self, one: Undeliverable, message: PoppedMessage, stand_in: StandIn) -> None:
+        group, topic, queue_id = one.key
+        found = self._reader.read(topic, queue_id, one.offset, 1)
         record, _end = decode_record(found.messages)
         record.properties = edit_properties(
             record.properties, dead_letter_properties(record, record.property_map())
         )
         times = saturated_int32(record.reconsume_times)
-        record.reconsume_times = saturated_int32(times + lost.flight.times)
+        record.reconsume_times = saturated_int32(times + one.flight.times)
         config = created_for_group(dead_letter_topic(group))
         config = self._topics.configs.get(config.topic, config)
         bury = BuryPopped(message)
         copy = Copy(
             _WHAT,
             config.topic,
-            lost.offset % config.write_queue_count,
+            one.offset % config.write_queue_count,
             record,
-            self._began(lost),
+            self._began(one),
             stand_in,
             lambda _record: bury,
         )
         self._copies.store_when_created(config, copy)
 
-    def _began(self, lost: Lost) -> Callable[[RequestRefused | None], None]:
-        under_way, place = self._under_way, (lost.key, lost.offset)
+    def _began(self, one: Undeliverable) -> Callable[[RequestRefused | None], None]:
+        under_way, place = self._under_way, (one.key, one.offset)
         under_way.add(place)
 
         return lambda _refusal: under_way.discard(place)
