@@ -124,7 +124,7 @@ class FolderLog:
         if index < log.first_index or gaps_in(log, one):
             return None
         try:
-            batch = next(self.batches(one, batch_bytes=BATCH_BYTES, checksums=False))
+            batch = next(entry_batches(log, one, batch_bytes=BATCH_BYTES, checksums=False))
         except LogDamaged:
             # Either the log has not come so far here, or the reader of the next entry, which looks
             # for this one as well, will say that it is damaged.
