@@ -38,7 +38,7 @@ assert MAX_BATCH_BYTES + MAX_ENTRY_BYTES < 2**31 - 4096
 def entry_batches(
     log: LogFolder, entries: range, *, batch_bytes: int, checksums: bool
 ) -> Iterator[pa.RecordBatch]:
-    """The table of entries of a range that `log_range.readable` returned.
+    """The table of entries of a range that `ReadableLog.parts` returned.
 
     Raises:
         OptionInvalid: no batch can be of so many bytes.

@@ -5,16 +5,25 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import pyarrow as pa
 
 from dledger_spark.entries.entry_columns import Positions
-from dledger_spark.errors import FolderNotShared, LogDamaged
+from dledger_spark.errors import CommittedUnknown, FolderNotShared, LogDamaged, RangeUnavailable
 from dledger_spark.log.entry_batches import BATCH_BYTES, entry_batches
-from dledger_spark.log.entry_positions import positions_by_hop, positions_by_index
+from dledger_spark.log.entry_positions import positions_by_hop, positions_by_index, whole_entries
 from dledger_spark.log.log_folder import LogFolder, Segment, open_log
-from dledger_spark.log.log_range import entries_behind, gaps_in, readable, resolve_range, share_out
+from dledger_spark.log.log_range import (
+    END,
+    MAX_PIECES,
+    MIN_PIECE_BYTES,
+    START_THERE,
+    end_of_log,
+    gaps_in,
+    index_option,
+)
 from dledger_spark.log.mark import NO_CHAIN, NO_TERM, UNKNOWN, Mark, mark_of
 from dledger_spark.log.queued_entries import QueuedEntries
 from dledger_spark.log.queued_log import queued_entries
@@ -78,9 +87,20 @@ class FolderLog:
 
     @property
     def unrecorded(self) -> int:
-        """Entries behind the commit index on record, which a node writes four times a second."""
-        committed = self.folder.committed
-        return 0 if committed is None else entries_behind(self.folder, committed)
+        """Entries behind the commit index on record, which a node writes four times a second.
+
+        With an index file that is right there, only these entries are looked at.
+        """
+        log, committed = self.folder, self.folder.committed
+        if committed is None:
+            return 0
+        if log.segments and committed >= log.segments[-1].first_index:
+            segment = log.segments[-1]
+            for positions in positions_by_index(log, segment, committed, committed):
+                count, _ = whole_entries(segment, (committed, int(positions[0])))
+                if count:
+                    return count - 1
+        return max(0, end_of_log(log) - committed)
 
     @property
     def is_judged_whole(self) -> bool:
@@ -88,16 +108,62 @@ class FolderLog:
         return self.folder.unchecked_through < 0
 
     def resolve(self, first: str | int | None, last: str | int | None) -> range:
-        """See `log_range.resolve_range`."""
-        return resolve_range(self.folder, first, last)
+        """See `ReadableLog.resolve`."""
+        log = self.folder
+        begin = log.first_index if first in (None, "") else index_option("from", first)
+        if last in (None, ""):
+            if log.committed is None:
+                raise CommittedUnknown(log.path)
+            end = log.committed
+        elif isinstance(last, str) and last.strip().lower() == END:
+            end = end_of_log(log)
+        else:
+            end = index_option("to", last)
+            limit = end_of_log(log) if log.committed is None else log.committed
+            if end > limit:
+                what = "the log ends with" if log.committed is None else "committed is"
+                problem = f"{what} {limit}; ask for less, or for to={END} (all, committed or not)"
+                raise RangeUnavailable(log.path, begin, end, problem)
+        if begin > end:
+            return range(begin, begin)
+        if begin < log.first_index:
+            problem = f"the first entry kept is {log.first_index}; {START_THERE}"
+            raise RangeUnavailable(log.path, begin, end, problem)
+        return range(begin, end + 1)
 
     def parts(self, entries: range, *, fail_on_data_loss: bool) -> list[range]:
-        """See `log_range.readable`."""
-        return readable(self.folder, entries, fail_on_data_loss=fail_on_data_loss)
+        """See `ReadableLog.parts`."""
+        gaps = gaps_in(self.folder, entries)
+        if fail_on_data_loss:
+            if gaps:
+                raise gaps[0].error()
+            return [entries] if entries else []
+        stop = min(entries.stop, end_of_log(self.folder) + 1)
+        starts = [entries.start, *(gap.last + 1 for gap in gaps)]
+        stops = [*(gap.first for gap in gaps), stop]
+        parts = (range(*ends) for ends in zip(starts, stops, strict=True))
+        return [part for part in parts if part]
 
     def share_out(self, entries: range, piece_bytes: int, min_pieces: int) -> list[range]:
-        """See `log_range.share_out`."""
-        return share_out(self.folder, entries, piece_bytes, min_pieces)
+        """See `ReadableLog.share_out`."""
+        log = self.folder
+        if not entries:
+            return []
+        # Bytes of the log before an index, at the borders of segments. In between, entries count as
+        # equally long: that is right on average, and needs no reading.
+        indexes, amounts = [entries.start], [0]
+        for at, segment in enumerate(log.segments):
+            last = log.last_in(at, entries.stop - 1)
+            first = max(entries.start, segment.first_index)
+            if first <= last:
+                indexes.append(last + 1)
+                amounts.append(amounts[-1] + _amount(log, segment, first, last))
+        total = amounts[-1]
+        size = max(1, min(piece_bytes, max(MIN_PIECE_BYTES, total // max(min_pieces, 1))))
+        count = min(max(1, round(total / size)), len(entries), MAX_PIECES)
+        cuts = np.interp(np.linspace(0, total, count + 1), amounts, indexes)
+        borders = np.unique(np.rint(cuts).astype(np.int64)).tolist()
+        return [range(first, stop) for first, stop in pairwise(borders)]
 
     def stop_within(self, entries: range, max_bytes: int) -> int:
         """See `ReadableLog.stop_within`; the range is not empty."""
@@ -124,7 +190,7 @@ class FolderLog:
         if index < log.first_index or gaps_in(log, one):
             return None
         try:
-            batch = next(self.batches(one, batch_bytes=BATCH_BYTES, checksums=False))
+            batch = next(entry_batches(log, one, batch_bytes=BATCH_BYTES, checksums=False))
         except LogDamaged:
             # Either the log has not come so far here, or the reader of the next entry, which looks
             # for this one as well, will say that it is damaged.
@@ -166,3 +232,12 @@ def _positions(log: LogFolder, segment: Segment, first: int, last: int) -> Itera
         first += len(positions) - 1
     if first <= last:
         yield from positions_by_hop(segment, first, last)
+
+
+def _amount(log: LogFolder, segment: Segment, first: int, last: int) -> int:
+    """The approximate size in bytes of the entries first..last of a segment."""
+    begin = next(positions_by_index(log, segment, first, first), None)
+    end = next(positions_by_index(log, segment, last, last), None)
+    if begin is None or end is None or end[-1] <= begin[0]:
+        return segment.size
+    return int(end[-1] - begin[0])

@@ -168,7 +168,7 @@ class NetworkLog:
         return True
 
     def resolve(self, first: str | int | None, last: str | int | None) -> range:
-        """See `log_range.resolve_range`. There is no "end" but the committed one."""
+        """See `ReadableLog.resolve`. There is no "end" but the committed one."""
         begin = self.first_index if first is None else index_option("from", first)
         committed = -1 if self.committed is None else self.committed
         if isinstance(last, str) and last.lower() == END:

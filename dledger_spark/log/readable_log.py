@@ -53,13 +53,33 @@ class ReadableLog(Protocol):
         """Whether the brokers' rule can be applied to all records from entry 0 on."""
 
     def resolve(self, first: str | int | None, last: str | int | None) -> range:
-        """See `log_range.resolve_range`."""
+        """The entries that "from" and "to" name, both ends included.
+
+        Args:
+            first: an index; None for the first entry kept.
+            last: an index; "end" for all entries, committed or not; None for the commit index.
+
+        Raises:
+            OptionInvalid: not a number, or there is no such end.
+            CommittedUnknown: no end is given, and the folder does not record one.
+            RangeUnavailable: entries are no longer kept, or not committed.
+        """
 
     def parts(self, entries: range, *, fail_on_data_loss: bool) -> list[range]:
-        """The parts of a resolved range that exist. See `log_range.readable`."""
+        """The parts of a resolved range that exist.
+
+        Raises:
+            DataLost: a part is missing, and `fail_on_data_loss` asks for all of it.
+        """
 
     def share_out(self, entries: range, piece_bytes: int, min_pieces: int) -> list[range]:
-        """Divide a range among tasks. See `log_range.share_out`."""
+        """Divide a range into adjacent pieces with about equally many bytes of the log.
+
+        Args:
+            entries: the range to divide.
+            piece_bytes: a piece holds about this much at most, unless that makes over MAX_PIECES.
+            min_pieces: a hint; it never makes pieces smaller than MIN_PIECE_BYTES.
+        """
 
     def stop_within(self, entries: range, max_bytes: int) -> int:
         """Where to stop so as to read about `max_bytes` of a range; at least one entry."""

@@ -91,13 +91,13 @@ class SourceOptions:
         max_bytes_per_second: what a task reads of them at most; None: no limit.
         table: "entries" or "messages".
         topics: only messages of these; None for all.
-        first: the first entry, as `log_range.resolve_range` takes it.
+        first: the first entry, as `ReadableLog.resolve` takes it.
         last: the last one, likewise.
         starting: where to begin; None: at the first entry kept.
         ending: where to end, itself left out; None: behind the last committed entry.
         max_rows: entries in one batch of a stream, all groups together; None: no limit.
         max_bytes: bytes of the logs in one batch of a stream; None: no limit.
-        partition_bytes: see `log_range.share_out`.
+        partition_bytes: see `ReadableLog.share_out`.
         min_partitions: likewise.
         checksums: whether the sums of entries are checked.
         include_properties: whether the table of messages has the column "properties".

@@ -51,7 +51,7 @@ def batch_entries(
     Yields the log, the entries that the options name, and those of them that its filters leave.
 
     Raises:
-        DledgerSparkError: an option does not fit the logs; see `log_range.resolve_range`.
+        DledgerSparkError: an option does not fit the logs; see `ReadableLog.resolve`.
     """
     check_place(logs, options.starting)
     check_place(logs, options.ending)
@@ -134,7 +134,7 @@ def plan(
         judge: finds the refused records.
 
     Raises:
-        DledgerSparkError: entries are missing; see `log_range.readable`.
+        DledgerSparkError: entries are missing; see `ReadableLog.parts`.
     """
     for part in log.parts(entries, fail_on_data_loss=options.fail_on_data_loss):
         for piece in log.share_out(part, options.partition_bytes, options.min_partitions):

@@ -29,7 +29,7 @@ from dledger.store.store_config import StoreConfig
 from dledger_spark import session
 from dledger_spark.commands import dledger_spark
 from dledger_spark.errors import DledgerSparkError, SparkTooOld
-from dledger_spark.log import log_range, network_log
+from dledger_spark.log import folder_log, network_log
 from dledger_spark.query.source_options import OPTIONS
 from dledger_spark.source import DledgerDataSource
 from dledger_spark.spark_version import FOR_STREAMS, require_spark
@@ -312,7 +312,7 @@ def test_a_wrong_option_of_the_source(option: str, folders: Folders) -> None:
 def test_pieces_of_a_byte_do_not_become_tasks_without_bound(
     folders: Folders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(log_range, "MAX_PIECES", 7)
+    monkeypatch.setattr(folder_log, "MAX_PIECES", 7)
     source = DledgerDataSource({"path": folders.log, "partitionBytes": "1"})
     reader = source.reader(source.schema())
     pieces = reader.partitions()

@@ -27,8 +27,9 @@ from dledger_spark.errors import (
     OptionInvalid,
     RangeUnavailable,
 )
+from dledger_spark.log.folder_log import FolderLog
 from dledger_spark.log.log_folder import open_log
-from dledger_spark.log.log_range import end_of_log, resolve_range, share_out
+from dledger_spark.log.log_range import end_of_log
 from dledger_spark.scan import arrow_batches
 from tests.examples import examples
 
@@ -417,15 +418,15 @@ def test_pieces_cover_the_range_without_gap_or_overlap(
         write_log(some_bodies(60), segment_bytes=1024)
     log = open_log(str(folder))
     entries = range(first, min(60, first + length))
-    shared = share_out(log, entries, piece, pieces)
+    shared = FolderLog(log).share_out(entries, piece, pieces)
     assert [index for part in shared for index in part] == list(entries)
     assert all(len(part) for part in shared)
 
 
 def test_pieces_are_about_equally_large(write_log: LogWriter) -> None:
     folder = write_log([bytes(200)] * 400, segment_bytes=8192)
-    log = open_log(str(folder))
-    shared = share_out(log, resolve_range(log, None, None), 10_000)
+    log = FolderLog(open_log(str(folder)))
+    shared = log.share_out(log.resolve(None, None), 10_000, 1)
     assert len(shared) == pytest.approx(400 * 248 / 10_000, abs=1)
     assert max(map(len, shared)) - min(map(len, shared)) <= 4
 
