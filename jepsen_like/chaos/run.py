@@ -55,7 +55,7 @@ from jepsen_like.chaos.services import find_service
 from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
 from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
-from jepsen_like.chaos.stages.stage import Stage
+from jepsen_like.chaos.stages.stage import Setting, Stage
 from jepsen_like.chaos.watcher.watched import watched
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 from jepsen_like.simulation.chance import Chance
@@ -154,11 +154,10 @@ class Run:
 
     def _made_stage(self) -> Stage:
         plan = self._plan
+        setting = Setting(plan, self._folder, self._names, self._spares, self._begin_ns)
         if plan.service in EXPLANATIONS:
-            spares = self._spares
-            return BrokerStage(plan, self._folder, self._names, spares, self._begin_ns)
-        service = find_service(plan.service)
-        return LibraryStage(plan, service, self._folder, self._names, self._begin_ns)
+            return BrokerStage(setting)
+        return LibraryStage(setting, find_service(plan.service))
 
     # --- the whole run --------------------------------------------------------------------------
 

@@ -20,7 +20,7 @@ import dledger
 from jepsen_like.chaos.clients.client import Client
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.clients.settings import ClientSettings
-from jepsen_like.chaos.clients.ways import LogWay, MemberWay, SessionWay, Way
+from jepsen_like.chaos.clients.ways import LogWay, MemberWay, Way
 from jepsen_like.chaos.orders import follow_orders, say
 from jepsen_like.chaos.service import Call, Described
 from jepsen_like.chaos.services import find_service
@@ -87,7 +87,7 @@ class Clients:
             case 0:
                 return MemberWay(self._settings.ports, member, timeout_s, follows=True)
             case 1:
-                return SessionWay(self._log, timeout_s)
+                return LogWay(self._log, timeout_s, in_session=True)
             case 2:
                 return LogWay(self._log, timeout_s)
             case _:

@@ -115,45 +115,32 @@ class MemberWay:
 
 
 class LogWay:
-    """Over `dledger.connect`, as programs outside of the group append."""
+    """Over `dledger.connect`, as programs outside of the group append.
+
+    Args:
+        log: the group.
+        timeout_s: how long one call may take.
+        in_session: whether each append is made once, whatever is lost.
+    """
 
     member: str | None = None
 
-    def __init__(self, log: RemoteLog, timeout_s: float) -> None:
+    def __init__(self, log: RemoteLog, timeout_s: float, *, in_session: bool = False) -> None:
         self._log = log
         self._timeout_s = timeout_s
+        self._in_session = in_session
+        self._stack = AsyncExitStack()
+        self._session: Session | None = None
 
     async def carry_out(self, call: Call) -> Outcome:
         """See Way. Reads have no way here: RemoteLog reads entries, not states."""
         assert not call.is_read
         try:
-            return ok((await self._log.append(call.entry, timeout_s=self._timeout_s)).result)
-        except DLedgerError as error:
-            return outcome_of(error)
-
-    async def close(self) -> None:
-        """See Way."""
-
-
-class SessionWay:
-    """Over a session of `dledger.connect`: each append once, whatever is lost."""
-
-    member: str | None = None
-
-    def __init__(self, log: RemoteLog, timeout_s: float) -> None:
-        self._log = log
-        self._timeout_s = timeout_s
-        self._stack = AsyncExitStack()
-        self._session: Session | None = None
-
-    async def carry_out(self, call: Call) -> Outcome:
-        """See Way."""
-        assert not call.is_read
-        try:
-            if self._session is None:
+            if self._in_session and self._session is None:
                 session = self._log.session(timeout_s=self._timeout_s)
                 self._session = await self._stack.enter_async_context(session)
-            return ok((await self._session.append(call.entry, timeout_s=self._timeout_s)).result)
+            appending = self._session or self._log
+            return ok((await appending.append(call.entry, timeout_s=self._timeout_s)).result)
         except DLedgerError as error:
             if isinstance(error, SessionExpired) or getattr(error, "ended", False):
                 await self.close()
