@@ -20,6 +20,7 @@ from dledger_mq import (
     PullConsumer,
     PushConsumer,
     ReceivedMessage,
+    TransactionCheck,
     TransactionState,
     by_sharding_key,
 )
@@ -66,6 +67,7 @@ class Messages:
         self._nameservers = nameservers
         self._topic = topic
         self._group, self._writers = f"{topic}-readers", f"{topic}-writers"
+        self._check: TransactionCheck | None = None
 
     def go_on(self, operations: Sequence[Operation]) -> None:
         """Go on after clients that were killed and have made these calls."""
@@ -73,7 +75,10 @@ class Messages:
     def producer(self) -> AbstractAsyncContextManager[Any]:
         """A producer that is not open yet."""
         return Producer(
-            self._writers, nameservers=self._nameservers, timeout_seconds=SEND_TIMEOUT_S
+            self._writers,
+            nameservers=self._nameservers,
+            timeout_seconds=SEND_TIMEOUT_S,
+            check=self._check,
         )
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
@@ -289,17 +294,9 @@ class Transactional(Messages):
     def __init__(self, notes: Notes, nameservers: Sequence[str], topic: str = TOPIC) -> None:
         super().__init__(notes, nameservers, topic)
         self._commits: dict[int, bool] = {}
+        self._check = self._state_of
 
-    def producer(self) -> Producer:
-        """See Messages."""
-        return Producer(
-            self._writers,
-            nameservers=self._nameservers,
-            timeout_seconds=SEND_TIMEOUT_S,
-            check=self._check,
-        )
-
-    async def _check(self, message: ReceivedMessage) -> TransactionState:
+    async def _state_of(self, message: ReceivedMessage) -> TransactionState:
         commits = self._commits.get(int(message.body))
         if commits is None:
             return TransactionState.UNKNOWN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 from dledger.errors import DLedgerError
@@ -11,13 +12,13 @@ from jepsen_like.chaos.outcomes import Outcome, failed, ok, outcome_of
 from jepsen_like.chaos.service import Call, Described
 
 
+@dataclass
 class Answering:
     """Carries out calls on one member, as docs/library.md tells applications to do it."""
 
-    def __init__(self, node: Node, machine: Any, service: Described) -> None:
-        self.node = node
-        self.machine = machine
-        self.service = service
+    node: Node
+    machine: Any
+    service: Described
 
     async def append(self, call: Call, session: Session | None) -> Outcome:
         """Append the entry of a call, in a session if there is one."""
