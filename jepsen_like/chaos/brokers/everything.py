@@ -13,7 +13,6 @@ from dledger_mq import Admin, Message, Producer
 from dledger_mq.errors import MessagingError
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.brokers.workload import (
-    NS_A_MS,
     Delayed,
     Messages,
     Offsets,
@@ -32,17 +31,17 @@ RECALLS = 0.5
 OPERATOR, RESETS = 0, 0.1
 # Seldom: nothing is lost of what was sent before the last deletion.
 DELETES = 0.04
-SHORTEST_DELAY_MS, LONGEST_DELAY_MS = 6_000, 10_000
+DELAYS_MS = (6_000, 10_000)
 
 
 class Recalled(Delayed):
     """Delayed messages, half of which are taken back at once."""
 
+    delays_ms = DELAYS_MS
+
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
         """See Messages."""
-        delay_ms = turn.chance.randint(SHORTEST_DELAY_MS, LONGEST_DELAY_MS)
-        message = Message(self._topic, body_of(turn), delay_milliseconds=delay_ms)
-        value = {"id": turn.number, "deliver_at_ns": turn.now_ns + delay_ms * NS_A_MS}
+        message, value = self._delayed(turn)
         sent: list[Any] = []
 
         async def send() -> None:
@@ -79,13 +78,13 @@ class Reset(Messages):
 class Remade(Messages):
     """Messages of which half are delayed, to a topic that is deleted and made again."""
 
-    longest_wait_s = LONGEST_DELAY_MS / 1000 + 10.0
+    longest_wait_s = DELAYS_MS[1] / 1000 + 10.0
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
         """Send a message, or delete the topic and make it again."""
         if turn.place == OPERATOR and turn.chance.happens(DELETES):
             return await self._remake(turn)
-        delay_ms = turn.chance.randint(SHORTEST_DELAY_MS, LONGEST_DELAY_MS)
+        delay_ms = turn.chance.randint(*DELAYS_MS)
         if turn.chance.happens(0.5):
             delay_ms = 0
         message = Message(self._topic, body_of(turn), delay_milliseconds=delay_ms)

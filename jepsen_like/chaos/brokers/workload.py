@@ -265,21 +265,25 @@ class Ordered(Messages):
         return [f"{place}-{number}" for place in places for number in numbers]
 
 
-SHORTEST_DELAY_MS, LONGEST_DELAY_MS = 500, 8_000
 NS_A_MS = 1_000_000
 
 
 class Delayed(Messages):
-    """Messages that are delivered later."""
+    """Messages that are delivered later: by `delays_ms` at the least and at the most."""
 
-    longest_wait_s = LONGEST_DELAY_MS / 1000 + 10.0
+    delays_ms = (500, 8_000)
+    longest_wait_s = delays_ms[1] / 1000 + 10.0
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
-        """See Messages. A delay counts from the arrival of the message on."""
-        delay_ms = turn.chance.randint(SHORTEST_DELAY_MS, LONGEST_DELAY_MS)
-        message = Message(self._topic, body_of(turn), delay_milliseconds=delay_ms)
-        value = {"id": turn.number, "deliver_at_ns": turn.now_ns + delay_ms * NS_A_MS}
+        """See Messages."""
+        message, value = self._delayed(turn)
         return await self._sent(producer, turn, None, value, message)
+
+    def _delayed(self, turn: Turn) -> tuple[Message, dict[str, int]]:
+        """A message, and what the history has of it. A delay counts from its arrival on."""
+        delay_ms = turn.chance.randint(*self.delays_ms)
+        message = Message(self._topic, body_of(turn), delay_milliseconds=delay_ms)
+        return message, {"id": turn.number, "deliver_at_ns": turn.now_ns + delay_ms * NS_A_MS}
 
 
 COMMITS, LEFT_OPEN = 0.7, 0.05
