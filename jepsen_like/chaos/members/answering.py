@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from dledger.errors import DLedgerError
@@ -12,13 +11,13 @@ from jepsen_like.chaos.outcomes import Outcome, failed, ok, outcome_of
 from jepsen_like.chaos.service import Call, Described
 
 
-@dataclass
 class Answering:
     """Carries out calls on one member, as docs/library.md tells applications to do it."""
 
-    node: Node
-    machine: Any
-    service: Described
+    def __init__(self, node: Node, machine: Any, service: Described) -> None:
+        self.node = node
+        self.machine = machine
+        self.service = service
 
     async def append(self, call: Call, session: Session | None) -> Outcome:
         """Append the entry of a call, in a session if there is one."""
