@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
-from typing import Protocol
 
 import trio
 
@@ -20,27 +19,13 @@ from jepsen_like.chaos.wire import PIECE_BYTES, Messages, WireBroken, call_messa
 from jepsen_like.history.operation import EventType
 
 
-class Way(Protocol):
-    """Carries out the calls of one client, one after another."""
-
-    @property
-    def member(self) -> str | None:
-        """The member that the client is bound to now, if it is bound."""
-
-    async def carry_out(self, call: Call) -> Outcome:
-        """Make one call; return within the client's time-out."""
-
-    async def close(self) -> None:
-        """Give up whatever is open."""
-
-
 @dataclass
 class MemberWay:
     """Over a connection to the port of one member.
 
     Args:
         ports: host:port of each member.
-        member: the member to be asked.
+        member: the one that is asked; with `follows` it changes.
         timeout_s: how long one call may take.
         in_session: whether appends are made in a session, which reaches the leader from any member.
         follows: whether to turn to the leader that a member names when it refuses an append.
@@ -55,7 +40,7 @@ class MemberWay:
     _messages: Messages = field(default_factory=Messages)
 
     async def carry_out(self, call: Call) -> Outcome:
-        """See Way. A read that is not answered changed nothing: it failed."""
+        """Make one call, in time. A read that is not answered changed nothing: it failed."""
         sent = False
         try:
             with trio.fail_after(self.timeout_s):
@@ -96,7 +81,7 @@ class MemberWay:
         return parse_outcome(message)
 
     async def close(self) -> None:
-        """See Way."""
+        """Give up whatever is open."""
         if self._stream is not None:
             await trio.aclose_forcefully(self._stream)
             self._stream = None
@@ -120,7 +105,7 @@ class LogWay:
     _session: Session | None = None
 
     async def carry_out(self, call: Call) -> Outcome:
-        """See Way. Reads have no way here: RemoteLog reads entries, not states."""
+        """Make one call, in time. Reads have no way here: RemoteLog reads entries, not states."""
         assert not call.is_read
         try:
             if self.in_session and self._session is None:
@@ -134,7 +119,11 @@ class LogWay:
             return outcome_of(error)
 
     async def close(self) -> None:
-        """See Way."""
+        """Give up whatever is open."""
         self._session = None
         await self._stack.aclose()
         self._stack = AsyncExitStack()
+
+
+# Carries out the calls of one client, one after another.
+Way = MemberWay | LogWay
