@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
-import signal
 import time
 from collections.abc import Iterator, Sequence
-from multiprocessing import resource_tracker
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,6 +17,7 @@ from jepsen_like.checkers.users_model import ModelUnusable, users_model
 from jepsen_like.history.errors import HistoryUnreadable
 from jepsen_like.history.history import History
 from jepsen_like.history.reading import HistoryFormat, read_history
+from jepsen_like.simulation.workers import workers
 from jepsen_like.users_modules import find_users_modules
 
 # What a folder's files are taken as histories by; others beside them, such as notes, are not.
@@ -98,15 +97,6 @@ def _check(history: History, model: str | None) -> Check:
     return CATALOGUE[model].check
 
 
-class _Task(NamedTuple):
-    path: Path
-    plan: Plan
-
-
-def _run(task: _Task) -> Checked:
-    return check_file(task.path, task.plan)
-
-
 def check_files(paths: Sequence[Path], plan: Plan, jobs: int | None = None) -> Iterator[Checked]:
     """Check files; yield each in its turn as soon as it is done.
 
@@ -117,17 +107,10 @@ def check_files(paths: Sequence[Path], plan: Plan, jobs: int | None = None) -> I
     """
     if plan.model is not None and USERS_MODEL_MARK in plan.model:
         find_users_modules()  # models lie beside the histories
-    tasks = [_Task(path, plan) for path in paths]
-    workers_number = min(jobs or os.cpu_count() or 1, len(tasks))
-    if workers_number <= 1:
-        yield from map(_run, tasks)
+    check = partial(check_file, plan=plan)
+    processes = min(jobs or os.cpu_count() or 1, len(paths))
+    if processes <= 1:
+        yield from map(check, paths)
         return
-    # Only this process handles Ctrl-C; see jepsen_like/simulation/campaign.py.
-    resource_tracker.ensure_running()
-    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        workers = multiprocessing.get_context("spawn").Pool(workers_number)
-    finally:
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
-    with workers as pool:
-        yield from pool.imap(_run, tasks)
+    with workers(processes) as pool:
+        yield from pool.imap(check, paths)

@@ -43,7 +43,7 @@ from jepsen_like.chaos.nemeses.executor import (
     executor_of,
 )
 from jepsen_like.chaos.nemeses.hostile_client import NEMESIS as HOSTILE
-from jepsen_like.chaos.nemeses.hostile_client import HostileClient
+from jepsen_like.chaos.nemeses.hostile_client import PREFIX, HostileClient
 from jepsen_like.chaos.nemeses.inside_faults import InsideFaults
 from jepsen_like.chaos.nemeses.membership_faults import MembershipFaults
 from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
@@ -55,7 +55,7 @@ from jepsen_like.chaos.services import find_service
 from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
 from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
-from jepsen_like.chaos.stages.stage import Stage
+from jepsen_like.chaos.stages.stage import Setting, Stage
 from jepsen_like.chaos.watcher.watched import watched
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 from jepsen_like.simulation.chance import Chance
@@ -116,6 +116,11 @@ class Run:
         tell: takes the progress.
     """
 
+    # They are there once the run has begun.
+    _faults: FaultLog
+    _wiring: Wiring
+    _group: Group
+
     def __init__(self, plan: RunPlan, folder: Path, tell: Tell) -> None:
         self.result = RunResult()
         self._plan = plan
@@ -154,11 +159,10 @@ class Run:
 
     def _made_stage(self) -> Stage:
         plan = self._plan
+        setting = Setting(plan, self._folder, self._names, self._spares, self._begin_ns)
         if plan.service in EXPLANATIONS:
-            spares = self._spares
-            return BrokerStage(plan, self._folder, self._names, spares, self._begin_ns)
-        service = find_service(plan.service)
-        return LibraryStage(plan, service, self._folder, self._names, self._begin_ns)
+            return BrokerStage(setting)
+        return LibraryStage(setting, find_service(plan.service))
 
     # --- the whole run --------------------------------------------------------------------------
 
@@ -168,9 +172,9 @@ class Run:
             (self._folder / name).mkdir(parents=True)
         with ExitStack() as stack:
             stack.enter_context(watched(self._folder))
-            faults = FaultLog(self._folder / "faults.jsonl", self._now_ns, _wall)
-            stack.callback(faults.close)
-            self.result.events = faults.events
+            self._faults = FaultLog(self._folder / "faults.jsonl", self._now_ns, _wall)
+            stack.callback(self._faults.close)
+            self.result.events = self._faults.events
             take_down_orphans()
             for name in self._names:
                 if "power" in self._plan.nemeses:
@@ -184,8 +188,8 @@ class Run:
                 except LibraryMissing as error:
                     self._no_insides = str(error)
             hosts = [*self._names, *self._spares, *self._stage.hosts]
-            async with self._wired(hosts) as wiring:
-                await self._run_on(wiring, faults)
+            async with self._wired(hosts) as self._wiring:
+                await self._run_wired()
         harmed = {"flip", "tail"} & set(self._plan.nemeses)
         folders = {name: self._data(name) / f"dledger-{name}" for name in self._names}
         self.result.findings += log_differences(folders, verify=not harmed)
@@ -203,12 +207,14 @@ class Run:
             self._switched, self._network = network, NetworkFaults(network)
             yield network.wiring
 
-    async def _run_on(self, wiring: Wiring, faults: FaultLog) -> None:
+    async def _run_wired(self) -> None:
+        wiring = self._wiring
         left_out = [f"faults from inside: {self._no_insides}"] if self._no_insides else []
         self.result.network, self.result.left_out = wiring.kind, (*wiring.left_out, *left_out)
         async with trio.open_nursery() as members_nursery:
             group = Group(lambda member: members_nursery.start_soon(supervisor.watch, member))
-            supervisor = Supervisor(group.members, faults, self._finding, self._replace_disk)
+            supervisor = Supervisor(group.members, self._faults, self._finding, self._replace_disk)
+            self._group = group
             beside = {
                 name: SideProcess(name, command, self._folder / f"{name}.log")
                 for name, command in self._stage.beside_commands(wiring).items()
@@ -217,9 +223,9 @@ class Run:
                 members_nursery.start_soon(process.run)
             for name in self._names:
                 joining = self._plan.grown and name != self._names[0]
-                group.start(self._member(wiring, name, joining=joining))
+                group.start(self._member(name, joining=joining))
             if self._plan.grown:
-                await self._add_others(wiring, group)
+                await self._add_others()
             if not await group.wait_healthy(START_TIMEOUT_S):
                 raise HarnessFailed(
                     f"the group was not whole {START_TIMEOUT_S:g} s after its start: see "
@@ -230,24 +236,24 @@ class Run:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._tell_progress, clients)
                     if self._stage.has_invariant:
-                        nursery.start_soon(self._look_at_invariants, group, faults)
+                        nursery.start_soon(self._look_at_invariants)
                     # On a busy machine that takes longer than the faults of a short run.
                     await clients.wait_started(START_TIMEOUT_S)
                     if self._stage.clients_come_back:
                         beside[CLIENTS] = clients.process
-                    await self._break(self._executors(wiring, beside), group, faults)
-                    await self._quieten(group, faults)
+                    await self._break(self._executors(beside))
+                    await self._quieten()
                     self._phase = "last reads"
                     await clients.end_calls(4 * CALL_TIMEOUT_S)
                     self.result.unanswered = await clients.make_final_calls(FINAL_TIMEOUT_S)
                     nursery.cancel_scope.cancel()
-                await self._compare_states(group)
+                await self._compare_states()
             if self._switched is not None:
                 self.result.links = await self._switched.counts()
             self._phase = "stopping"
             members_nursery.cancel_scope.cancel()
 
-    async def _break(self, executors: Executors, group: Group, faults: FaultLog) -> None:
+    async def _break(self, executors: Executors) -> None:
         """Carry out the schedule; return when all faults are healed."""
         self._phase, self._until_s = "faults", self._now_s() + self._plan.time_s
         zero = trio.current_time()
@@ -256,36 +262,27 @@ class Run:
                 sorted(self.schedule, key=lambda fault: (fault.lane, fault.begin_s)),
                 key=lambda fault: fault.lane,
             ):
-                nursery.start_soon(self._lane, list(lane), zero, executors, group, faults)
+                nursery.start_soon(self._lane, list(lane), zero, executors)
             nursery.start_soon(self._wait_until, zero + self._plan.time_s)
 
-    async def _lane(
-        self,
-        lane: list[Fault],
-        zero: float,
-        executors: Executors,
-        group: Group,
-        faults: FaultLog,
-    ) -> None:
+    async def _lane(self, lane: list[Fault], zero: float, executors: Executors) -> None:
         for fault in lane:
             await self._wait_until(zero + fault.begin_s)
             if self._nemeses.catalogue[fault.nemesis].harms_data or fault.nemesis == HOSTILE:
-                await self._wait_until_whole(group)
+                await self._wait_until_whole()
             if self._stops.is_set() or trio.current_time() > zero + self._plan.time_s:
                 return
             limit_s = fault.lasts_s + STUCK_AFTER_S
             with at_most(limit_s, f"fault {fault.number} ({fault.kind})"):
-                executor = executor_of(executors, fault.nemesis, fault.kind)
-                await self._carry_out(fault, executor, group, faults)
+                await self._carry_out(fault, executor_of(executors, fault.nemesis, fault.kind))
 
-    async def _carry_out(
-        self, fault: Fault, executor: Executor, group: Group, faults: FaultLog
-    ) -> None:
+    async def _carry_out(self, fault: Fault, executor: Executor) -> None:
         """Break, wait, heal, and note all of it."""
         what = {"fault": fault.number, "nemesis": fault.nemesis, "kind": fault.kind}
         begin_ns, has_begun = self._now_ns(), False
+        chance, faults = Chance(self._plan.seed, fault.chance), self._faults
         try:
-            async with executor(group, Chance(self._plan.seed, fault.chance), fault.kind) as done:
+            async with executor(self._group, chance, fault.kind) as done:
                 told = {"targets": list(done.targets), "details": dict(done.details)}
                 faults.note("begin", **{**what, **told, "time_ns": begin_ns})
                 has_begun = True
@@ -299,10 +296,10 @@ class Run:
         finally:
             self._broken.pop(fault.number, None)
 
-    async def _wait_until_whole(self, group: Group) -> None:
+    async def _wait_until_whole(self) -> None:
         """Wait until the fault before has passed, for some seconds, unless the run is to stop."""
         with trio.move_on_after(WHOLE_BEFORE_HARM_S):
-            while not (group.healthy or self._stops.is_set()):
+            while not (self._group.healthy or self._stops.is_set()):
                 await trio.sleep(LOOK_S)
 
     async def _wait_until(self, moment: float) -> None:
@@ -310,14 +307,17 @@ class Run:
         with trio.move_on_at(moment):
             await self._stops.wait()
 
-    def _executors(self, wiring: Wiring, beside: Mapping[str, SideProcess]) -> Executors:
+    def _executors(self, beside: Mapping[str, SideProcess]) -> Executors:
         """What carries out the faults; what cannot be done in this run is left out."""
         no_links = absent("the links of this run cannot break")
         no_insides = absent(self._no_insides)
         no_joining = absent("members cannot be added to such a group while it runs")
-        membership, network, insides = self._membership_faults(wiring), self._network, self._insides
+        membership, network, insides = self._membership_faults(), self._network, self._insides
         hostile = HostileClient(
-            wiring, self._folder / "hostile.log", self._finding, lambda: not self._others()
+            self._wiring,
+            self._folder / "hostile.log",
+            self._finding,
+            lambda: all(what.startswith(PREFIX) for what in self._broken.values()),
         )
         return {
             **{name: no_links for name, one in NEMESES.items() if one.lane is Lane.NETWORK},
@@ -332,63 +332,59 @@ class Run:
             **self._nemeses.executors,
         }
 
-    def _membership_faults(self, wiring: Wiring) -> MembershipFaults:
+    def _membership_faults(self) -> MembershipFaults:
         return MembershipFaults(
-            lambda name: self._member(wiring, name or next(self._unused), joining=True),
-            lambda name: wiring.addresses[name].peer,
+            lambda name: self._member(name or next(self._unused), joining=True),
+            lambda name: self._wiring.addresses[name].peer,
             self._finding,
         )
 
-    async def _add_others(self, wiring: Wiring, group: Group) -> None:
+    async def _add_others(self) -> None:
         """Have a group of one grow. Raises HarnessFailed."""
         try:
-            await self._membership_faults(wiring).add(group, self._names[1:])
+            await self._membership_faults().add(self._group, self._names[1:])
         except Skipped as skipped:
             raise HarnessFailed(str(skipped)) from skipped
 
-    def _others(self) -> list[str]:
-        """What is broken besides what a hostile client does."""
-        return [what for what in self._broken.values() if not what.startswith("hostile-")]
-
-    async def _quieten(self, group: Group, faults: FaultLog) -> None:
+    async def _quieten(self) -> None:
         """All faults are healed: wait until the group is whole, then let clients go on for a while.
 
         A group that does not become whole is a finding.
         """
         self._phase = "healing"
-        faults.note("healed")
+        self._faults.note("healed")
         self._until_s = self._now_s() + WHOLE_TIMEOUT_S
-        if not await group.wait_healthy(WHOLE_TIMEOUT_S):
-            told = "; ".join(f"{member.name}: {_told(member)}" for member in group.present)
+        if not await self._group.wait_healthy(WHOLE_TIMEOUT_S):
+            told = "; ".join(f"{member.name}: {_told(member)}" for member in self._group.present)
             self._finding(
                 f"the group was not whole {WHOLE_TIMEOUT_S:g} s after all faults were healed: "
                 f"{told}"
             )
         self._phase = "quiet"
         self.result.quiet_from_ns = self._now_ns()
-        faults.note("quiet")
+        self._faults.note("quiet")
         quiet_s = min(QUIET_S, self._plan.time_s / 5)
         self._until_s = self._now_s() + quiet_s
         await trio.sleep(quiet_s)
 
     # --- looking --------------------------------------------------------------------------------
 
-    async def _look_at_invariants(self, group: Group, faults: FaultLog) -> None:
+    async def _look_at_invariants(self) -> None:
         """Ask each member once a second what is wrong with its state."""
         while True:
             await trio.sleep(LOOK_EVERY_S)
-            for member in list(group.present):
+            for member in list(self._group.present):
                 try:
                     seen = await member.order("look", LOOK_EVERY_S)
                 except OrderFailed:
                     continue  # it is broken just now, or cut off: it is asked again
                 if seen["broken"] is not None:
-                    faults.note("broken", member=member.name, **seen)
+                    self._faults.note("broken", member=member.name, **seen)
                     self._finding(f"{member.name} at entry {seen['index']}: {seen['broken']}")
 
-    async def _compare_states(self, group: Group) -> None:
+    async def _compare_states(self) -> None:
         """The states of all members are equal in the end, and right."""
-        members = {member.name: member for member in group.present}
+        members = {member.name: member for member in self._group.present}
 
         async def look(name: str) -> Look | None:
             try:
@@ -433,9 +429,9 @@ class Run:
     def _data(self, name: str) -> Path:
         return self._folder / "data" / name
 
-    def _member(self, wiring: Wiring, name: str, *, joining: bool = False) -> Member:
+    def _member(self, name: str, *, joining: bool = False) -> Member:
         """A member that is not started yet."""
-        command = self._stage.member_command(wiring, name, joining=joining)
+        command = self._stage.member_command(self._wiring, name, joining=joining)
         if self._insides is not None:
             command = self._insides.command(name, command)
         log = self._folder / "members" / f"{name}.log"

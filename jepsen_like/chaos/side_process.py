@@ -6,6 +6,7 @@ import signal
 import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import trio
@@ -20,6 +21,7 @@ LOOK_S = 0.05
 FRAME = " |+-"
 
 
+@dataclass
 class SideProcess:
     """A process that comes and goes as the run wants; it ends with its standard input.
 
@@ -30,21 +32,14 @@ class SideProcess:
         hear: takes each line of its output.
     """
 
-    def __init__(
-        self,
-        name: str,
-        command: Sequence[str],
-        log: Path,
-        hear: Callable[[str], None] | None = None,
-    ) -> None:
-        self.name = name
-        self._command = list(command)
-        self._log = log
-        self._hear = hear
-        self._process: trio.Process | None = None
-        self._frozen = False
-        self._end_expected = False
-        self._holds = 0
+    name: str
+    command: Sequence[str]
+    log: Path
+    hear: Callable[[str], None] | None = None
+    _process: trio.Process | None = None
+    _frozen: bool = False
+    _end_expected: bool = False
+    _holds: int = 0
 
     async def run(self) -> None:
         """Run it, and start it again when the run has ended it. Cancelled, stop it.
@@ -54,26 +49,26 @@ class SideProcess:
         while True:
             await self._run_once()
             if not self._end_expected:
-                said = last_words(self._log.read_text(errors="replace"))
+                said = last_words(self.log.read_text(errors="replace"))
                 raise HarnessFailed(f"the {self.name} ended: {said}")
             while self._holds:
                 await trio.sleep(LOOK_S)
 
     async def _run_once(self) -> None:
         self._end_expected = False
-        with self._log.open("ab") as log:
+        with self.log.open("ab") as log:
             process = await trio.lowlevel.open_process(
-                self._command,
+                list(self.command),
                 stdin=subprocess.PIPE,
-                stdout=log if self._hear is None else subprocess.PIPE,
+                stdout=log if self.hear is None else subprocess.PIPE,
                 stderr=log,
                 process_group=0,
             )
         self._process = process
         try:
-            if self._hear is not None and process.stdout is not None:
+            if self.hear is not None and process.stdout is not None:
                 async for line in lines_of(process.stdout):
-                    self._hear(line)
+                    self.hear(line)
             await process.wait()
         finally:
             self._process = None

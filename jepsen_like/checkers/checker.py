@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from jepsen_like.checkers.report import Report
 from jepsen_like.history.errors import HistoryUnreadable
@@ -45,14 +44,9 @@ class Request:
     allowed: Collection[str] = ()
 
 
-class Check(Protocol):
-    """Says whether a history keeps a promise.
-
-    Raises HistoryUnreadable if the history has operations that this promise says nothing of.
-    """
-
-    def __call__(self, history: History, request: Request, /) -> Report:
-        """Check one history."""
+# Says whether a history keeps a promise. Raises HistoryUnreadable if it has operations of which the
+# promise says nothing.
+Check = Callable[[History, Request], Report]
 
 
 def no_function(function: str, functions: Collection[str]) -> str:

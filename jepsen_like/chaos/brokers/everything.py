@@ -1,14 +1,17 @@
-"""All kinds of traffic at once, each with a topic and groups of its own in one cluster."""
+"""All kinds of traffic at once, each with a topic and groups of its own in one cluster.
+
+Some kinds are here alone: what operators and producers take back while others consume.
+"""
 
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any
 
-from dledger_mq import Admin
+from dledger_mq import Admin, Message, Producer
+from dledger_mq.errors import MessagingError
 from jepsen_like.chaos.brokers.notes import Notes
-from jepsen_like.chaos.brokers.operated import Recalled, Remade, Reset
 from jepsen_like.chaos.brokers.workload import (
     Delayed,
     Messages,
@@ -17,8 +20,87 @@ from jepsen_like.chaos.brokers.workload import (
     Popped,
     Transactional,
     Turn,
+    body_of,
 )
+from jepsen_like.chaos.service import CallFailed
 from jepsen_like.history.operation import EventType
+from remoting.wire.errors import RemotingError
+
+RECALLS = 0.5
+# One producer operates, so that there is one order of what is done.
+OPERATOR, RESETS = 0, 0.1
+# Seldom: nothing is lost of what was sent before the last deletion.
+DELETES = 0.04
+DELAYS_MS = (6_000, 10_000)
+
+
+class Recalled(Delayed):
+    """Delayed messages, half of which are taken back at once."""
+
+    delays_ms = DELAYS_MS
+
+    async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
+        """See Messages."""
+        message, value = self._delayed(turn)
+        sent: list[Any] = []
+
+        async def send() -> None:
+            sent.append(await producer.send(message))
+
+        outcome, process = await self._notes.call(turn.process, "send", None, value, send)
+        if not sent:
+            return outcome, process
+        if not turn.chance.happens(RECALLS):
+            self._notes.expect(None, turn.number)
+            return outcome, process
+        # False says that it came before, or that an attempt without an answer took it back.
+        return await self._notes.call(
+            process, "recall", None, turn.number, lambda: producer.recall(sent[0])
+        )
+
+
+class Reset(Messages):
+    """Plain messages, and an operator who moves the group back to the first one, time and again."""
+
+    async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
+        """Send a message, or move the group."""
+        if turn.place != OPERATOR or not turn.chance.happens(RESETS):
+            return await super().send(producer, turn)
+
+        async def reset() -> None:
+            async with Admin(nameservers=self._nameservers) as admin:
+                if not await admin.group(self._group).reset_to_first(self._topic):
+                    raise CallFailed("the topic has no queue yet")
+
+        return await self._notes.call(turn.process, "reset", None, None, reset)
+
+
+class Remade(Messages):
+    """Messages of which half are delayed, to a topic that is deleted and made again."""
+
+    longest_wait_s = DELAYS_MS[1] / 1000 + 10.0
+
+    async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
+        """Send a message, or delete the topic and make it again."""
+        if turn.place == OPERATOR and turn.chance.happens(DELETES):
+            return await self._remake(turn)
+        delay_ms = turn.chance.randint(*DELAYS_MS)
+        if turn.chance.happens(0.5):
+            delay_ms = 0
+        message = Message(self._topic, body_of(turn), delay_milliseconds=delay_ms)
+        return await self._sent(producer, turn, None, turn.number, message)
+
+    async def _remake(self, turn: Turn) -> tuple[EventType, int]:
+        async with Admin(nameservers=self._nameservers) as admin:
+            outcome, process = await self._notes.call(
+                turn.process, "delete", None, None, lambda: admin.delete_topic(self._topic)
+            )
+            if outcome is not EventType.FAIL:
+                self._notes.expect_nothing(None)
+            with suppress(MessagingError, RemotingError):  # else the next send makes it
+                await admin.create_topic(self._topic)
+        return outcome, process
+
 
 PARTS: Mapping[str, type[Messages]] = {
     "messages": Messages,

@@ -20,6 +20,7 @@ from dledger_mq import (
     PullConsumer,
     PushConsumer,
     ReceivedMessage,
+    TransactionCheck,
     TransactionState,
     by_sharding_key,
 )
@@ -66,6 +67,7 @@ class Messages:
         self._nameservers = nameservers
         self._topic = topic
         self._group, self._writers = f"{topic}-readers", f"{topic}-writers"
+        self._check: TransactionCheck | None = None
 
     def go_on(self, operations: Sequence[Operation]) -> None:
         """Go on after clients that were killed and have made these calls."""
@@ -73,7 +75,10 @@ class Messages:
     def producer(self) -> AbstractAsyncContextManager[Any]:
         """A producer that is not open yet."""
         return Producer(
-            self._writers, nameservers=self._nameservers, timeout_seconds=SEND_TIMEOUT_S
+            self._writers,
+            nameservers=self._nameservers,
+            timeout_seconds=SEND_TIMEOUT_S,
+            check=self._check,
         )
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
@@ -260,21 +265,25 @@ class Ordered(Messages):
         return [f"{place}-{number}" for place in places for number in numbers]
 
 
-SHORTEST_DELAY_MS, LONGEST_DELAY_MS = 500, 8_000
 NS_A_MS = 1_000_000
 
 
 class Delayed(Messages):
-    """Messages that are delivered later."""
+    """Messages that are delivered later: by `delays_ms` at the least and at the most."""
 
-    longest_wait_s = LONGEST_DELAY_MS / 1000 + 10.0
+    delays_ms = (500, 8_000)
+    longest_wait_s = delays_ms[1] / 1000 + 10.0
 
     async def send(self, producer: Producer, turn: Turn) -> tuple[EventType, int]:
-        """See Messages. A delay counts from the arrival of the message on."""
-        delay_ms = turn.chance.randint(SHORTEST_DELAY_MS, LONGEST_DELAY_MS)
-        message = Message(self._topic, body_of(turn), delay_milliseconds=delay_ms)
-        value = {"id": turn.number, "deliver_at_ns": turn.now_ns + delay_ms * NS_A_MS}
+        """See Messages."""
+        message, value = self._delayed(turn)
         return await self._sent(producer, turn, None, value, message)
+
+    def _delayed(self, turn: Turn) -> tuple[Message, dict[str, int]]:
+        """A message, and what the history has of it. A delay counts from its arrival on."""
+        delay_ms = turn.chance.randint(*self.delays_ms)
+        message = Message(self._topic, body_of(turn), delay_milliseconds=delay_ms)
+        return message, {"id": turn.number, "deliver_at_ns": turn.now_ns + delay_ms * NS_A_MS}
 
 
 COMMITS, LEFT_OPEN = 0.7, 0.05
@@ -289,17 +298,9 @@ class Transactional(Messages):
     def __init__(self, notes: Notes, nameservers: Sequence[str], topic: str = TOPIC) -> None:
         super().__init__(notes, nameservers, topic)
         self._commits: dict[int, bool] = {}
+        self._check = self._state_of
 
-    def producer(self) -> Producer:
-        """See Messages."""
-        return Producer(
-            self._writers,
-            nameservers=self._nameservers,
-            timeout_seconds=SEND_TIMEOUT_S,
-            check=self._check,
-        )
-
-    async def _check(self, message: ReceivedMessage) -> TransactionState:
+    async def _state_of(self, message: ReceivedMessage) -> TransactionState:
         commits = self._commits.get(int(message.body))
         if commits is None:
             return TransactionState.UNKNOWN

@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import trio
@@ -20,7 +21,7 @@ import dledger
 from jepsen_like.chaos.clients.client import Client
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.clients.settings import ClientSettings
-from jepsen_like.chaos.clients.ways import LogWay, MemberWay, SessionWay, Way
+from jepsen_like.chaos.clients.ways import LogWay, MemberWay, Way
 from jepsen_like.chaos.orders import follow_orders, say
 from jepsen_like.chaos.service import Call, Described
 from jepsen_like.chaos.services import find_service
@@ -33,26 +34,19 @@ from jepsen_like.users_modules import find_users_modules
 FINAL_ATTEMPTS = 20
 
 
+@dataclass
 class Clients:
     """All clients of a run, in one process."""
 
-    def __init__(
-        self,
-        settings: ClientSettings,
-        service: Described,
-        recorder: Recorder,
-        log: dledger.RemoteLog | None,
-    ) -> None:
-        self._settings = settings
-        self._service = service
-        self._recorder = recorder
-        self._log = log
-        self._ends = trio.Event()
-        self._finals = settings.readers + settings.writers
+    settings: ClientSettings
+    service: Described
+    recorder: Recorder
+    log: dledger.RemoteLog | None
+    _ends: trio.Event = field(default_factory=trio.Event)
 
     async def run(self) -> None:
         """Make calls as the orders say, until there are no more orders."""
-        counts = self._recorder.counts
+        counts = self.recorder.counts
         await follow_orders(lambda: counts, self._load, self._ends.set, self._make_final_calls)
 
     async def _load(self) -> None:
@@ -63,7 +57,7 @@ class Clients:
         say(ended=True)
 
     def _clients(self, numbers: Iterator[int]) -> Iterator[Client]:
-        settings = self._settings
+        settings = self.settings
         names = sorted(settings.ports)
         for number in range(settings.readers):
             member = names[number % len(names)]
@@ -80,24 +74,24 @@ class Clients:
 
         Without a log, all go through the ports, and half of them stay with their member.
         """
-        timeout_s = self._settings.timeout_s
-        if self._log is None:
-            return MemberWay(self._settings.ports, member, timeout_s, follows=place % 2 == 0)
+        timeout_s = self.settings.timeout_s
+        if self.log is None:
+            return MemberWay(self.settings.ports, member, timeout_s, follows=place % 2 == 0)
         match place % 4:
             case 0:
-                return MemberWay(self._settings.ports, member, timeout_s, follows=True)
+                return MemberWay(self.settings.ports, member, timeout_s, follows=True)
             case 1:
-                return SessionWay(self._log, timeout_s)
+                return LogWay(self.log, timeout_s, in_session=True)
             case 2:
-                return LogWay(self._log, timeout_s)
+                return LogWay(self.log, timeout_s)
             case _:
-                return MemberWay(self._settings.ports, member, timeout_s, in_session=True)
+                return MemberWay(self.settings.ports, member, timeout_s, in_session=True)
 
     def _client(self, numbers: Iterator[int], number: int, way: Way, *, reads: bool) -> Client:
-        settings = self._settings
+        settings = self.settings
         return Client(
-            self._service,
-            self._recorder,
+            self.service,
+            self.recorder,
             Chance(settings.seed, f"client {number}"),
             numbers,
             number,
@@ -109,18 +103,20 @@ class Clients:
         )
 
     async def _make_final_calls(self) -> None:
-        calls = self._service.final()
+        calls = self.service.final()
         failed: list[str] = []
         async with trio.open_nursery() as nursery:
-            for place, member in enumerate(sorted(self._settings.ports)):
+            for place, member in enumerate(sorted(self.settings.ports)):
                 nursery.start_soon(self._final_calls_of, place, member, calls, failed)
         say(final=failed)
 
     async def _final_calls_of(
         self, place: int, member: str, calls: Sequence[Call], failed: list[str]
     ) -> None:
-        way = MemberWay(self._settings.ports, member, self._settings.timeout_s)
-        client = self._client(iter(()), self._finals + place, way, reads=True)
+        settings = self.settings
+        number = settings.readers + settings.writers + place
+        way = MemberWay(settings.ports, member, settings.timeout_s)
+        client = self._client(iter(()), number, way, reads=True)
         for call in calls:
             for _ in range(FINAL_ATTEMPTS):
                 outcome = await client.make(call)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 
 import trio
 
@@ -19,38 +20,27 @@ PAUSE_S = 0.05
 ATTEMPTS_MAX = 50
 
 
+@dataclass
 class Client:
     """A client of a run.
 
     Args:
-        number: its first process number.
+        process: its number in the history, at first.
         step: how much the number of its process grows when an outcome was unknown: a process whose
             call may still happen makes no further one.
         way: how it reaches the group.
-        wants: whether it makes a call; None takes all calls.
+        wants: whether it makes a call.
     """
 
-    def __init__(
-        self,
-        service: Described,
-        recorder: Recorder,
-        chance: Chance,
-        numbers: Iterator[int],
-        number: int,
-        step: int,
-        way: Way,
-        calls_a_second: float,
-        wants: Callable[[Call], bool],
-    ) -> None:
-        self._service = service
-        self._recorder = recorder
-        self._chance = chance
-        self._numbers = numbers
-        self._process = number
-        self._step = step
-        self._way = way
-        self._calls_a_second = calls_a_second
-        self._wants = wants
+    service: Described
+    recorder: Recorder
+    chance: Chance
+    numbers: Iterator[int]
+    process: int
+    step: int
+    way: Way
+    calls_a_second: float
+    wants: Callable[[Call], bool]
 
     async def run(self, ends: Callable[[], bool]) -> None:
         """Make calls until `ends` says so; then finish the last one."""
@@ -62,30 +52,28 @@ class Client:
                 outcome = await self.make(call)
                 if outcome.type is not EventType.OK:
                     await trio.sleep(PAUSE_S)
-                await trio.sleep(self._chance.expovariate(self._calls_a_second))
+                await trio.sleep(self.chance.expovariate(self.calls_a_second))
         finally:
-            await self._way.close()
+            await self.way.close()
 
     def _next_call(self) -> Call | None:
         """A call of the kind that this client makes, or None if the service makes no such calls."""
         for _ in range(ATTEMPTS_MAX):
-            call = self._service.service.generate(
-                Caller(self._chance, self._process, next(self._numbers))
+            call = self.service.service.generate(
+                Caller(self.chance, self.process, next(self.numbers))
             )
-            if self._wants(call):
+            if self.wants(call):
                 return call
         return None
 
     async def make(self, call: Call) -> Outcome:
         """Make one call and note it."""
-        self._recorder.note(self._process, EventType.INVOKE, call, call.value, self._way.member)
-        outcome = self._judged(call, await self._way.carry_out(call))
+        self.recorder.note(self.process, EventType.INVOKE, call, call.value, self.way.member)
+        outcome = self._judged(call, await self.way.carry_out(call))
         told = outcome.value if outcome.type is EventType.OK else call.value
-        self._recorder.note(
-            self._process, outcome.type, call, told, self._way.member, outcome.error
-        )
+        self.recorder.note(self.process, outcome.type, call, told, self.way.member, outcome.error)
         if outcome.type is EventType.INFO:
-            self._process += self._step
+            self.process += self.step
         return outcome
 
     def _judged(self, call: Call, outcome: Outcome) -> Outcome:
@@ -93,6 +81,6 @@ class Client:
         if outcome.type is not EventType.OK or call.is_read:
             return outcome
         try:
-            return ok(self._service.answered(call, outcome.value))
+            return ok(self.service.answered(call, outcome.value))
         except CallFailed as error:
             return failed(str(error))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import AsyncExitStack
-from typing import Protocol
+from dataclasses import dataclass, field
 
 import trio
 
@@ -19,83 +19,56 @@ from jepsen_like.chaos.wire import PIECE_BYTES, Messages, WireBroken, call_messa
 from jepsen_like.history.operation import EventType
 
 
-class Way(Protocol):
-    """Carries out the calls of one client, one after another."""
-
-    @property
-    def member(self) -> str | None:
-        """The member that the client is bound to now, if it is bound."""
-
-    async def carry_out(self, call: Call) -> Outcome:
-        """Make one call; return within the client's time-out."""
-
-    async def close(self) -> None:
-        """Give up whatever is open."""
-
-
+@dataclass
 class MemberWay:
     """Over a connection to the port of one member.
 
     Args:
         ports: host:port of each member.
-        member: the member to be asked.
+        member: the one that is asked; with `follows` it changes.
+        timeout_s: how long one call may take.
         in_session: whether appends are made in a session, which reaches the leader from any member.
         follows: whether to turn to the leader that a member names when it refuses an append.
-        timeout_s: how long one call may take.
     """
 
-    def __init__(
-        self,
-        ports: Mapping[str, str],
-        member: str,
-        timeout_s: float,
-        *,
-        in_session: bool = False,
-        follows: bool = False,
-    ) -> None:
-        self._ports = ports
-        self._member = member
-        self._in_session = in_session
-        self._follows = follows
-        self._timeout_s = timeout_s
-        self._stream: trio.SocketStream | None = None
-        self._messages = Messages()
-
-    @property
-    def member(self) -> str | None:
-        """See Way."""
-        return self._member
+    ports: Mapping[str, str]
+    member: str
+    timeout_s: float
+    in_session: bool = False
+    follows: bool = False
+    _stream: trio.SocketStream | None = None
+    _messages: Messages = field(default_factory=Messages)
 
     async def carry_out(self, call: Call) -> Outcome:
-        """See Way. A read that is not answered changed nothing: it failed."""
+        """Make one call, in time. A read that is not answered changed nothing: it failed."""
         sent = False
         try:
-            with trio.fail_after(self._timeout_s):
+            with trio.fail_after(self.timeout_s):
                 if self._stream is None:
                     await self._connect()
                 assert self._stream is not None
                 sent = True
-                await self._stream.send_all(call_message(call, in_session=self._in_session))
+                await self._stream.send_all(call_message(call, in_session=self.in_session))
                 outcome, leader = await self._receive(self._stream)
         except (trio.TooSlowError, OSError, trio.BrokenResourceError, WireBroken) as error:
             await self.close()
-            if self._follows:
+            if self.follows:
                 self._go_on_from(None)
-            reason = f"{self._member}: {type(error).__name__} {error}".rstrip()
+            reason = f"{self.member}: {type(error).__name__} {error}".rstrip()
             return unknown(reason) if sent and not call.is_read else failed(reason)
-        if outcome.type is EventType.FAIL and self._follows and not call.is_read:
+        if outcome.type is EventType.FAIL and self.follows and not call.is_read:
             self._go_on_from(leader)
-            if self._member == leader:
+            if self.member == leader:
                 await self.close()
         return outcome
 
     def _go_on_from(self, leader: str | None) -> None:
-        names = sorted(self._ports)
-        after = names[(names.index(self._member) + 1) % len(names)]
-        self._member = leader if leader is not None and leader in self._ports else after
+        names = sorted(self.ports)
+        after = names[(names.index(self.member) + 1) % len(names)]
+        self.member = leader if leader is not None and leader in self.ports else after
 
     async def _connect(self) -> None:
-        host, port = parse_address("ports", self._ports[self._member])
+        host, port = parse_address("ports", self.ports[self.member])
         self._messages = Messages()
         self._stream = await trio.open_tcp_stream(host, port)
 
@@ -108,59 +81,49 @@ class MemberWay:
         return parse_outcome(message)
 
     async def close(self) -> None:
-        """See Way."""
+        """Give up whatever is open."""
         if self._stream is not None:
             await trio.aclose_forcefully(self._stream)
             self._stream = None
 
 
+@dataclass
 class LogWay:
-    """Over `dledger.connect`, as programs outside of the group append."""
+    """Over `dledger.connect`, as programs outside of the group append.
 
+    Args:
+        log: the group.
+        timeout_s: how long one call may take.
+        in_session: whether each append is made once, whatever is lost.
+    """
+
+    log: RemoteLog
+    timeout_s: float
+    in_session: bool = False
     member: str | None = None
-
-    def __init__(self, log: RemoteLog, timeout_s: float) -> None:
-        self._log = log
-        self._timeout_s = timeout_s
+    _stack: AsyncExitStack = field(default_factory=AsyncExitStack)
+    _session: Session | None = None
 
     async def carry_out(self, call: Call) -> Outcome:
-        """See Way. Reads have no way here: RemoteLog reads entries, not states."""
+        """Make one call, in time. Reads have no way here: RemoteLog reads entries, not states."""
         assert not call.is_read
         try:
-            return ok((await self._log.append(call.entry, timeout_s=self._timeout_s)).result)
-        except DLedgerError as error:
-            return outcome_of(error)
-
-    async def close(self) -> None:
-        """See Way."""
-
-
-class SessionWay:
-    """Over a session of `dledger.connect`: each append once, whatever is lost."""
-
-    member: str | None = None
-
-    def __init__(self, log: RemoteLog, timeout_s: float) -> None:
-        self._log = log
-        self._timeout_s = timeout_s
-        self._stack = AsyncExitStack()
-        self._session: Session | None = None
-
-    async def carry_out(self, call: Call) -> Outcome:
-        """See Way."""
-        assert not call.is_read
-        try:
-            if self._session is None:
-                session = self._log.session(timeout_s=self._timeout_s)
+            if self.in_session and self._session is None:
+                session = self.log.session(timeout_s=self.timeout_s)
                 self._session = await self._stack.enter_async_context(session)
-            return ok((await self._session.append(call.entry, timeout_s=self._timeout_s)).result)
+            appending = self._session or self.log
+            return ok((await appending.append(call.entry, timeout_s=self.timeout_s)).result)
         except DLedgerError as error:
             if isinstance(error, SessionExpired) or getattr(error, "ended", False):
                 await self.close()
             return outcome_of(error)
 
     async def close(self) -> None:
-        """See Way."""
+        """Give up whatever is open."""
         self._session = None
         await self._stack.aclose()
         self._stack = AsyncExitStack()
+
+
+# Carries out the calls of one client, one after another.
+Way = MemberWay | LogWay

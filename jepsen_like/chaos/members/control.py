@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 import trio
@@ -23,6 +24,7 @@ STATUS_EVERY_S = 0.1
 ORDERS_MAX = 16
 
 
+@dataclass
 class Control:
     """Carries out orders, and tells how the member is.
 
@@ -32,16 +34,10 @@ class Control:
         state: the state as a plain value, or None.
     """
 
-    def __init__(
-        self,
-        node: Node,
-        broken: Callable[[], str | None],
-        state: Callable[[], object],
-    ) -> None:
-        self._node = node
-        self._broken = broken
-        self._state = state
-        self._room = trio.CapacityLimiter(ORDERS_MAX)
+    node: Node
+    broken: Callable[[], str | None]
+    state: Callable[[], object]
+    _room: trio.CapacityLimiter = field(default_factory=lambda: trio.CapacityLimiter(ORDERS_MAX))
 
     async def run(self, scope: trio.CancelScope) -> None:
         """Carry out orders until there are no more of them, then cancel `scope`."""
@@ -55,7 +51,7 @@ class Control:
 
     async def _tell_status(self) -> None:
         while True:
-            status = self._node.status()
+            status = self.node.status()
             say(
                 status={
                     "role": status.role,
@@ -83,14 +79,14 @@ class Control:
             self._room.release_on_behalf_of(order["id"])
 
     async def _carry_out(self, order: dict[str, Any]) -> object:
-        node = self._node
+        node = self.node
         match order["do"]:
             case "look":
                 await node.read()
                 return {
                     "index": node.read_stale(max_lag_s=math.inf),  # behind which the state is now
-                    "broken": self._broken(),
-                    "state": self._state() if order.get("state") else None,
+                    "broken": self.broken(),
+                    "state": self.state() if order.get("state") else None,
                 }
             case "transfer":
                 return await node.transfer_leadership(order.get("to"))

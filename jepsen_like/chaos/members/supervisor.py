@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 import trio
@@ -22,6 +23,7 @@ STEADY_S = 3.0
 REMEDIES_MAX = 4
 
 
+@dataclass
 class Supervisor:
     """Watches over the members of a run.
 
@@ -32,24 +34,17 @@ class Supervisor:
         free_disk: makes room on the disk of a member.
     """
 
-    def __init__(
-        self,
-        members: Mapping[str, Member],
-        faults: FaultLog,
-        finding: Callable[[str], None],
-        free_disk: Callable[[Member], None],
-    ) -> None:
-        self._members = members
-        self._faults = faults
-        self._finding = finding
-        self._free_disk = free_disk
+    members: Mapping[str, Member]
+    faults: FaultLog
+    finding: Callable[[str], None]
+    free_disk: Callable[[Member], None]
 
     async def watch(self, member: Member) -> None:
         """Run a member until it is retired; cancelled, stop it."""
         tried: list[Remedy] = []
         while not member.retired:
             began_s = trio.current_time()
-            self._faults.note("start", member=member.name)
+            self.faults.note("start", member=member.name)
             code = await member.run_once()
             expected = member.end_expected
             steady = trio.current_time() - began_s >= STEADY_S
@@ -58,7 +53,7 @@ class Supervisor:
                 member.broken_anew = False
             words = last_words(member.log_end())
             if expected or code == 0:
-                self._faults.note("down", member=member.name, exit_code=code, expected=expected)
+                self.faults.note("down", member=member.name, exit_code=code, expected=expected)
             elif not await self._mend(member, code, words, tried):
                 return
             while member.holds and not member.retired:
@@ -68,12 +63,12 @@ class Supervisor:
     async def _mend(self, member: Member, code: int, words: str, tried: list[Remedy]) -> bool:
         """Do what the words advise; return whether the member is to be started again."""
         if is_bug(member.log_end()) and code != 0:
-            self._finding(f"{member.name} ended by an error that must never be: {words}")
+            self.finding(f"{member.name} ended by an error that must never be: {words}")
         advised = remedies(words)
         left = [remedy for remedy in advised if remedy not in tried]
         remedy = left[0] if left else None
         done = remedy.value if remedy is not None else "given up: all that is advised was tried"
-        self._faults.note(
+        self.faults.note(
             "down",
             member=member.name,
             exit_code=code,
@@ -82,7 +77,7 @@ class Supervisor:
             done=done,
         )
         if remedy in (None, Remedy.NONE) or len(tried) >= REMEDIES_MAX:
-            self._finding(
+            self.finding(
                 f"{member.name} does not come back, and its message has no advice that helps "
                 f"(tried: {', '.join(each.value for each in tried) or 'nothing'}): {words}"
             )
@@ -95,7 +90,7 @@ class Supervisor:
     async def _carry_out(self, remedy: Remedy, member: Member) -> None:
         match remedy:
             case Remedy.REPAIR:
-                for other in self._members.values():
+                for other in self.members.values():
                     if other is not member and other.folder.exists():
                         words = ("repair", "--from", str(other.folder), str(member.folder))
                         if await self._dledger(member, words):
@@ -105,9 +100,9 @@ class Supervisor:
             case Remedy.EMPTY_FOLDER:
                 shutil.move(member.folder, Path(f"{member.folder}-aside-{member.incarnations}"))
             case Remedy.JOIN:
-                self._finding(f"{member.name} says that it joined; it is started as before")
+                self.finding(f"{member.name} says that it joined; it is started as before")
             case Remedy.FREE_DISK:
-                self._free_disk(member)
+                self.free_disk(member)
             case Remedy.START | Remedy.NONE:
                 pass
 
@@ -122,7 +117,7 @@ class Supervisor:
         told = (ended.stdout + ended.stderr).decode(errors="replace").strip()
         with member.log.open("a") as log:
             log.write(f"$ dledger {' '.join(words)}\n{told}\nexit code {ended.returncode}\n")
-        self._faults.note(
+        self.faults.note(
             "command", member=member.name, command=["dledger", *words], exit_code=ended.returncode
         )
         return ended.returncode == 0

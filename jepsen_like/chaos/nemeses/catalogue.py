@@ -53,6 +53,10 @@ def _brief_harm(explanation: str, kind: str) -> Nemesis:
     return Nemesis(explanation, (Kind(kind, 0.2, 1.0, settle_s=2.0),), harms_data=True)
 
 
+def _packets(explanation: str, kind: str) -> Nemesis:
+    return Nemesis(explanation, (Kind(kind, 2.0, 6.0),), Lane.NETWORK)
+
+
 NEMESES: dict[str, Nemesis] = {
     "kill": Nemesis(
         "kill -9 of the leader, of any member, of all at once; started again",
@@ -204,24 +208,8 @@ NEMESES: dict[str, Nemesis] = {
         ),
         Lane.NETWORK,
     ),
-    "loss": Nemesis(
-        "packets between members are lost: 5 to 30 in 100",
-        (Kind("loss", 2.0, 6.0),),
-        Lane.NETWORK,
-    ),
-    "delay": Nemesis(
-        "packets between members are late, by 5 to 200 ms",
-        (Kind("delay", 2.0, 6.0),),
-        Lane.NETWORK,
-    ),
-    "reorder": Nemesis(
-        "packets between members overtake one another",
-        (Kind("reorder", 2.0, 6.0),),
-        Lane.NETWORK,
-    ),
-    "duplicate": Nemesis(
-        "packets between members come twice",
-        (Kind("duplicate", 2.0, 6.0),),
-        Lane.NETWORK,
-    ),
+    "loss": _packets("packets between members are lost: 5 to 30 in 100", "loss"),
+    "delay": _packets("packets between members are late, by 5 to 200 ms", "delay"),
+    "reorder": _packets("packets between members overtake one another", "reorder"),
+    "duplicate": _packets("packets between members come twice", "duplicate"),
 }

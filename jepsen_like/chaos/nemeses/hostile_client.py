@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from pathlib import Path
 
 import trio
@@ -22,6 +23,7 @@ NEMESIS, PREFIX = "hostile", "hostile-"
 UNSERVED_S = 5.0
 
 
+@dataclass
 class HostileClient:
     """Runs a hostile client as a process.
 
@@ -32,17 +34,10 @@ class HostileClient:
         is_alone: whether nothing else is broken.
     """
 
-    def __init__(
-        self,
-        wiring: Wiring,
-        log: Path,
-        finding: Callable[[str], None],
-        is_alone: Callable[[], bool],
-    ) -> None:
-        self._wiring = wiring
-        self._log = log
-        self._finding = finding
-        self._is_alone = is_alone
+    wiring: Wiring
+    log: Path
+    finding: Callable[[str], None]
+    is_alone: Callable[[], bool]
 
     @property
     def executors(self) -> Executors:
@@ -53,25 +48,25 @@ class HostileClient:
     async def _carried_out(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
         # The run has waited for that: what clients wait for from now on is the hostile one's doing.
         check_whole(group)
-        terms, alone = terms_of(group), self._is_alone()
+        terms, alone = terms_of(group), self.is_alone()
         said: list[str] = []
         command = self._command(group, chance, kind)
         async with trio.open_nursery() as nursery:
-            process = SideProcess("hostile client", command, self._log, said.append)
+            process = SideProcess("hostile client", command, self.log, said.append)
             nursery.start_soon(process.run)
             await process.started()
             names = tuple(member.name for member in group.present)
             yield Done(names, effect=lambda: {"connected": int(said[-1]) if said else 0})
-            if alone and self._is_alone() and (elected := elections(terms, terms_of(group))):
-                self._finding(f"{kind} alone: {elected}")
+            if alone and self.is_alone() and (elected := elections(terms, terms_of(group))):
+                self.finding(f"{kind} alone: {elected}")
             nursery.cancel_scope.cancel()
 
     def _command(self, group: Group, chance: Chance, kind: str) -> list[str]:
-        hosts = [self._wiring.addresses[member.name] for member in group.present]
+        hosts = [self.wiring.addresses[member.name] for member in group.present]
         ports = [port for host in hosts for port in (host.clients, host.peer)]
         words = [kind.removeprefix(PREFIX), str(chance.randrange(1 << 30)), *ports]
         argv = [sys.executable, "-m", "jepsen_like.chaos.hostile", *words]
-        return self._wiring.command(CLIENTS_HOST, argv)
+        return self.wiring.command(CLIENTS_HOST, argv)
 
 
 def terms_of(group: Group) -> dict[str, int]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import trio
 
@@ -24,13 +24,30 @@ STALLED_MS = 60_000
 ENDS_WITHIN_S = 10.0
 # A clock that is stepped to and fro stays so long.
 STROBES_S = (0.05, 0.5)
+# What becomes of the calls that a fault meets, by the count of the steering.
+_FATES = {"syncs_delayed": "delayed", "syncs_failed": "failed", "times_stepped": "stepped"}
 
 
-class _Hit(NamedTuple):
-    """One member that a fault hits."""
+class _Hits(NamedTuple):
+    """The members that a fault hits, with their steerings.
 
-    member: Member
-    steering: Steering
+    Attributes:
+        counted: the name of the steering's count of the calls that the fault meets.
+        before: what it was.
+    """
+
+    pairs: Sequence[tuple[Member, Steering]]
+    counted: str
+    before: int
+
+    def done(self, details: Mapping[str, Any]) -> Done:
+        """What the fault did."""
+        names = tuple(member.name for member, _ in self.pairs)
+        return Done(names, details, lambda: {_FATES[self.counted]: self.total() - self.before})
+
+    def total(self) -> int:
+        """What the count is now, of all members."""
+        return sum(getattr(steering, self.counted) for _, steering in self.pairs)
 
 
 class _Told(NamedTuple):
@@ -87,12 +104,10 @@ class InsideFaults:
     async def slow_syncs(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
         """Let syncs take long, or not end at all."""
         delay_ms = STALLED_MS if "stall" in kind else chance.randint(*SLOW_MS)
-        hits = self._hits(group, chance, kind)
-        effect = _counted(hits, "delayed", lambda steering: steering.syncs_delayed)
-        with _healed(hits):
-            for _, steering in hits:
+        with self._steered(group, chance, kind, "syncs_delayed") as hits:
+            for _, steering in hits.pairs:
                 steering.delay_syncs(delay_ms)
-            yield Done(_names(hits), {"delay_ms": delay_ms}, effect)
+            yield hits.done({"delay_ms": delay_ms})
 
     @asynccontextmanager
     async def failed_syncs(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
@@ -102,17 +117,16 @@ class InsideFaults:
         well, and it is not.
         """
         syncs = chance.choice((1, EVERY_SYNC))
-        hits = self._hits(group, chance, kind)
-        effect = _counted(hits, "failed", lambda steering: steering.syncs_failed)
-        with _healed(hits):
+        with self._steered(group, chance, kind, "syncs_failed") as hits:
             if kind.endswith("-start"):
-                await _killed(hits)
-            told = [_told(hit) for hit in hits]
-            for member, steering in hits:
+                for member, _ in hits.pairs:
+                    member.kill()
+                    await member.ended()
+            told = [_told(member, steering) for member, steering in hits.pairs]
+            for member, steering in hits.pairs:
                 member.broken_anew = True
                 steering.fail_syncs(syncs)
-            numbers = {"syncs": "all" if syncs == EVERY_SYNC else syncs}
-            yield Done(_names(hits), numbers, effect)
+            yield hits.done({"syncs": "all" if syncs == EVERY_SYNC else syncs})
         with trio.move_on_after(ENDS_WITHIN_S):
             for one in told:
                 if one.goes_on() and one.broken_promises():
@@ -131,78 +145,46 @@ class InsideFaults:
     @asynccontextmanager
     async def stepped_clocks(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
         """Step the wall clocks of members, each in its own way, and back in the end."""
-        hits = self._hits(group, chance, kind)
-        effect = _counted(hits, "stepped", lambda steering: steering.times_stepped)
-        with _healed(hits):
-            steps_ms = {hit.member.name: step_of(chance) for hit in hits}
-            for member, steering in hits:
+        with self._steered(group, chance, kind, "times_stepped") as hits:
+            steps_ms = {member.name: step_of(chance) for member, _ in hits.pairs}
+            for member, steering in hits.pairs:
                 steering.step_clock(steps_ms[member.name])
-            yield Done(_names(hits), {"steps_ms": steps_ms}, effect)
+            yield hits.done({"steps_ms": steps_ms})
 
     @asynccontextmanager
     async def strobed_clock(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
         """Step the wall clock of a member to and fro all the time."""
-        hits = self._hits(group, chance, kind)
-        step_ms = step_of(chance)
-        effect = _counted(hits, "stepped", lambda steering: steering.times_stepped)
-        with _healed(hits):
+        with self._steered(group, chance, kind, "times_stepped") as hits:
+            step_ms = step_of(chance)
             async with trio.open_nursery() as nursery:
-                for _, steering in hits:
+                for _, steering in hits.pairs:
                     nursery.start_soon(_strobe, steering, step_ms, chance)
-                yield Done(_names(hits), {"step_ms": step_ms}, effect)
+                yield hits.done({"step_ms": step_ms})
                 nursery.cancel_scope.cancel()
 
-    def _hits(self, group: Group, chance: Chance, kind: str) -> Sequence[_Hit]:
-        """The members that a kind of fault hits. Raises Skipped."""
+    @contextmanager
+    def _steered(self, group: Group, chance: Chance, kind: str, count: str) -> Iterator[_Hits]:
+        """The members that a kind of fault hits; heal them after a block. Raises Skipped."""
         members = group.present if kind.endswith("-all") else [target_of(group, chance, kind)]
-        hits = [
-            _Hit(member, steering)
+        pairs = [
+            (member, steering)
             for member in members
             if (steering := self._steerings.get(member.name)) is not None and steering.is_loaded
         ]
-        if not hits:
+        if not pairs:
             names = ", ".join(member.name for member in members)
             raise Skipped(f"{names}: the process does not load libraries by LD_PRELOAD")
-        return hits
+        hits = _Hits(pairs, count, 0)
+        try:
+            yield hits._replace(before=hits.total())
+        finally:
+            for _, steering in pairs:
+                steering.heal()
 
 
-def _counted(
-    hits: Sequence[_Hit], fate: str, count: Callable[[Steering], int]
-) -> Callable[[], Mapping[str, int]]:
-    """Tells how many calls a fault met, from now on."""
-
-    def total() -> int:
-        return sum(count(steering) for _, steering in hits)
-
-    before = total()
-    return lambda: {fate: total() - before}
-
-
-async def _killed(hits: Sequence[_Hit]) -> None:
-    """Kill members, which are then started again."""
-    for member, _ in hits:
-        member.kill()
-        await member.ended()
-
-
-def _told(hit: _Hit) -> _Told:
-    member, steering = hit
+def _told(member: Member, steering: Steering) -> _Told:
     begins = 0 if member.runs else 1
     return _Told(member, steering, member.incarnations + begins, steering.syncs_failed)
-
-
-def _names(hits: Sequence[_Hit]) -> tuple[str, ...]:
-    return tuple(hit.member.name for hit in hits)
-
-
-@contextmanager
-def _healed(hits: Sequence[_Hit]) -> Iterator[None]:
-    """Heal what was steered, after a block."""
-    try:
-        yield
-    finally:
-        for _, steering in hits:
-            steering.heal()
 
 
 async def _strobe(steering: Steering, step_ms: int, chance: Chance) -> None:

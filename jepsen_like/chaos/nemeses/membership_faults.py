@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 import trio
 
@@ -20,6 +21,7 @@ ALL_ATTEMPTS_S = 60.0
 PAUSE_S = 0.5
 
 
+@dataclass
 class MembershipFaults:
     """Grows, shrinks and replaces.
 
@@ -29,71 +31,45 @@ class MembershipFaults:
         addresses: host:port of a member, as the others reach it.
     """
 
-    def __init__(
-        self,
-        new_member: Callable[[str | None], Member],
-        address: Callable[[str], str],
-        finding: Callable[[str], None],
-    ) -> None:
-        self._new_member = new_member
-        self._address = address
-        self._finding = finding
+    new_member: Callable[[str | None], Member]
+    address: Callable[[str], str]
+    finding: Callable[[str], None]
 
     @property
     def executors(self) -> Executors:
         """What carries out each."""
         return {
-            "grow": self.grow,
-            "shrink": self.shrink,
-            "replace": self.replace,
+            "membership": self.change,
             "replace-at-address": self.replace_at_address,
         }
 
     async def add(self, group: Group, names: Sequence[str]) -> None:
         """Add members that were started to join, one after the other. Raises Skipped."""
         for name in names:
-            await self._change(group, {name: self._address(name)}, ())
+            await self._change(group, (name,), ())
 
     @asynccontextmanager
-    async def grow(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        """A member more, for a while."""
-        _check(group)
-        new = self._new_member(None)
-        group.start(new)
-        await self._change(group, {new.name: self._address(new.name)}, ())
-        try:
-            yield Done((new.name,))
-        finally:
-            await self._change(group, {}, (new.name,))
-            _retire(new)
+    async def change(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
+        """A member more, a member less, or another in its place, for a while.
 
-    @asynccontextmanager
-    async def shrink(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        """A member less, for a while; it comes back with an empty folder."""
+        One that left comes back with an empty folder.
+        """
         _check(group)
-        old = chance.choice(group.present)
-        await self._change(group, {}, (old.name,))
-        await _leave(old)
+        old = [chance.choice(group.present)] if kind != "grow" else []
+        new = [self.new_member(None)] if kind != "shrink" else []
+        for member in new:
+            group.start(member)
+        await self._change(group, _names(new), _names(old))
+        for member in old:
+            await _leave(member)
         try:
-            yield Done((old.name,))
+            yield Done(_names([*old, *new]))
         finally:
-            await self._return(group, old)
-
-    @asynccontextmanager
-    async def replace(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        """Another member in the place of one, for a while."""
-        _check(group)
-        old = chance.choice(group.present)
-        new = self._new_member(None)
-        group.start(new)
-        await self._change(group, {new.name: self._address(new.name)}, (old.name,))
-        await _leave(old)
-        try:
-            yield Done((old.name, new.name))
-        finally:
-            await self._return(group, old)
-            await self._change(group, {}, (new.name,))
-            _retire(new)
+            for member in old:
+                await self._return(group, member)
+            for member in new:
+                await self._change(group, (), _names([member]))
+                _retire(member)
 
     @asynccontextmanager
     async def replace_at_address(
@@ -102,21 +78,22 @@ class MembershipFaults:
         """A machine is exchanged: removed, emptied, and added again under its name."""
         _check(group)
         old = chance.choice(group.present)
-        await self._change(group, {}, (old.name,))
+        await self._change(group, (), (old.name,))
         await _leave(old)
         await self._return(group, old)
         yield Done((old.name,))
 
     async def _return(self, group: Group, old: Member) -> None:
-        back = self._new_member(old.name)
+        back = self.new_member(old.name)
         group.start(back)
-        await self._change(group, {back.name: self._address(back.name)}, ())
+        await self._change(group, (back.name,), ())
 
-    async def _change(self, group: Group, add: dict[str, str], remove: tuple[str, ...]) -> None:
+    async def _change(self, group: Group, add: Sequence[str], remove: Sequence[str]) -> None:
         """Have the leader change the group; another attempt may find that it is done.
 
         Raises Skipped if it cannot be done in time, which is a finding, too.
         """
+        addresses = {name: self.address(name) for name in add}
         problem, tried = "no member leads", False
         until = trio.current_time() + ALL_ATTEMPTS_S
         while trio.current_time() < until:
@@ -128,12 +105,13 @@ class MembershipFaults:
                     return
                 tried = True
                 try:
-                    await leader.order("change", CHANGE_TIMEOUT_S, add=add, remove=list(remove))
+                    changes = {"add": addresses, "remove": list(remove)}
+                    await leader.order("change", CHANGE_TIMEOUT_S, **changes)
                     return
                 except OrderFailed as error:
                     problem = str(error)
             await trio.sleep(PAUSE_S)
-        self._finding(
+        self.finding(
             f"a change (add {sorted(add)}, remove {list(remove)}) failed for {ALL_ATTEMPTS_S:g} s: "
             f"{problem}"
         )
@@ -154,3 +132,7 @@ async def _leave(member: Member) -> None:
 def _retire(member: Member) -> None:
     member.retired = True
     member.stop()
+
+
+def _names(members: Sequence[Member]) -> tuple[str, ...]:
+    return tuple(member.name for member in members)

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
-from typing import Protocol
 
 import trio
 
 from jepsen_like.chaos.links.condition import LinkCondition
-from jepsen_like.chaos.links.counts import Counts
 from jepsen_like.chaos.links.shapes import (
     Cuts,
     bridge,
@@ -20,6 +18,7 @@ from jepsen_like.chaos.links.shapes import (
     mute,
     one_way,
 )
+from jepsen_like.chaos.links.switched_network import SwitchedNetwork
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.executor import Done, Executors, leader_of, target_of
 from jepsen_like.chaos.wiring import CLIENTS_HOST
@@ -31,19 +30,6 @@ FLAPS_S = (0.1, 0.8)
 FATES = {"loss": "lost", "delay": "held", "reorder": "held", "duplicate": "copied"}
 
 
-class Network(Protocol):
-    """What breaks links."""
-
-    async def set_links(self, links: Mapping[tuple[str, str], LinkCondition]) -> None:
-        """Put conditions in the place of all those before."""
-
-    async def heal(self) -> None:
-        """Let all packets pass."""
-
-    async def counts(self) -> Counts:
-        """What became of packets since the begin."""
-
-
 class NetworkFaults:
     """Breaks the links between members. Those between clients and members stay whole, so that
     clients see what a member that is cut off tells them; only one nemesis cuts all of these.
@@ -51,7 +37,7 @@ class NetworkFaults:
     What became of packets meanwhile tells whether a fault took effect.
     """
 
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: SwitchedNetwork) -> None:
         self._network = network
 
     @property

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 from jepsen_like.chaos.nemeses.catalogue import CLOCK_STEP_MS
 from jepsen_like.chaos.plan import CPP_CLIENT, RunPlan
-from jepsen_like.chaos.stages.stage import command_with
+from jepsen_like.chaos.stages.stage import Setting, command_with
 from jepsen_like.chaos.wiring import BALANCER_HOST, CLIENTS_HOST, NAMESERVER_HOST, Wiring
 
 CONSUMERS, PRODUCERS = 2, 4
@@ -94,13 +93,6 @@ class BrokerStage:
 
     Clients of C++ reach the group at one address, a balancer's: they look for another leader every
     30 s, and would be without one for most of a run.
-
-    Args:
-        plan: the run.
-        folder: of the run.
-        names: the members that the group begins with.
-        spares: those that may come to it.
-        begin_ns: the reading of the monotonic clock that the history calls 0.
     """
 
     group = "broker-a"
@@ -110,20 +102,10 @@ class BrokerStage:
     # The last process of a step looks at what there is in the end.
     readers, writers, step = CONSUMERS, PRODUCERS, CONSUMERS + PRODUCERS + 1
 
-    def __init__(
-        self,
-        plan: RunPlan,
-        folder: Path,
-        names: Sequence[str],
-        spares: Sequence[str],
-        begin_ns: int,
-    ) -> None:
-        self._plan = plan
-        self._folder = folder
-        self._names = names
-        self._spares = spares
+    def __init__(self, setting: Setting) -> None:
+        self._setting = setting
+        self._plan = plan = setting.plan
         self._has_balancer = plan.client == CPP_CLIENT
-        self._begin_ns = begin_ns
         promise = PROMISES[plan.service]
         self.model_name: str | None = promise.model
         self.allowed = promise.allowed
@@ -132,7 +114,7 @@ class BrokerStage:
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
         """See Stage."""
         own = wiring.addresses[name]
-        peers = [name] if joining or self._plan.grown else self._names
+        peers = [name] if joining or self._plan.grown else self._setting.names
         settings = {
             "group": self.group,
             "node_id": name,
@@ -143,16 +125,16 @@ class BrokerStage:
             "listen_group": own.group if self._has_balancer else None,
             "advertise": _clients_address(wiring, BALANCER_HOST) if self._has_balancer else None,
             "nameserver": _clients_address(wiring, NAMESERVER_HOST),
-            "directory": str(self._folder / "data" / name),
+            "directory": str(self._setting.folder / "data" / name),
             "seeded_bug": self._plan.seeded_bug,
         }
-        path = self._folder / "members" / f"{name}.json"
+        path = self._setting.folder / "members" / f"{name}.json"
         return command_with(settings, path, wiring, name, "jepsen_like.chaos.brokers")
 
     def client_command(self, wiring: Wiring) -> list[str]:
         """See Stage."""
         plan = self._plan
-        home = self._folder / "home"
+        home = self._setting.folder / "home"
         if plan.client == CPP_CLIENT:
             home.mkdir()
         settings = {
@@ -162,8 +144,8 @@ class BrokerStage:
             "producers": self.writers,
             "step": self.step,
             "calls_a_second": plan.calls_a_second,
-            "begin_ns": self._begin_ns,
-            "history": str(self._folder / "history.jsonl"),
+            "begin_ns": self._setting.begin_ns,
+            "history": str(self._setting.folder / "history.jsonl"),
             "workload": plan.service,
             "client": plan.client,
             "home": str(home),
@@ -174,7 +156,7 @@ class BrokerStage:
                 **settings_of(plan),
             },
         }
-        path = self._folder / "clients.json"
+        path = self._setting.folder / "clients.json"
         module = "jepsen_like.chaos.brokers.clients"
         return command_with(settings, path, wiring, CLIENTS_HOST, module)
 
@@ -185,7 +167,10 @@ class BrokerStage:
         commands = {"name-server": wiring.command(NAMESERVER_HOST, command)}
         if self._has_balancer:
             listen = _clients_address(wiring, BALANCER_HOST)
-            members = [wiring.addresses[name].group for name in (*self._names, *self._spares)]
+            members = [
+                wiring.addresses[name].group
+                for name in (*self._setting.names, *self._setting.spares)
+            ]
             command = [sys.executable, "-m", "jepsen_like.chaos.brokers.balancer", listen, *members]
             commands["balancer"] = wiring.command(BALANCER_HOST, command)
         return commands

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from pathlib import Path
 
 from jepsen_like.chaos.clients.settings import ClientSettings
 from jepsen_like.chaos.members.settings import MemberSettings
-from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.service import Described
-from jepsen_like.chaos.stages.stage import command_with
+from jepsen_like.chaos.stages.stage import Setting, command_with
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 
 MAX_CLOCK_DRIFT = 0.05
@@ -25,11 +23,8 @@ class LibraryStage:
     """See Stage.
 
     Args:
-        plan: the run.
+        setting: the run.
         service: what is tested.
-        folder: of the run.
-        names: the members that the group begins with.
-        begin_ns: the reading of the monotonic clock that the history calls 0.
     """
 
     group = "chaos"
@@ -37,14 +32,11 @@ class LibraryStage:
     hosts: Sequence[str] = ()
     clients_come_back = False
 
-    def __init__(
-        self, plan: RunPlan, service: Described, folder: Path, names: Sequence[str], begin_ns: int
-    ) -> None:
-        self._plan = plan
+    def __init__(self, setting: Setting, service: Described) -> None:
+        self._setting = setting
+        self._plan = plan = setting.plan
         self._service = service
-        self._folder = folder
-        self._names = names
-        self._begin_ns = begin_ns
+        names = setting.names
         self.can_join = plan.system is None
         self.model_name = service.model_name
         self.has_invariant = service.has_invariant
@@ -55,7 +47,7 @@ class LibraryStage:
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
         """See Stage."""
         own = wiring.addresses[name]
-        peers = [name] if joining or self._plan.grown else self._names
+        peers = [name] if joining or self._plan.grown else self._setting.names
         settings = MemberSettings(
             group=self.group,
             node_id=name,
@@ -63,12 +55,12 @@ class LibraryStage:
             peers=wiring.peers(peers),
             listen=own.peer,
             clients=own.clients,
-            data_dir=str(self._folder / "data" / name),
+            data_dir=str(self._setting.folder / "data" / name),
             joining=joining,
             max_clock_drift=MAX_CLOCK_DRIFT if self._plan.lease else None,
             seeded_bug=self._plan.seeded_bug,
         )
-        path = self._folder / "members" / f"{name}.json"
+        path = self._setting.folder / "members" / f"{name}.json"
         module = self._plan.system or MEMBER_MODULE
         return command_with(asdict(settings), path, wiring, name, module)
 
@@ -82,18 +74,18 @@ class LibraryStage:
             seed=plan.seed,
             service=service.name,
             group=self.group,
-            peers=wiring.peers(self._names),
-            ports={name: wiring.addresses[name].clients for name in self._names},
+            peers=wiring.peers(self._setting.names),
+            ports={name: wiring.addresses[name].clients for name in self._setting.names},
             readers=self.readers,
             writers=self.writers,
             calls_a_second=plan.calls_a_second,
             timeout_s=CALL_TIMEOUT_S,
-            begin_ns=self._begin_ns,
-            history=str(self._folder / "history.jsonl"),
+            begin_ns=self._setting.begin_ns,
+            history=str(self._setting.folder / "history.jsonl"),
             header={**header, **service.settings},
             ports_only=plan.system is not None,
         )
-        path = self._folder / "clients.json"
+        path = self._setting.folder / "clients.json"
         return command_with(asdict(settings), path, wiring, CLIENTS_HOST, CLIENTS_MODULE)
 
     def beside_commands(self, wiring: Wiring) -> Mapping[str, list[str]]:

@@ -6,9 +6,28 @@ import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
+from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.wiring import Wiring
+
+
+class Setting(NamedTuple):
+    """The run that a stage is for.
+
+    Attributes:
+        plan: what is asked.
+        folder: of the run.
+        names: the members that the group begins with.
+        spares: those that may come to it.
+        begin_ns: the reading of the monotonic clock that the history calls 0.
+    """
+
+    plan: RunPlan
+    folder: Path
+    names: Sequence[str]
+    spares: Sequence[str]
+    begin_ns: int
 
 
 class Stage(Protocol):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 
 import trio
 
@@ -16,6 +17,7 @@ from jepsen_like.chaos.suites.suite_folder import SuiteFolder, SuitePlan
 ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
+@dataclass
 class Series:
     """The runs of a suite.
 
@@ -26,20 +28,13 @@ class Series:
         ended: told of each run that was made now, or finished before.
     """
 
-    def __init__(
-        self,
-        folder: SuiteFolder,
-        plan: SuitePlan,
-        begins: Callable[[Planned], None],
-        ended: Callable[[MadeRun], None],
-    ) -> None:
-        self.runs: list[MadeRun] = []
-        self.stopped = False
-        self._folder = folder
-        self._plan = plan
-        self._begins = begins
-        self._ended = ended
-        self._process: trio.Process | None = None
+    folder: SuiteFolder
+    plan: SuitePlan
+    begins: Callable[[Planned], None]
+    ended: Callable[[MadeRun], None]
+    runs: list[MadeRun] = field(default_factory=list)
+    stopped: bool = False
+    _process: trio.Process | None = None
 
     async def make(self, planned: Iterable[Planned], until_s: float) -> None:
         """Make the runs that are not finished yet.
@@ -54,21 +49,21 @@ class Series:
         async with trio.open_nursery() as nursery:
             await nursery.start(self._hear_signals)
             for each in planned:
-                made = self._folder.finished(each, self._plan.time_s)
+                made = self.folder.finished(each, self.plan.time_s)
                 if made is None:
                     if self.stopped or trio.current_time() >= until_s:
                         break
-                    self._begins(each)
+                    self.begins(each)
                     made = await self._make(each)
                 self.runs.append(made)
-                self._ended(made)
+                self.ended(made)
                 if self.stopped:
                     break
             nursery.cancel_scope.cancel()
 
     async def _make(self, planned: Planned) -> MadeRun:
-        command = self.command(planned, str(self._folder.room_for(planned)))
-        with self._folder.output_of(planned).open("wb") as output:
+        command = self.command(planned, str(self.folder.room_for(planned)))
+        with self.folder.output_of(planned).open("wb") as output:
             # A process group of its own: Ctrl-C in a terminal reaches it by way of the suite.
             self._process = await trio.lowlevel.open_process(
                 command,
@@ -79,11 +74,11 @@ class Series:
             )
             await self._process.wait()
             self._process = None
-        return await trio.to_thread.run_sync(self._folder.ended, planned)
+        return await trio.to_thread.run_sync(self.folder.ended, planned)
 
     def command(self, planned: Planned, out: str) -> list[str]:
         """What makes a run."""
-        row, plan = planned.row, self._plan
+        row, plan = planned.row, self.plan
         words = ["--workload", row.workload, "--nemesis", row.nemeses, "--nodes", str(row.nodes)]
         words += ["--time", f"{plan.time_s:g}", "--seed", str(planned.seed)]
         words += ["--network", plan.network, "--out", out, *["--lease"] * row.lease]

@@ -63,7 +63,7 @@ def group_of_three(folder: Path) -> Group:
 async def test_a_fault_of_the_network_tells_how_many_packets_it_met(
     kind: str, fate: str, tmp_path: Path
 ) -> None:
-    faults = NetworkFaults(CountingNetwork(works=True))
+    faults = NetworkFaults(CountingNetwork(works=True))  # type: ignore[arg-type]
     for _ in range(2):  # what an earlier fault met does not count
         chance = Chance(1, "fault 0")
         executor = executor_of(faults.executors, "partition", kind)
@@ -73,7 +73,7 @@ async def test_a_fault_of_the_network_tells_how_many_packets_it_met(
 
 
 async def test_a_fault_whose_network_does_not_obey_has_no_effect(tmp_path: Path) -> None:
-    faults = NetworkFaults(CountingNetwork(works=False))
+    faults = NetworkFaults(CountingNetwork(works=False))  # type: ignore[arg-type]
     chance = Chance(1, "fault 0")
     executor = executor_of(faults.executors, "partition", "halves")
     async with executor(group_of_three(tmp_path), chance, "halves") as done:

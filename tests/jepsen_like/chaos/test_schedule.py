@@ -92,7 +92,8 @@ def test_kinds_have_names_of_their_own() -> None:
 
 def test_a_run_carries_out_each_kind_or_says_why_not(tmp_path: Path) -> None:
     run = Run(RunPlan("register", ()), tmp_path, lambda progress: None)
-    executors = run._executors(loopback(["n0"]), {})
+    run._wiring = loopback(["n0"])
+    executors = run._executors({})
     kinds = [(name, kind.name) for name, one in NEMESES.items() for kind in one.kinds]
     assert executors.keys() <= NEMESES.keys() | {kind for _, kind in kinds}
     for name, kind in kinds:
