@@ -37,22 +37,19 @@ _INSTALLS: Aim = {
     "load": {"append_every_s": 0.03},
 }
 _FULL_DISKS: Aim = {"room": {"fill_every_s": 1.0, "reserve_bytes": 98_304}}
-_LOST_DISKS: Aim = {"nodes": 3, "wipe_every_s": 1.0}
 
 MEMBER_AIMS: Final[Mapping[str, Aim]] = {
-    "begins-by-silence": _LOST_DISKS,
     "clocks-beyond-bound": _LEASES,
     "commit-older-term": {**_CUT_LEADERS, "nodes": 5},
     "entries-take-the-reserve": _FULL_DISKS,
     "full-disk-is-final": _FULL_DISKS,
     "grown-group-forgotten": {
-        **_LOST_DISKS,
         "nodes": 1,
+        "wipe_every_s": 0.5,
         "churn": {"change_every_s": 1.0, "spares": 3},
     },
     "install-answer-lost-pins": _INSTALLS,
     "joint-decided-by-one-half": _CHANGES,
-    "known-committed-ignored": _CHANGES,
     "lease-from-answer": _LEASES,
     "lease-ignores-drift": _LEASES,
     "lease-kept-in-transfer": {
@@ -65,8 +62,10 @@ MEMBER_AIMS: Final[Mapping[str, Aim]] = {
     "pushes-of-any-term": _CUT_LEADERS,
     "read-before-own-commit": _READS,
     "read-without-round": _READS,
-    "removal-kept-secret": _CHANGES,
+    "removal-kept-secret": {
+        **_CHANGES,
+        "faults": {"partition_every_s": NEVER, "crash_every_s": NEVER},
+    },
     "room-is-never-found": _FULL_DISKS,
     "sign-believed-under-leases": {**_LEASES, "signs": {"ends_seen": True, "wrong_every_s": 0.3}},
-    "votes-counted-not-voters": {**_CUT_LEADERS, "network": {"duplication": 0.2}},
 }
