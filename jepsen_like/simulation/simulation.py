@@ -21,7 +21,7 @@ from jepsen_like.simulation.stalls import Stalls
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_disk import VirtualDisk
-from jepsen_like.simulation.virtual_node import VirtualNode
+from jepsen_like.simulation.virtual_node import VirtualNode, leaders_of
 from jepsen_like.simulation.watched_machine import WatchedMachine
 from jepsen_like.simulation.wipes import Wipes
 from jepsen_like.simulation.workload import Workload
@@ -95,12 +95,12 @@ class Simulation:
         self._workload = Workload(self._nodes, around)
         self._session_workload = SessionWorkload(self._nodes, around)
         self._churn = Churn(self._nodes, around)
-        self._faults = Faults(self._nodes, around, swarm.fault_seconds)
-        self._stalls = Stalls(self._nodes, around, swarm.fault_seconds)
-        self._restores = Restores(self._nodes, around, swarm.fault_seconds)
-        self._mislaid = MislaidDisks(self._nodes, around, swarm.fault_seconds)
-        self._wipes = Wipes(self._nodes, around, self._mislaid, swarm.fault_seconds)
-        self._full_disks = FullDisks(self._nodes, around, swarm.fault_seconds)
+        self._faults = Faults(self._nodes, around)
+        self._stalls = Stalls(self._nodes, around)
+        self._restores = Restores(self._nodes, around)
+        self._mislaid = MislaidDisks(self._nodes, around)
+        self._wipes = Wipes(self._nodes, around, self._mislaid)
+        self._full_disks = FullDisks(self._nodes, around)
         self._swarm = swarm
 
     @property
@@ -181,14 +181,14 @@ class Simulation:
         history = self._around.history
         if any(history.told(number) is Told.ACKNOWLEDGED for number in probes):
             return True
-        leaders = self._workload.leaders()
+        leaders = leaders_of(self._nodes)
         if len(leaders) == 1:
             probes += self._workload.append_to(leaders[0], 1)
         return False
 
     def _members(self) -> list[VirtualNode]:
         """The members of the group, the leader first; empty unless exactly one leads."""
-        leaders = self._workload.leaders()
+        leaders = leaders_of(self._nodes)
         if len(leaders) != 1 or leaders[0].process is None:
             return []
         group = leaders[0].process.replica.state.membership.configuration

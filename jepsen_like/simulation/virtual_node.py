@@ -563,3 +563,8 @@ class VirtualNode:
             self.wake()
         else:
             self._set_timer(process)
+
+
+def leaders_of(nodes: Sequence[VirtualNode]) -> list[VirtualNode]:
+    """The members that consider themselves leaders."""
+    return [node for node in nodes if node.process is not None and node.process.leads]
