@@ -58,7 +58,7 @@ class Caller(NamedTuple):
     number: int
 
 
-class Service(Protocol):
+class ServiceUnderTest(Protocol):
     """A replicated service under test: the interface of workloads, built in and of users.
 
     `machine` makes the state machine of a member: a class without arguments, as a rule.
@@ -99,7 +99,7 @@ class ServiceUnusable(DeclaredError):
 class Described:
     """A service, with what it leaves out filled in."""
 
-    def __init__(self, service: Service, name: str) -> None:
+    def __init__(self, service: ServiceUnderTest, name: str) -> None:
         self.service = service
         self.name = name
 

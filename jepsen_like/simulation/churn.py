@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from dledger.core.member_state import Role
 from dledger.core.membership.catch_up import learners_first
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_change import (
@@ -18,9 +17,9 @@ from dledger.core.membership.configuration_change import (
     UpdateAddress,
 )
 from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.node_process import ChangeCall, Surroundings
-from jepsen_like.simulation.swarm import NEVER
-from jepsen_like.simulation.virtual_node import VirtualNode
+from jepsen_like.simulation.virtual_node import VirtualNode, leaders_of
 
 # Voters that a change of many asks for at most: more would seldom be up at the same time.
 MOST_VOTERS = 5
@@ -61,9 +60,8 @@ class Churn:
 
     def end_joint_phases(self) -> None:
         """Ask leaders to end joint phases of JOINT_MANUAL."""
-        for node in self._nodes:
-            if node.process is None or node.process.replica.state.role is not Role.LEADER:
-                continue
+        for node in leaders_of(self._nodes):
+            assert node.process is not None
             configuration = node.process.replica.state.membership.configuration
             if configuration.is_joint and not configuration.auto_leave:
                 node.change(ChangeCall((), Transition.AUTO, None))
@@ -77,12 +75,7 @@ class Churn:
             return
         self._again()
         chance = self._chance
-        leading = [
-            node
-            for node in self._nodes
-            if node.process is not None and node.process.replica.state.role is Role.LEADER
-        ]
-        node = chance.choice(leading or self._nodes)
+        node = chance.choice(leaders_of(self._nodes) or self._nodes)
         if node.process is None:
             return
         membership = node.process.replica.state.membership

@@ -8,7 +8,7 @@ from __future__ import annotations
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
-from jepsen_like.simulation.swarm import NEVER, Swarm
+from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.virtual_network import VirtualNetwork
 
 # From the end of a process to the refusal of a new connection to it, on the average.
@@ -24,7 +24,6 @@ class EndSigns:
         self, swarm: Swarm, loop: EventLoop, network: VirtualNetwork, coverage: Coverage
     ) -> None:
         self._style = swarm.signs
-        self._end_s = swarm.fault_seconds
         self._loop = loop
         self._network = network
         self._coverage = coverage
@@ -32,11 +31,7 @@ class EndSigns:
 
     def start(self) -> None:
         """Draw the time of the first wrong sign."""
-        if self._style.wrong_every_s == NEVER:
-            return
-        at_s = self._loop.now + self._chance.wait_s(self._style.wrong_every_s)
-        if at_s < self._end_s:
-            self._loop.at(at_s, self._give_wrong_sign)
+        self._loop.fault(self._chance, self._style.wrong_every_s, self._give_wrong_sign)
 
     def process_ended(self, name: str) -> None:
         """A process was killed, and its machine runs on."""

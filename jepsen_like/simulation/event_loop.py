@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from heapq import heappop, heappush
+from typing import Final
+
+from jepsen_like.simulation.chance import Chance
+
+NEVER: Final = float("inf")
 
 
 class EventLoop:
-    """Runs events in the order of their times; events of one time run in the order given."""
+    """Runs events in the order of their times; events of one time run in the order given.
 
-    __slots__ = ("_events", "_number", "count", "now")
+    Args:
+        faults_end_s: no fault begins from then on.
+    """
 
-    def __init__(self) -> None:
+    __slots__ = ("_events", "_number", "count", "faults_end_s", "now")
+
+    def __init__(self, faults_end_s: float = NEVER) -> None:
+        self.faults_end_s = faults_end_s
         self._events: list[tuple[float, int, Callable[..., None], tuple[object, ...]]] = []
         self._number = 0
         self.now = 0.0  # seconds since the run began
@@ -26,6 +36,13 @@ class EventLoop:
         """Call `action` in `delay_s` seconds."""
         self._number += 1
         heappush(self._events, (self.now + delay_s, self._number, action, arguments))
+
+    def fault(self, chance: Chance, every_s: float, begin: Callable[[], None]) -> None:
+        """Draw when the next fault of a kind begins, one every `every_s` seconds on the average."""
+        if every_s != NEVER:
+            at_s = self.now + chance.wait_s(every_s)
+            if at_s < self.faults_end_s:
+                self.at(at_s, begin)
 
     def step(self, end_s: float) -> bool:
         """Run the next event up to `end_s`; if there is none, it is `end_s`, and False returned."""

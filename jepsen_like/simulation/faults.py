@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from dledger.core.member_state import Role
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.node_process import Surroundings
-from jepsen_like.simulation.swarm import NEVER
-from jepsen_like.simulation.virtual_node import VirtualNode
+from jepsen_like.simulation.virtual_node import VirtualNode, leaders_of
 
 # A node stays down or paused for at most this multiple of the mean: no run waits for ever.
 LONGEST_FACTOR = 4.0
@@ -23,15 +19,14 @@ LOOK_FOR_THE_DEAD_EVERY_S = 0.05
 
 
 class Faults:
-    """Injects faults until `end_s`; `stop` repairs everything."""
+    """Injects faults while there are faults; `stop` repairs everything."""
 
-    def __init__(self, nodes: list[VirtualNode], around: Surroundings, end_s: float) -> None:
+    def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
         swarm = around.swarm
         self._nodes = nodes
         self._around = around
         self._loop = around.loop
         self._style = swarm.faults
-        self._end_s = end_s
         self._over = False
         self._crashes = Chance(swarm.seed, "crashes")
         self._partitions = Chance(swarm.seed, "partitions")
@@ -45,12 +40,12 @@ class Faults:
     def start(self) -> None:
         """Draw the first fault of each kind."""
         style = self._style
-        self._again(self._crashes, style.crash_every_s, self._crash)
-        self._again(self._pauses, style.pause_every_s, self._pause)
-        self._again(self._sync_errors, style.sync_error_every_s, self._fail_sync)
-        self._again(self._name_errors, style.name_error_every_s, self._fail_name)
+        self._loop.fault(self._crashes, style.crash_every_s, self._crash)
+        self._loop.fault(self._pauses, style.pause_every_s, self._pause)
+        self._loop.fault(self._sync_errors, style.sync_error_every_s, self._fail_sync)
+        self._loop.fault(self._name_errors, style.name_error_every_s, self._fail_name)
         if len(self._nodes) > 1:
-            self._again(self._partitions, style.partition_every_s, self._partition)
+            self._loop.fault(self._partitions, style.partition_every_s, self._partition)
         self._watch_for_the_dead()
 
     def stop(self) -> None:
@@ -63,13 +58,6 @@ class Faults:
                 node.resume()
             if not node.is_up:
                 node.start()
-
-    def _again(self, chance: Chance, every_s: float, fault: Callable[[], None]) -> None:
-        if every_s == NEVER:
-            return
-        at_s = self._loop.now + chance.wait_s(every_s)
-        if at_s < self._end_s:
-            self._loop.at(at_s, fault)
 
     def _note(self, what: str) -> None:
         if self._around.trace is not None:
@@ -92,7 +80,7 @@ class Faults:
                 node.crash(power=power)
             else:
                 self._end_process(node)
-        self._again(chance, style.crash_every_s, self._crash)
+        self._loop.fault(chance, style.crash_every_s, self._crash)
 
     def _end_process(self, node: VirtualNode) -> None:
         chance = self._ways_to_end
@@ -132,7 +120,7 @@ class Faults:
 
     def _pause(self) -> None:
         chance, style = self._pauses, self._style
-        node = chance.choice(self._leaders() or self._nodes)
+        node = chance.choice(leaders_of(self._nodes) or self._nodes)
         if chance.happens(PAUSES_OF_ANYBODY):
             node = chance.choice(self._nodes)
         if node.is_up and not node.is_paused:
@@ -145,7 +133,7 @@ class Faults:
                 # hears of the next leader only later.
                 cut_s = pause_s + self._time_s(chance, style.pause_mean_s)
                 self._loop.after(chance.wait_s(CUT_AFTER_PAUSE_MEAN_S), self._isolate, node, cut_s)
-        self._again(chance, style.pause_every_s, self._pause)
+        self._loop.fault(chance, style.pause_every_s, self._pause)
 
     def _isolate(self, node: VirtualNode, seconds: float) -> None:
         if self._over:
@@ -163,7 +151,7 @@ class Faults:
 
     def _fail_sync(self) -> None:
         self._sync_errors.choice(self._nodes).disk.sync_fails = True
-        self._again(self._sync_errors, self._style.sync_error_every_s, self._fail_sync)
+        self._loop.fault(self._sync_errors, self._style.sync_error_every_s, self._fail_sync)
 
     def _fail_name(self) -> None:
         chance = self._name_errors
@@ -172,7 +160,7 @@ class Faults:
             disk.folder_sync_fails = True
         else:
             disk.rename_fails = True
-        self._again(chance, self._style.name_error_every_s, self._fail_name)
+        self._loop.fault(chance, self._style.name_error_every_s, self._fail_name)
 
     # --- partitions -------------------------------------------------------------------------------
 
@@ -182,7 +170,7 @@ class Faults:
         one_way = chance.happens(network.style.one_way_cuts)
         side = chance.sample(names, 1 + chance.randrange(len(names) - 1))
         if chance.happens(network.style.leader_cuts):
-            side = [leader.name for leader in self._leaders()[:1]] or side
+            side = [leader.name for leader in leaders_of(self._nodes)[:1]] or side
         others = [name for name in names if name not in side]
         if chance.happens(SINGLE_LINK_CUTS):
             side, others = side[:1], others[:1]
@@ -195,14 +183,7 @@ class Faults:
                     network.cut(other, name)
         self._loop.after(self._time_s(chance, self._style.partition_mean_s), self._heal)
 
-    def _leaders(self) -> list[VirtualNode]:
-        return [
-            node
-            for node in self._nodes
-            if node.process is not None and node.process.replica.state.role is Role.LEADER
-        ]
-
     def _heal(self) -> None:
         self._note("all links healed")
         self._around.network.heal()
-        self._again(self._partitions, self._style.partition_every_s, self._partition)
+        self._loop.fault(self._partitions, self._style.partition_every_s, self._partition)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.node_process import Surroundings
-from jepsen_like.simulation.swarm import NEVER
 from jepsen_like.simulation.virtual_node import VirtualNode
 
 # What they leave free: nothing, room for a record or two, or as parts of the reserve.
@@ -16,22 +15,17 @@ MEAN_FULL_S = 2.0
 
 
 class FullDisks:
-    """Fills disks until `end_s`; `stop` frees them all."""
+    """Fills disks while there are faults; `stop` frees them all."""
 
-    def __init__(self, nodes: list[VirtualNode], around: Surroundings, end_s: float) -> None:
+    def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
         self._nodes = nodes
         self._around = around
         self._style = around.swarm.room
-        self._end_s = end_s
         self._chance = Chance(around.swarm.seed, "full disks of members")
 
     def start(self) -> None:
         """Draw the time of the first full disk."""
-        if self._style.fill_every_s == NEVER:
-            return
-        at_s = self._around.loop.now + self._chance.wait_s(self._style.fill_every_s)
-        if at_s < self._end_s:
-            self._around.loop.at(at_s, self._next)
+        self._around.loop.fault(self._chance, self._style.fill_every_s, self._next)
 
     def stop(self) -> None:
         """Free all disks."""

@@ -6,7 +6,6 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dledger.core.membership.configuration import Configuration
-from jepsen_like.simulation.application import Application
 from jepsen_like.simulation.candidacies import Candidacies
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.clients import History
@@ -19,7 +18,7 @@ from jepsen_like.simulation.node_process import Surroundings
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_network import VirtualNetwork
-from jepsen_like.simulation.virtual_node import VirtualNode
+from jepsen_like.simulation.virtual_node import Application, VirtualNode
 
 # Makes what the members run besides the log, of what it shares with the rest of the run.
 MakeApplication = Callable[[History, Invariants, Coverage, EventLoop], Application]
@@ -30,6 +29,7 @@ class Group(NamedTuple):
 
     nodes: list[VirtualNode]
     around: Surroundings
+    application: Application
 
 
 def simulated_group(swarm: Swarm, trace: Trace | None, application: MakeApplication) -> Group:
@@ -40,7 +40,7 @@ def simulated_group(swarm: Swarm, trace: Trace | None, application: MakeApplicat
         trace: told what happens.
         application: makes what the members run besides the log.
     """
-    loop = EventLoop()
+    loop = EventLoop(swarm.fault_seconds)
     names = [f"n{number}" for number in range(swarm.nodes + swarm.churn.spares)]
     began_with = founding(names[: swarm.nodes])
     network = VirtualNetwork(loop, swarm.network, Chance(swarm.seed, "network"))
@@ -56,14 +56,16 @@ def simulated_group(swarm: Swarm, trace: Trace | None, application: MakeApplicat
         trace,
         EndSigns(swarm, loop, network, coverage),
         Candidacies(),
-        application(history, invariants, coverage, loop),
     )
+    runs = application(history, invariants, coverage, loop)
     invariants.in_doubt.update(names)  # all begin with an empty folder
     # A spare knows no member until it is added.
     nodes = [
-        VirtualNode(name, began_with if name in began_with.members else Configuration(), around)
+        VirtualNode(
+            name, began_with if name in began_with.members else Configuration(), around, runs
+        )
         for name in names
     ]
     for node in nodes:
         network.add(node.name, node)
-    return Group(nodes, around)
+    return Group(nodes, around, runs)

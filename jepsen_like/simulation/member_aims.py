@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from jepsen_like.simulation.swarm import NEVER
+from jepsen_like.simulation.event_loop import NEVER
 
 # Fields of Swarm; a mapping stands for fields of that style.
 Aim = Mapping[str, Any]
@@ -37,23 +37,35 @@ _INSTALLS: Aim = {
     "load": {"append_every_s": 0.03},
 }
 _FULL_DISKS: Aim = {"room": {"fill_every_s": 1.0, "reserve_bytes": 98_304}}
-_LOST_DISKS: Aim = {"nodes": 3, "wipe_every_s": 1.0}
 
 MEMBER_AIMS: Final[Mapping[str, Aim]] = {
-    "begins-by-silence": _LOST_DISKS,
     "clocks-beyond-bound": _LEASES,
-    "commit-older-term": {**_CUT_LEADERS, "nodes": 5},
+    # Leaders that end, or hand over, before a quorum has their entries.
+    "commit-older-term": {
+        "nodes": 5,
+        "election_timeout_s": 0.15,
+        "heartbeat_interval_s": 0.06,
+        "network": {"leader_cuts": 0.5, "one_way_cuts": 0.3, "mean_delay_s": 0.03},
+        "faults": {"partition_every_s": 0.7, "crash_every_s": 0.7, "crash_all": 0.1},
+        "load": {"read_every_s": 0.03, "append_every_s": 0.03},
+        "leadership": {"transfer_every_s": 0.5},
+    },
     "entries-take-the-reserve": _FULL_DISKS,
     "full-disk-is-final": _FULL_DISKS,
     "grown-group-forgotten": {
-        **_LOST_DISKS,
         "nodes": 1,
+        "wipe_every_s": 0.5,
         "churn": {"change_every_s": 1.0, "spares": 3},
     },
     "install-answer-lost-pins": _INSTALLS,
     "joint-decided-by-one-half": _CHANGES,
-    "known-committed-ignored": _CHANGES,
-    "lease-from-answer": _LEASES,
+    # Answers that take a good part of an election timeout.
+    "lease-from-answer": {
+        **_LEASES,
+        "election_timeout_s": 0.15,
+        "heartbeat_interval_s": 0.015,
+        "network": {"leader_cuts": 0.9, "least_delay_s": 0.01, "mean_delay_s": 0.03},
+    },
     "lease-ignores-drift": _LEASES,
     "lease-kept-in-transfer": {
         **_LEASES,
@@ -65,8 +77,10 @@ MEMBER_AIMS: Final[Mapping[str, Aim]] = {
     "pushes-of-any-term": _CUT_LEADERS,
     "read-before-own-commit": _READS,
     "read-without-round": _READS,
-    "removal-kept-secret": _CHANGES,
+    "removal-kept-secret": {
+        **_CHANGES,
+        "faults": {"partition_every_s": NEVER, "crash_every_s": NEVER},
+    },
     "room-is-never-found": _FULL_DISKS,
     "sign-believed-under-leases": {**_LEASES, "signs": {"ends_seen": True, "wrong_every_s": 0.3}},
-    "votes-counted-not-voters": {**_CUT_LEADERS, "network": {"duplication": 0.2}},
 }

@@ -7,8 +7,8 @@ members are left to prove the emptied ones, and those must not begin the group a
 from __future__ import annotations
 
 from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.node_process import Surroundings
-from jepsen_like.simulation.swarm import NEVER
 from jepsen_like.simulation.virtual_node import VirtualNode
 
 # How long the disks are away, in election timeouts: much longer than a new group takes to begin.
@@ -24,11 +24,10 @@ class MislaidDisks:
     entries are synced before they count, since disks are taken out without a sync.
     """
 
-    def __init__(self, nodes: list[VirtualNode], around: Surroundings, end_s: float) -> None:
+    def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
         swarm = around.swarm
         self._nodes = nodes
         self._around = around
-        self._end_s = end_s
         self._chance = Chance(swarm.seed, "mislaid disks")
         self._away: list[VirtualNode] = []
         suits = (
@@ -45,11 +44,7 @@ class MislaidDisks:
 
     def start(self) -> None:
         """Draw the time of the first loss."""
-        if self._every_s == NEVER:
-            return
-        at_s = self._around.loop.now + self._chance.wait_s(self._every_s)
-        if at_s < self._end_s:
-            self._around.loop.at(at_s, self._mislay)
+        self._around.loop.fault(self._chance, self._every_s, self._mislay)
 
     def stop(self) -> None:
         """Put back what is away."""

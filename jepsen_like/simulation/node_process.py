@@ -27,7 +27,6 @@ from dledger.snapshots.restoring import Opened
 from dledger.store.push_check import PushCheck
 from dledger.waits.pending_appends import Done, Outcome
 from dledger.waits.pending_reads import ReadOutcome
-from jepsen_like.simulation.application import Application, MemberMachine
 from jepsen_like.simulation.candidacies import Candidacies
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
@@ -41,6 +40,7 @@ from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_network import VirtualNetwork
 from jepsen_like.simulation.virtual_syncs import VirtualSyncs
 from jepsen_like.simulation.watched_log import WatchedLog
+from jepsen_like.simulation.watched_machine import MemberMachine
 from jepsen_like.simulation.witness import check_reads_end
 
 
@@ -57,7 +57,6 @@ class Surroundings:
     trace: Trace | None
     signs: EndSigns
     candidacies: Candidacies
-    application: Application
 
 
 class SessionCall(NamedTuple):

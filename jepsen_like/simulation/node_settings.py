@@ -11,7 +11,8 @@ from dledger.entry import BLANK_BYTES, HEADER_BYTES
 from dledger.node.member import MemberSettings
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
-from jepsen_like.simulation.swarm import NEVER, Swarm
+from jepsen_like.simulation.event_loop import NEVER
+from jepsen_like.simulation.swarm import Swarm
 
 GROUP = "simulation"
 FOLDER = Path("/data")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.node_process import Surroundings
-from jepsen_like.simulation.swarm import NEVER
 from jepsen_like.simulation.virtual_disk import DiskCopy
 from jepsen_like.simulation.virtual_node import VirtualNode
 
@@ -22,21 +21,15 @@ class Restores:
     ends for another reason, and a restored member waits until all others have answered.
     """
 
-    def __init__(self, nodes: list[VirtualNode], around: Surroundings, end_s: float) -> None:
+    def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
         self._nodes = nodes
         self._around = around
-        self._end_s = end_s
         self._chance = Chance(around.swarm.seed, "restored folders")
         self._copies: dict[str, list[DiskCopy]] = {node.name: [] for node in nodes}
 
     def start(self) -> None:
         """Draw the time of the first restore."""
-        every_s = self._around.swarm.restore_every_s
-        if every_s == NEVER:
-            return
-        at_s = self._around.loop.now + self._chance.wait_s(every_s / 2)
-        if at_s < self._end_s:
-            self._around.loop.at(at_s, self._next)
+        self._around.loop.fault(self._chance, self._around.swarm.restore_every_s / 2, self._next)
 
     def _next(self) -> None:
         if self._chance.happens(0.5):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dledger.core.member_state import Role
 from dledger.sessions.session_entry import (
     AppendInSession,
     CloseSession,
@@ -19,7 +18,7 @@ from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.node_process import SessionCall, Surroundings
 from jepsen_like.simulation.session_history import token_body
-from jepsen_like.simulation.virtual_node import VirtualNode
+from jepsen_like.simulation.virtual_node import VirtualNode, leaders_of
 
 # Share of the seeds that have such clients: the others stay as they are without.
 SEEDS_WITH_SESSIONS = 0.4
@@ -75,7 +74,7 @@ class SessionWorkload:
     def _expire(self) -> None:
         if self._over:
             return
-        for node in self._leaders():
+        for node in leaders_of(self._nodes):
             process = node.process
             if process is not None and process.session_expiry_is_due(self._around.loop.now):
                 node.ask(SessionCall(lambda now_ms: [encode_expire(now_ms)], self._expired))
@@ -84,13 +83,6 @@ class SessionWorkload:
     def _expired(self, outcome: Outcome) -> None:
         for answer in _answers(outcome):
             self._around.coverage.count("sessions ended by time", answer.number)
-
-    def _leaders(self) -> list[VirtualNode]:
-        return [
-            node
-            for node in self._nodes
-            if node.process is not None and node.process.replica.state.role is Role.LEADER
-        ]
 
     # --- for the clients ------------------------------------------------------------------------
 
@@ -109,7 +101,7 @@ class SessionWorkload:
     def send(self, client: _Client, command: SessionCommand) -> None:
         """Make one attempt, at a node that considers itself the leader, or at any."""
         client.unanswered += 1
-        nodes = self._leaders() or self._nodes
+        nodes = leaders_of(self._nodes) or self._nodes
         node = self._chance.choice(nodes)
 
         def answered(outcome: Outcome) -> None:

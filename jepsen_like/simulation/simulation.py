@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from dledger.core.snapshot.snapshot_sender import REFUSED_RETRY_S
 from dledger.entry import Entry, decode_entries
 from dledger.errors import DLedgerError
-from jepsen_like.simulation.application import BareLog
 from jepsen_like.simulation.churn import Churn
-from jepsen_like.simulation.clients import Told
+from jepsen_like.simulation.clients import History, Told
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.faults import Faults
 from jepsen_like.simulation.full_disks import FullDisks
 from jepsen_like.simulation.group import MakeApplication, simulated_group
-from jepsen_like.simulation.invariants import InvariantViolated
+from jepsen_like.simulation.invariants import Invariants, InvariantViolated
 from jepsen_like.simulation.mislaid_disks import MislaidDisks
 from jepsen_like.simulation.restores import Restores
 from jepsen_like.simulation.session_workload import SessionWorkload
 from jepsen_like.simulation.stalls import Stalls
 from jepsen_like.simulation.swarm import Swarm
 from jepsen_like.simulation.trace import Trace
-from jepsen_like.simulation.virtual_node import VirtualNode
+from jepsen_like.simulation.virtual_disk import VirtualDisk
+from jepsen_like.simulation.virtual_node import VirtualNode, leaders_of
+from jepsen_like.simulation.watched_machine import WatchedMachine
 from jepsen_like.simulation.wipes import Wipes
 from jepsen_like.simulation.workload import Workload
 from jepsen_like.simulation.written_log import READ_BYTES
@@ -31,6 +34,41 @@ MOST_TIMEOUTS_TO_ELECT = 30.0
 MOST_SECONDS_TO_CATCH_UP = 15.0 + REFUSED_RETRY_S
 # How often convergence is looked at, as a share of an election timeout.
 LOOK_EVERY = 0.25
+
+
+class BareLog:
+    """No application: members have the sums and sessions of the tier alone."""
+
+    def __init__(self, history: History, invariants: Invariants) -> None:
+        self._history = history
+        self._invariants = invariants
+
+    def machine(self, name: str, disk: VirtualDisk) -> WatchedMachine:
+        """The machine of a process that starts now."""
+        del disk  # it keeps nothing on it
+        return WatchedMachine(name, self._history, self._invariants)
+
+    def started(self, node: VirtualNode) -> None:
+        """The process of a member runs."""
+
+    def ended(self, node: VirtualNode) -> None:
+        """The process of a member has ended."""
+
+    def begin(self, nodes: Sequence[VirtualNode]) -> None:
+        """The run begins."""
+
+    def stop(self) -> None:
+        """No more faults."""
+
+    def is_settled(self, members: Sequence[VirtualNode]) -> bool:
+        """Members without an application are always settled."""
+        return bool(members)
+
+    def end(self) -> None:
+        """The run is over."""
+
+    def check(self, members: Sequence[VirtualNode]) -> None:
+        """There is nothing to check besides the log."""
 
 
 class Simulation:
@@ -53,16 +91,16 @@ class Simulation:
         self._nodes = group.nodes
         self._loop = around.loop
         self.coverage = around.coverage
-        self._application = around.application
+        self._application = group.application
         self._workload = Workload(self._nodes, around)
         self._session_workload = SessionWorkload(self._nodes, around)
         self._churn = Churn(self._nodes, around)
-        self._faults = Faults(self._nodes, around, swarm.fault_seconds)
-        self._stalls = Stalls(self._nodes, around, swarm.fault_seconds)
-        self._restores = Restores(self._nodes, around, swarm.fault_seconds)
-        self._mislaid = MislaidDisks(self._nodes, around, swarm.fault_seconds)
-        self._wipes = Wipes(self._nodes, around, self._mislaid, swarm.fault_seconds)
-        self._full_disks = FullDisks(self._nodes, around, swarm.fault_seconds)
+        self._faults = Faults(self._nodes, around)
+        self._stalls = Stalls(self._nodes, around)
+        self._restores = Restores(self._nodes, around)
+        self._mislaid = MislaidDisks(self._nodes, around)
+        self._wipes = Wipes(self._nodes, around, self._mislaid)
+        self._full_disks = FullDisks(self._nodes, around)
         self._swarm = swarm
 
     @property
@@ -143,14 +181,14 @@ class Simulation:
         history = self._around.history
         if any(history.told(number) is Told.ACKNOWLEDGED for number in probes):
             return True
-        leaders = self._workload.leaders()
+        leaders = leaders_of(self._nodes)
         if len(leaders) == 1:
             probes += self._workload.append_to(leaders[0], 1)
         return False
 
     def _members(self) -> list[VirtualNode]:
         """The members of the group, the leader first; empty unless exactly one leads."""
-        leaders = self._workload.leaders()
+        leaders = leaders_of(self._nodes)
         if len(leaders) != 1 or leaders[0].process is None:
             return []
         group = leaders[0].process.replica.state.membership.configuration

@@ -6,9 +6,9 @@ from __future__ import annotations
 
 from dledger.core.member_state import Role
 from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.node_process import Surroundings
-from jepsen_like.simulation.swarm import NEVER
 from jepsen_like.simulation.virtual_node import VirtualNode
 
 # A stall takes at most this multiple of the mean: no run waits for ever.
@@ -24,18 +24,18 @@ CALM_TIMEOUTS = 3.0
 
 
 class Stalls:
-    """Stalls members until `end_s`. Where nothing else goes wrong, it judges that none of these
-    stalls has replaced a leader, though stalls of all members may take much longer than elections.
+    """Stalls members while there are faults. Where nothing else goes wrong, it judges that none of
+    these stalls has replaced a leader, though stalls of all members may take much longer than
+    elections.
     """
 
-    def __init__(self, nodes: list[VirtualNode], around: Surroundings, end_s: float) -> None:
+    def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
         self._nodes = nodes
         self._around = around
         self._loop = around.loop
         self._timeout_s = around.swarm.election_timeout_s
         self._style = around.swarm.faults
         self._judges = around.swarm.only_stalls
-        self._end_s = end_s
         self._chance = Chance(around.swarm.seed, "stalls of members")
         self._reign: tuple[str, int] | None = None  # the leader that may not change, and its term
 
@@ -49,7 +49,7 @@ class Stalls:
         wait_s = stalled_s + self._chance.wait_s(self._style.stall_every_s)
         if self._judges:
             wait_s += CALM_TIMEOUTS * self._timeout_s
-        if self._loop.now + wait_s < self._end_s:
+        if self._loop.now + wait_s < self._loop.faults_end_s:
             self._loop.after(wait_s, self._stall)
 
     def _stall(self) -> None:

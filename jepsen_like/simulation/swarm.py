@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.virtual_disk import CrashStyle
 
 # Time with faults. Long enough for a few dozen elections in a rough seed.
 DEFAULT_FAULT_SECONDS = 20.0
-NEVER = float("inf")
 
 
 @dataclass(frozen=True, slots=True)

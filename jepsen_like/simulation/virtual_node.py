@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Protocol
 
 from dledger.config import NodeConfig
 from dledger.core.entry_dispatcher import BatchSizer
@@ -38,6 +39,7 @@ from jepsen_like.simulation.node_settings import (
 from jepsen_like.simulation.node_trace import arrival_lines, state_line
 from jepsen_like.simulation.virtual_clock import VirtualClock
 from jepsen_like.simulation.virtual_disk import DiskCopy, DiskImage, PowerCut, VirtualDisk
+from jepsen_like.simulation.watched_machine import MemberMachine
 from jepsen_like.simulation.witness import Witness
 from jepsen_like.simulation.written_log import log_chains, log_changes
 
@@ -52,10 +54,48 @@ THREAD_MEAN_S = 0.000_1
 MOST_STEPS_TO_POWER_CUT = 25
 
 
+class Application(Protocol):
+    """Makes the machines of members, and puts load on them."""
+
+    def machine(self, name: str, disk: VirtualDisk) -> MemberMachine:
+        """The machine of a process that starts now. May raise PowerCut."""
+        ...
+
+    def started(self, node: VirtualNode) -> None:
+        """The process of a member runs."""
+        ...
+
+    def ended(self, node: VirtualNode) -> None:
+        """The process of a member has ended, in whichever way."""
+        ...
+
+    def begin(self, nodes: Sequence[VirtualNode]) -> None:
+        """The run begins: put load on the members."""
+        ...
+
+    def stop(self) -> None:
+        """No more faults and no more load."""
+        ...
+
+    def is_settled(self, members: Sequence[VirtualNode]) -> bool:
+        """Whether these members have nothing left to do; asked after `stop`."""
+        ...
+
+    def end(self) -> None:
+        """The run is over, in whichever way."""
+        ...
+
+    def check(self, members: Sequence[VirtualNode]) -> None:
+        """The members agree: check them. Raises InvariantViolated."""
+        ...
+
+
 class VirtualNode:
     """Starts, stops, pauses and turns one process in virtual time."""
 
-    def __init__(self, name: str, began_with: Configuration, around: Surroundings) -> None:
+    def __init__(
+        self, name: str, began_with: Configuration, around: Surroundings, application: Application
+    ) -> None:
         swarm = around.swarm
         self.name = name
         self.disk = VirtualDisk(Chance(swarm.seed, f"disk of {name}"))
@@ -63,6 +103,7 @@ class VirtualNode:
         self.process: NodeProcess | None = None
         self.is_paused = False
         self._around = around
+        self._application = application
         self._loop = around.loop
         self._timing = Chance(swarm.seed, f"timing of {name}")
         self._elections = Chance(swarm.seed, f"elections of {name}")
@@ -106,7 +147,7 @@ class VirtualNode:
         around = self._around
         self._life += 1
         try:
-            machine = around.application.machine(self.name, self.disk)
+            machine = self._application.machine(self.name, self.disk)
             opened = open_and_restore(
                 self.disk, self._node_config, machine, self._room(), STATE_FOLDER
             )
@@ -139,7 +180,7 @@ class VirtualNode:
         around.network.examine_all()
         self.wake()
         self.wake_look()
-        around.application.started(self)
+        self._application.started(self)
 
     def _room(self) -> DiskRoom:
         size = self._around.swarm.room.reserve_bytes
@@ -184,7 +225,7 @@ class VirtualNode:
         self._around.invariants.lease(self.name, 0, NEVER, self._loop.now)
         if process is not None:
             process.killed()
-            self._around.application.ended(self)
+            self._application.ended(self)
         self._around.network.process_ended(self.name)
         if not power:
             self._around.signs.process_ended(self.name)
@@ -521,3 +562,8 @@ class VirtualNode:
             self.wake()
         else:
             self._set_timer(process)
+
+
+def leaders_of(nodes: Sequence[VirtualNode]) -> list[VirtualNode]:
+    """The members that consider themselves leaders."""
+    return [node for node in nodes if node.process is not None and node.process.leads]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 from dledger.core.replica import Replica
 from dledger.entry import Entry, decode_entries
@@ -11,6 +12,44 @@ from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.invariants import Invariants
 from jepsen_like.simulation.machine import FORMAT, MachineState
 from jepsen_like.simulation.written_log import READ_BYTES
+
+
+class MemberMachine(Protocol):
+    """The state machine of one process of a member, and what watches it."""
+
+    @property
+    def snapshot_format(self) -> str:
+        """As in `dledger.SnapshottingMachine`."""
+        ...
+
+    @property
+    def state(self) -> MachineState:
+        """The sums and the sessions of the member."""
+        ...
+
+    def apply(self, entries: Sequence[Entry]) -> Sequence[object]:
+        """Apply entries in log order; return the answers to clients."""
+        ...
+
+    def snapshot(self) -> Iterator[bytes]:
+        """The state in chunks."""
+        ...
+
+    def restore(self, chunks: Iterator[bytes]) -> None:
+        """Take the state of a snapshot."""
+        ...
+
+    def begin(self, store: SegmentStore, replica: Replica) -> None:
+        """Begin to watch: the member runs, and may have restored a snapshot before."""
+        ...
+
+    def moved(self) -> None:
+        """The state changed: entries were applied, or a snapshot restored."""
+        ...
+
+    def follow(self) -> None:
+        """Report applied entries that were not the application's."""
+        ...
 
 
 class WatchedMachine:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.mislaid_disks import MislaidDisks
 from jepsen_like.simulation.node_process import Surroundings
-from jepsen_like.simulation.swarm import NEVER
 from jepsen_like.simulation.virtual_node import VirtualNode
 
 # Share of the wipes of a group's only first member after which it starts alone.
@@ -13,7 +13,8 @@ OTHERS_DOWN = 0.7
 
 
 class Wipes:
-    """Wipes one member after the other until `end_s`, a minority at most before they are proven.
+    """Wipes one member after the other while there are faults, a minority at most before they are
+    proven.
 
     In a group of two, one member at most: the other one has everything. In a group whose members
     change, a disk is emptied only while all members are up, and none of them knows of a change or
@@ -22,28 +23,18 @@ class Wipes:
     """
 
     def __init__(
-        self,
-        nodes: list[VirtualNode],
-        around: Surroundings,
-        mislaid: MislaidDisks,
-        end_s: float,
+        self, nodes: list[VirtualNode], around: Surroundings, mislaid: MislaidDisks
     ) -> None:
         self._mislaid = mislaid
         self._nodes = nodes
         self._around = around
-        self._end_s = end_s
         self._chance = Chance(around.swarm.seed, "wipes")
         self._founders = frozenset(node.name for node in nodes[: around.swarm.nodes])
         self._changes = around.swarm.churn.change_every_s != NEVER
 
     def start(self) -> None:
         """Draw the time of the first wipe."""
-        every_s = self._around.swarm.wipe_every_s
-        if every_s == NEVER:
-            return
-        at_s = self._around.loop.now + self._chance.wait_s(every_s)
-        if at_s < self._end_s:
-            self._around.loop.at(at_s, self._next)
+        self._around.loop.fault(self._chance, self._around.swarm.wipe_every_s, self._next)
 
     def _next(self) -> None:
         self._wipe()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dledger.core.member_state import Role
 from dledger.entry import Body
 from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.node_process import Surroundings
-from jepsen_like.simulation.swarm import NEVER
-from jepsen_like.simulation.virtual_node import VirtualNode
+from jepsen_like.simulation.virtual_node import VirtualNode, leaders_of
 
 
 class Workload:
@@ -50,16 +49,8 @@ class Workload:
         node.append(numbers, bodies)
         return numbers
 
-    def leaders(self) -> list[VirtualNode]:
-        """The nodes that consider themselves leaders."""
-        return [
-            node
-            for node in self._nodes
-            if node.process is not None and node.process.replica.state.role is Role.LEADER
-        ]
-
     def _target(self, chance: Chance, elsewhere: float) -> VirtualNode | None:
-        leaders = self.leaders()
+        leaders = leaders_of(self._nodes)
         if not leaders or chance.happens(elsewhere):
             leaders = self._nodes
         node = chance.choice(leaders)

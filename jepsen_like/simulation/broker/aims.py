@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from jepsen_like.simulation.broker.broker_swarm import Aim
-from jepsen_like.simulation.swarm import NEVER
+from jepsen_like.simulation.event_loop import NEVER
 
 _POWER_CUTS: Mapping[str, object] = {
     "crash_every_s": 0.5,

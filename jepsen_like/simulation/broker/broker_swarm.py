@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from jepsen_like.simulation.chance import Chance
-from jepsen_like.simulation.swarm import NEVER, Swarm, swarm_of
+from jepsen_like.simulation.event_loop import NEVER
+from jepsen_like.simulation.swarm import Swarm, swarm_of
 
 # Time with faults. A request costs more here than an append does there.
 DEFAULT_FAULT_SECONDS = 15.0

@@ -11,13 +11,13 @@ from dataclasses import replace
 from dledger.state_machine import SnapshottingMachine
 from jepsen_like.chaos.service import Caller, Described
 from jepsen_like.simulation.chance import Chance
+from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.service.adaptive_clients import ADAPTIVE_CLIENTS
 from jepsen_like.simulation.service.machine_error import called
 from jepsen_like.simulation.service.schedule import LEADER, Do, Schedule, Step
 from jepsen_like.simulation.service.service import Service
 from jepsen_like.simulation.swarm import (
-    NEVER,
     ChurnStyle,
     FaultStyle,
     LoadStyle,

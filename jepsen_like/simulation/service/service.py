@@ -5,20 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from dledger.errors import MachineUnusable
 from dledger.machine_check import check_machine
 from dledger.state_machine import StateMachine
-from jepsen_like.chaos.service import Call, Caller, Described
-from jepsen_like.chaos.service import Service as ProcessService
+from jepsen_like.chaos.service import Call, Caller, Described, ServiceUnderTest
 from jepsen_like.checkers.models.model import Model
 from jepsen_like.history.value import Value
 from jepsen_like.simulation.service.machine_error import called
 from jepsen_like.simulation.witness import InvariantViolated
-
-if TYPE_CHECKING:
-    from jepsen_like.simulation.service.world import World
 
 # Bodies that are drawn for a machine about which nothing else is known.
 LONGEST_RANDOM_BODY_BYTES = 32
@@ -54,7 +50,8 @@ class Service:
 
     machine: Callable[[], StateMachine]
     operations: Callable[[Random], bytes] = random_body
-    invariant: Callable[[World], None] | None = None
+    # Of a World, which knows services.
+    invariant: Callable[[Any], None] | None = None
     # The machine is the user's own class, which nobody else can name.
     state: Callable[[Any], object] | None = None
     query: Callable[[Any], Value] | None = None
@@ -118,7 +115,7 @@ class Service:
 
 # What may be simulated: a service, just what makes its machine, or a class with `machine` and
 # `generate`, as `jepsen-like run --service` takes it, or `client`.
-Simulated = Service | Callable[[], StateMachine] | ProcessService | type
+Simulated = Service | Callable[[], StateMachine] | ServiceUnderTest | type
 
 
 def service_of(simulated: Simulated) -> Service:
@@ -150,7 +147,7 @@ class _Invariant:
     def __init__(self, described: Described) -> None:
         self._described = described
 
-    def __call__(self, world: World) -> None:
+    def __call__(self, world: Any) -> None:
         for name, machine in sorted(world.machines.items()):
             problem = self._described.invariant(machine)
             if problem is not None:
