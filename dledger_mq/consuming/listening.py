@@ -9,9 +9,8 @@ import trio
 
 from dledger_mq.client_metrics import ReportedMetrics
 from dledger_mq.consuming.back_off import redelivery_delay_seconds
-from dledger_mq.consuming.call_rules import CallRule
+from dledger_mq.consuming.call_rules import CallRule, Postponed
 from dledger_mq.consuming.consume_tally import ConsumeTally
-from dledger_mq.consuming.postponed import Postponed
 from dledger_mq.consuming.queue_reader import QueueReader
 from dledger_mq.listener import Listener, says_consumed
 from dledger_mq.listener_watch import ListenerWatch
@@ -100,13 +99,21 @@ class Listening:
             return
         now = trio.current_time()
         for message in messages:
-            self._postponed.add(now + redelivery_delay_seconds(message), reader, [message])
+            self._postponed.add(now + redelivery_delay_seconds(message), (reader, [message]))
 
     def offer(self, reader: QueueReader) -> None:
         """Messages wait in a queue."""
         if reader not in self._ready:
             self._ready.append(reader)
         self._idle.unpark(count=max(1, reader.cached.waiting // self._batch_size))
+
+    async def offer_postponed(self) -> None:
+        """Offer messages and queues when their time has come, for ever."""
+        while True:
+            for reader, messages in await self._postponed.due():
+                if not reader.dropped:
+                    reader.cached.give_back(messages)
+                    self.offer(reader)
 
     async def stop(self, timeout_seconds: float) -> None:
         """Hand out nothing more, and wait until what was taken is settled.

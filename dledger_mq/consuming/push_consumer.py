@@ -27,17 +27,15 @@ from dledger_mq.consuming.cached_queue import (
     CachedBytes,
     CachedQueue,
 )
-from dledger_mq.consuming.call_rules import AtOnce, CallRule, InOrder
+from dledger_mq.consuming.call_rules import AtOnce, CallRule, GivingBack, InOrder, Postponed
 from dledger_mq.consuming.conditions import check_conditions
 from dledger_mq.consuming.consume_tally import ConsumeTally
 from dledger_mq.consuming.direct_calls import DirectCalls
-from dledger_mq.consuming.giving_back import GivingBack
 from dledger_mq.consuming.iteration import Iteration
 from dledger_mq.consuming.listening import Listening
 from dledger_mq.consuming.offset_file import locked_offsets
 from dledger_mq.consuming.offsets import BrokerOffsets, FileOffsets, Offsets
 from dledger_mq.consuming.ordered_queues import OrderedQueues
-from dledger_mq.consuming.postponed import Postponed
 from dledger_mq.consuming.pulling import PULL_BATCH
 from dledger_mq.consuming.queue_reader import QueueReader
 from dledger_mq.consuming.subscription import Sql, group_subscriptions
@@ -281,7 +279,7 @@ class PushConsumer:
             if self._listener is not None:
                 for _ in range(self._options.concurrency):
                     calls.start_soon(listening.work, self._listener)
-            nursery.start_soon(postponed.release, listening.offer)
+            nursery.start_soon(listening.offer_postponed)
             nursery.start_soon(self._rebalance_forever)
             nursery.start_soon(self._commit_forever)
             seconds = LAST_COMMIT_SECONDS

@@ -6,7 +6,6 @@ from typing import Final
 
 import trio
 
-from dledger.wake_up import WakeUp
 from dledger_mq.connection.calls import call_master
 from dledger_mq.connection.client import Client
 from dledger_mq.consuming.agenda import Agenda
@@ -69,7 +68,6 @@ class HeldMessages:
         self._asking: dict[Popped, trio.Event] = {}  # whose time is being changed
         self._promised = 0
         self._agenda: Agenda[Popped] = Agenda()
-        self._sooner = WakeUp()
         self._room = trio.lowlevel.ParkingLot()  # the readers of several queues wait for it
 
     def __len__(self) -> int:
@@ -140,9 +138,7 @@ class HeldMessages:
     async def renew_for_ever(self) -> None:
         """Renew messages when it is time."""
         while True:
-            with trio.move_on_at(self._agenda.next_time):
-                await self._sooner.wait()
-            for popped in self._agenda.take_due(trio.current_time()):
+            for popped in await self._agenda.due():
                 if not popped.is_settled:
                     self._is_due(popped)
 
@@ -152,8 +148,6 @@ class HeldMessages:
         at = now + (popped.deadline - now) / 2
         if at > popped.taken + self._longest_seconds or popped.wants_acknowledgement:
             at = popped.deadline
-        if at < self._agenda.next_time:
-            self._sooner.set()
         self._agenda.add(at, popped)
 
     def _is_due(self, popped: Popped) -> None:
@@ -225,12 +219,4 @@ class HeldMessages:
         return True
 
     def _hiding(self, popped: Popped, seconds: float) -> Command:
-        message = popped.message
-        return pop_requests.hide(
-            self._group,
-            message.queue.topic,
-            message.queue.queue_id,
-            message.queue_offset,
-            popped.receipt_handle,
-            max(round(seconds * 1000), 1),
-        )
+        return pop_requests.hide(self._group, popped, max(round(seconds * 1000), 1))

@@ -111,15 +111,7 @@ class PopAcknowledging:
 
     def _command(self, these: list[Popped]) -> Command:
         if len(these) == 1:
-            (popped,) = these
-            queue = popped.message.queue
-            return pop_requests.acknowledge(
-                self._group,
-                queue.topic,
-                queue.queue_id,
-                popped.message.queue_offset,
-                popped.receipt_handle,
-            )
+            return pop_requests.acknowledge(self._group, these[0])
         return pop_requests.acknowledge_many(
             these[0].message.queue.broker_name, [self._acked(one) for one in these]
         )
