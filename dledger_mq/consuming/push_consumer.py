@@ -29,9 +29,9 @@ from dledger_mq.consuming.cached_queue import (
 )
 from dledger_mq.consuming.call_rules import AtOnce, CallRule, GivingBack, InOrder, Postponed
 from dledger_mq.consuming.conditions import check_conditions
-from dledger_mq.consuming.consume_tally import ConsumeTally
 from dledger_mq.consuming.direct_calls import DirectCalls
 from dledger_mq.consuming.iteration import Iteration
+from dledger_mq.consuming.listener_calls import ListenerCalls
 from dledger_mq.consuming.listening import Listening
 from dledger_mq.consuming.offset_file import locked_offsets
 from dledger_mq.consuming.offsets import BrokerOffsets, FileOffsets, Offsets
@@ -203,14 +203,9 @@ class PushConsumer:
         self._listening: Listening | None = None
         self._locked: OrderedQueues | None = None
         self._iteration: Iteration | None = None
-        self._direct = DirectCalls(
-            group,
-            listener,
-            ordered,
-            self._client.listener_watch,
-            self._options.slow_call_seconds,
-        )
-        self._tally = ConsumeTally(trio.current_time)
+        watch, slow_seconds = self._client.listener_watch, self._options.slow_call_seconds
+        self._calls = ListenerCalls(group, listener, watch, slow_seconds, self._metrics)
+        self._direct = DirectCalls(self._calls, is_ordered=ordered)
         self._rebalance_wanted = WakeUp()
         self._assigned = trio.Event()
         self._problems: dict[str, str] = {}
@@ -252,7 +247,9 @@ class PushConsumer:
                 )
             )
             stack.push_async_callback(self._unlock_all)  # when no call of the listener runs
-            trace = await open_trace(stack, client, self.group, self._trace_topic, lifetime)
+            self._calls.trace = await open_trace(
+                stack, client, self.group, self._trace_topic, lifetime
+            )
             nursery = await stack.enter_async_context(Background(lifetime, until_the_end=True))
             stack.callback(self._forget)
             calls = await stack.enter_async_context(Background(lifetime))  # of the listener
@@ -265,20 +262,15 @@ class PushConsumer:
                 )
             postponed = Postponed()
             listening = self._listening = Listening(
-                self.group,
+                self._calls,
                 self._call_rule(postponed),
                 postponed,
                 batch_size=1 if self._listener is None else self._options.batch_size,
                 most_of_a_topic=self._most_of_a_topic(),
-                tally=self._tally,
-                watch=client.listener_watch,
-                slow_seconds=self._options.slow_call_seconds,
-                metrics=self._metrics,
-                trace=trace,
             )
             if self._listener is not None:
                 for _ in range(self._options.concurrency):
-                    calls.start_soon(listening.work, self._listener)
+                    calls.start_soon(listening.work)
             nursery.start_soon(listening.offer_postponed)
             nursery.start_soon(self._rebalance_forever)
             nursery.start_soon(self._commit_forever)
@@ -449,7 +441,7 @@ class PushConsumer:
             self._opened_milliseconds,
             tuple(self._wanted.values()),
             queues,
-            self._tally.statuses(),
+            self._calls.tally.statuses(),
         )
 
     def _members_changed(self) -> None:

@@ -20,6 +20,7 @@ from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.consuming.assignment import MEMBERS_TIMEOUT_SECONDS
 from dledger_mq.consuming.conditions import check_conditions
 from dledger_mq.consuming.direct_calls import DirectCalls
+from dledger_mq.consuming.listener_calls import ListenerCalls
 from dledger_mq.consuming.subscription import Sql, group_subscriptions
 from dledger_mq.errors import MessagingError
 from dledger_mq.listener import Listener, check_listener
@@ -95,7 +96,6 @@ class PopConsumer:
         check_listener(listener)
         self.group = group
         self._topics = topics
-        self._listener = listener
         self._use = ClientUse(
             "consumer", "PopConsumer", "open_pop_consumer", nameservers, client, group
         )
@@ -106,24 +106,14 @@ class PopConsumer:
         self._options = options or PopOptions()
         self._metrics = reported(metrics)
         self._trace_topic = trace_topic(trace)
-        self._listening = PopListening(
-            group,
-            self._options,
-            is_ordered=ordered,
-            watch=self._client.listener_watch,
-            metrics=self._metrics,
-        )
+        watch, slow_seconds = self._client.listener_watch, self._options.slow_call_seconds
+        self._calls = ListenerCalls(group, listener, watch, slow_seconds, self._metrics)
+        self._listening = PopListening(self._calls, self._options, is_ordered=ordered)
+        self._direct = DirectCalls(self._calls, is_ordered=ordered)
         self._wanted: dict[str, SubscriptionData] = {}
         self._readers: dict[MessageQueue, list[PopReader]] = {}
         self._seen: set[MessageQueue] = set()  # of which the metrics know
         self._nursery: Background | None = None
-        self._direct = DirectCalls(
-            group,
-            listener,
-            ordered,
-            self._client.listener_watch,
-            self._options.slow_call_seconds,
-        )
         self._held: HeldMessages | None = None
         self._acknowledging: PopAcknowledging | None = None
         self._look_wanted = WakeUp()
@@ -163,7 +153,7 @@ class PopConsumer:
             ConsumerEntry(self._data(), self._look, self._running_info, self._direct.asked)
         )
         async with AsyncExitStack() as stack:
-            listening.trace = await open_trace(
+            self._calls.trace = await open_trace(
                 stack, client, self.group, self._trace_topic, lifetime
             )
             nursery = await stack.enter_async_context(Background(lifetime, until_the_end=True))
@@ -185,7 +175,7 @@ class PopConsumer:
             self._acknowledging, self._held = acknowledging, held
             client.routes.watch(self._route_changed)
             for _ in range(options.concurrency):
-                calls.start_soon(listening.work, self._listener, held, acknowledging.add)
+                calls.start_soon(listening.work, held, acknowledging.add)
             nursery.start_soon(held.renew_for_ever)
             nursery.start_soon(self._look_for_ever)
             seconds = LAST_ACKNOWLEDGEMENTS_SECONDS
