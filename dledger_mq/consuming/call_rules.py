@@ -9,9 +9,8 @@ from typing import Final, Protocol, TypeAlias
 import trio
 
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import NOT_NOW_CODES, call_master
+from dledger_mq.connection.calls import NOT_NOW_CODES, call_master, pause_seconds
 from dledger_mq.connection.client import Client
-from dledger_mq.connection.pauses import pause_seconds
 from dledger_mq.consuming.agenda import Agenda
 from dledger_mq.consuming.back_off import delay_seconds
 from dledger_mq.consuming.queue_reader import QueueReader

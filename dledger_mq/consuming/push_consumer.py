@@ -11,11 +11,10 @@ import trio
 
 from dledger.wake_up import WakeUp
 from dledger_mq.client_metrics import ClientMetrics, reported
-from dledger_mq.connection.background import Background
+from dledger_mq.connection.calls import LONGEST_PAUSE_SECONDS
 from dledger_mq.connection.client import Client, ConsumerEntry
 from dledger_mq.connection.client_use import ClientUse
-from dledger_mq.connection.lifetime import during_block
-from dledger_mq.connection.pauses import LONGEST_PAUSE_SECONDS
+from dledger_mq.connection.lifetime import Background, during_block
 from dledger_mq.connection.running_info import QueueInfo, RunningInfo
 from dledger_mq.connection.this_process import now_milliseconds
 from dledger_mq.connection.topic_route import ClientRoute
@@ -33,8 +32,7 @@ from dledger_mq.consuming.direct_calls import DirectCalls
 from dledger_mq.consuming.iteration import Iteration
 from dledger_mq.consuming.listener_calls import ListenerCalls
 from dledger_mq.consuming.listening import Listening
-from dledger_mq.consuming.offset_file import locked_offsets
-from dledger_mq.consuming.offsets import BrokerOffsets, FileOffsets, Offsets
+from dledger_mq.consuming.offsets import BrokerOffsets, FileOffsets, Offsets, locked_offsets
 from dledger_mq.consuming.ordered_queues import OrderedQueues
 from dledger_mq.consuming.pulling import PULL_BATCH
 from dledger_mq.consuming.queue_reader import QueueReader

@@ -10,9 +10,8 @@ import trio
 
 from dledger_mq.client_metrics import ReportedMetrics
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import NOT_NOW_CODES, call_master, master_of
+from dledger_mq.connection.calls import NOT_NOW_CODES, call_master, master_of, pause_seconds
 from dledger_mq.connection.client import Client
-from dledger_mq.connection.pauses import pause_seconds
 from dledger_mq.connection.side_work import read_beside
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.consuming.back_off import BackOff

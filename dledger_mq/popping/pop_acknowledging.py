@@ -6,9 +6,8 @@ from typing import Final
 
 import trio
 
-from dledger_mq.connection.calls import call_master
+from dledger_mq.connection.calls import call_master, pause_seconds
 from dledger_mq.connection.client import Client
-from dledger_mq.connection.pauses import pause_seconds
 from dledger_mq.errors import MessagingError
 from dledger_mq.popping import pop_requests
 from dledger_mq.popping.popped import Popped

@@ -9,11 +9,10 @@ import trio
 
 from dledger.wake_up import WakeUp
 from dledger_mq.client_metrics import ClientMetrics, reported
-from dledger_mq.connection.background import Background
+from dledger_mq.connection.calls import LONGEST_PAUSE_SECONDS
 from dledger_mq.connection.client import Client, ConsumerEntry
 from dledger_mq.connection.client_use import ClientUse
-from dledger_mq.connection.lifetime import during_block
-from dledger_mq.connection.pauses import LONGEST_PAUSE_SECONDS
+from dledger_mq.connection.lifetime import Background, during_block
 from dledger_mq.connection.running_info import RunningInfo
 from dledger_mq.connection.this_process import now_milliseconds
 from dledger_mq.connection.topic_route import ClientRoute

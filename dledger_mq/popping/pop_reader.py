@@ -9,9 +9,13 @@ from typing import Final
 import trio
 
 from dledger_mq.client_metrics import ReportedMetrics
-from dledger_mq.connection.calls import NOT_NOW_CODES, master_of
+from dledger_mq.connection.calls import (
+    LONGEST_PAUSE_SECONDS,
+    NOT_NOW_CODES,
+    master_of,
+    pause_seconds,
+)
 from dledger_mq.connection.client import Client
-from dledger_mq.connection.pauses import LONGEST_PAUSE_SECONDS, pause_seconds
 from dledger_mq.connection.side_work import Reading, read_beside
 from dledger_mq.connection.this_process import now_milliseconds
 from dledger_mq.connection.topic_route import ClientRoute

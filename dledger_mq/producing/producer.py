@@ -9,11 +9,10 @@ import trio
 from dledger.patient_limit import patient_limit
 from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection import requests
-from dledger_mq.connection.background import Background
 from dledger_mq.connection.calls import call_master
 from dledger_mq.connection.client import Asked, Client
 from dledger_mq.connection.client_use import ClientUse
-from dledger_mq.connection.lifetime import during_block
+from dledger_mq.connection.lifetime import Background, during_block
 from dledger_mq.connection.replies import question, reply_to
 from dledger_mq.connection.this_process import now_milliseconds
 from dledger_mq.errors import (
@@ -31,8 +30,7 @@ from dledger_mq.errors import (
 from dledger_mq.listener import check_listener
 from dledger_mq.message import MAX_BODY_BYTES, Message, TransactionState, check_topic
 from dledger_mq.producing.outcomes import OneOutcome, Outcomes
-from dledger_mq.producing.transaction import Transaction, TransactionCheck
-from dledger_mq.producing.transaction_checks import TransactionChecks
+from dledger_mq.producing.transaction import Transaction, TransactionCheck, TransactionChecks
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.batching import Batching

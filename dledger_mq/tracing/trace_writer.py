@@ -9,9 +9,8 @@ from typing import Final
 import trio
 
 from dledger.wake_up import WakeUp
-from dledger_mq.connection.background import Background
 from dledger_mq.connection.client import Client
-from dledger_mq.connection.lifetime import Lifetime
+from dledger_mq.connection.lifetime import Background, Lifetime
 from dledger_mq.connection.this_process import now_milliseconds
 from dledger_mq.errors import SendFailed
 from dledger_mq.message import Message, TransactionState, check_topic

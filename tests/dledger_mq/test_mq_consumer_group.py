@@ -26,7 +26,7 @@ from dledger_mq import (
     RouteNotFound,
     to_queue,
 )
-from dledger_mq.admin.group_answers import (
+from dledger_mq.admin.answers import (
     decode_connections,
     decode_consume_status,
     decode_direct_result,
