@@ -35,13 +35,13 @@ from dledger_mq.blocking import MAX_SENT_SOON, SentSoon, results_of
 from dledger_mq.bridge import BridgedIteration, loop_for
 from dledger_mq.consuming.pull_consumer import PullConsumer
 from dledger_mq.consuming.push_consumer import PushConsumer
-from dledger_mq.errors import NotIterable, TransactionRefused
+from dledger_mq.errors import NotIterable
 from dledger_mq.listener import Listener, check_listener
 from dledger_mq.listener_watch import called_elsewhere, calls_users
 from dledger_mq.message import Message, TransactionState
 from dledger_mq.popping.pop_consumer import PopConsumer
 from dledger_mq.producing.producer import Producer
-from dledger_mq.producing.transaction import Transaction, TransactionCheck
+from dledger_mq.producing.transaction import Transaction, TransactionCheck, decided
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.selectors import QueueSelector
@@ -111,15 +111,8 @@ class AsyncioProducer:
         transaction = await self.begin_transaction(
             message, selector=selector, timeout_seconds=timeout_seconds
         )
-        try:
+        async with decided(transaction):
             yield transaction
-        except Exception:
-            if transaction.is_undecided:
-                with suppress(TransactionRefused):
-                    await transaction.roll_back()
-            raise
-        if transaction.is_undecided:
-            await transaction.commit()
 
     async def begin_transaction(
         self,

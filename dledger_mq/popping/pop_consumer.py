@@ -164,9 +164,7 @@ class PopConsumer:
             held = HeldMessages(
                 client,
                 self.group,
-                options.max_held_messages,
-                options.invisible_seconds,
-                options.longest_call_seconds,
+                options,
                 nursery,
                 listening.settled,
                 acknowledging.add,

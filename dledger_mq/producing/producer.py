@@ -1,7 +1,7 @@
 """The producer: sends messages, each until it is acknowledged or failed for certain or in doubt."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 import trio
@@ -24,13 +24,17 @@ from dledger_mq.errors import (
     RequestRefused,
     SendFailed,
     SomeFailed,
-    TransactionRefused,
     WindowFull,
 )
 from dledger_mq.listener import check_listener
 from dledger_mq.message import MAX_BODY_BYTES, Message, TransactionState, check_topic
 from dledger_mq.producing.outcomes import OneOutcome, Outcomes
-from dledger_mq.producing.transaction import Transaction, TransactionCheck, TransactionChecks
+from dledger_mq.producing.transaction import (
+    Transaction,
+    TransactionCheck,
+    TransactionChecks,
+    decided,
+)
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.batching import Batching
@@ -463,15 +467,8 @@ class Producer:
         transaction = await self.begin_transaction(
             message, selector=selector, timeout_seconds=timeout_seconds
         )
-        try:
+        async with decided(transaction):
             yield transaction
-        except Exception:
-            if transaction.is_undecided:
-                with suppress(TransactionRefused):
-                    await transaction.roll_back()
-            raise
-        if transaction.is_undecided:
-            await transaction.commit()
 
     async def begin_transaction(
         self,

@@ -6,8 +6,9 @@ program dies before it, the broker asks a producer of the group how the work has
 """
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final, Protocol, TypeAlias
 
 import trio
 
@@ -153,6 +154,32 @@ def _is_certain(refused: RequestRefused) -> bool:
     if refused.code == ResponseCode.SYSTEM_ERROR:
         return refused.remark.lower().startswith(_REFUSING_REMARKS)
     return refused.code in _REFUSALS
+
+
+class _Decidable(Protocol):
+    @property
+    def is_undecided(self) -> bool: ...
+
+    async def commit(self) -> bool: ...
+
+    async def roll_back(self) -> bool: ...
+
+
+@asynccontextmanager
+async def decided(transaction: _Decidable) -> AsyncIterator[None]:
+    """Commit a transaction at the end of the block, or roll it back at an error.
+
+    A block that has done either, or is cancelled, leaves it as it is.
+    """
+    try:
+        yield
+    except Exception:
+        if transaction.is_undecided:
+            with suppress(TransactionRefused):
+                await transaction.roll_back()
+        raise
+    if transaction.is_undecided:
+        await transaction.commit()
 
 
 class TransactionChecks:
