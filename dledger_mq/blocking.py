@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar
 
 import trio
 
-from dledger.forms import at_once, soon, waits
+from dledger.forms import at_once, seen, soon, waits
 from dledger.loop_thread import LoopThread
 from dledger_mq.admin.admin import Admin
 from dledger_mq.admin.consumer_group import ConsumerGroup
@@ -215,10 +215,8 @@ class BlockingTransaction:
         self._loop = loop
         self._inner = transaction
 
-    @property
-    def id(self) -> str:
-        """As Transaction.id."""
-        return self._inner.id
+    id: str = seen(Transaction.id)
+    is_undecided: bool = seen(Transaction.is_undecided)
 
     @property
     def result(self) -> SendResult:
@@ -229,11 +227,6 @@ class BlockingTransaction:
     def state(self) -> TransactionState:
         """As Transaction.state."""
         return self._inner.state
-
-    @property
-    def is_undecided(self) -> bool:
-        """As Transaction.is_undecided."""
-        return self._inner.is_undecided
 
     commit = waits(Transaction.commit)
     roll_back = waits(Transaction.roll_back)

@@ -27,7 +27,7 @@ import trio
 
 from dledger.asyncio_block import kept_open, opened_loop
 from dledger.asyncio_forms import awaits, carried_out, given_up
-from dledger.forms import at_once
+from dledger.forms import at_once, seen
 from dledger.loop_thread import LoopThread
 from dledger_mq.admin.admin import Admin
 from dledger_mq.admin.consumer_group import ConsumerGroup
@@ -140,10 +140,8 @@ class AsyncioTransaction:
         self._loop = loop
         self._inner = transaction
 
-    @property
-    def id(self) -> str:
-        """As Transaction.id."""
-        return self._inner.id
+    id: str = seen(Transaction.id)
+    is_undecided: bool = seen(Transaction.is_undecided)
 
     @property
     def result(self) -> SendResult:
@@ -154,11 +152,6 @@ class AsyncioTransaction:
     def state(self) -> TransactionState:
         """As Transaction.state."""
         return self._inner.state
-
-    @property
-    def is_undecided(self) -> bool:
-        """As Transaction.is_undecided."""
-        return self._inner.is_undecided
 
     commit = awaits(Transaction.commit)
     roll_back = awaits(Transaction.roll_back)

@@ -137,6 +137,17 @@ async def call_master(
             raise problem
 
 
+def is_news(error: Exception, failures: int) -> bool:
+    """Whether a failure is worth a line in the log: an election is told once.
+
+    Args:
+        error: the failure.
+        failures: in a row.
+    """
+    is_election = isinstance(error, RequestRefused) and error.code in NOT_NOW_CODES
+    return failures == 1 or not is_election
+
+
 def pause_seconds(failures: int) -> float:
     """The pause after `failures` failures in a row: 0.1 s at first, growing to 0.3 s, and 1 s once
     the outage lasts.

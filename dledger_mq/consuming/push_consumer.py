@@ -241,7 +241,7 @@ class PushConsumer:
             await check_conditions(client, self.group, self._wanted.values())
             client.add_consumer(
                 ConsumerEntry(
-                    self._data(), self._members_changed, self._running_info, self._direct.asked
+                    self._data(), self._rebalance_wanted.set, self._running_info, self._direct.asked
                 )
             )
             stack.push_async_callback(self._unlock_all)  # when no call of the listener runs
@@ -441,9 +441,6 @@ class PushConsumer:
             queues,
             self._calls.tally.statuses(),
         )
-
-    def _members_changed(self) -> None:
-        self._rebalance_wanted.set()
 
     def _route_changed(self, route: ClientRoute) -> None:
         if route.topic in self._wanted:

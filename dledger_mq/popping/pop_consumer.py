@@ -149,7 +149,9 @@ class PopConsumer:
         self._wanted = group_subscriptions(self.group, self._topics, now_milliseconds())
         await check_conditions(client, self.group, self._wanted.values())
         client.add_consumer(
-            ConsumerEntry(self._data(), self._look, self._running_info, self._direct.asked)
+            ConsumerEntry(
+                self._data(), self._look_wanted.set, self._running_info, self._direct.asked
+            )
         )
         async with AsyncExitStack() as stack:
             self._calls.trace = await open_trace(
@@ -252,12 +254,9 @@ class PopConsumer:
     def _all_readers(self) -> list[PopReader]:
         return [reader for readers in self._readers.values() for reader in readers]
 
-    def _look(self) -> None:
-        self._look_wanted.set()
-
     def _route_changed(self, route: ClientRoute) -> None:
         if route.topic in self._wanted:
-            self._look()
+            self._look_wanted.set()
             for reader in self._all_readers():
                 reader.route_changed(route)
 
