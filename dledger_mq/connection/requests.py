@@ -15,7 +15,6 @@ from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.loose_json import compact_json
 
 # Bits of a pull's system flag.
-PULL_COMMITS_OFFSET: Final = 1
 PULL_MAY_BE_HELD: Final = 2
 PULL_HAS_SUBSCRIPTION: Final = 4
 
@@ -42,7 +41,6 @@ def send(
     born_milliseconds: int,
     batch: bool = False,
     oneway: bool = False,
-    reconsume_times: int = 0,
 ) -> Command:
     """A send in its second version (310), or a batch of messages (320).
 
@@ -56,7 +54,6 @@ def send(
         born_milliseconds: when the message was made, since 1970.
         batch: the body holds several messages.
         oneway: no reply is wanted.
-        reconsume_times: how often its consumption failed, when a consumer sends it again.
     """
     return Command(
         RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2,
@@ -70,7 +67,7 @@ def send(
             "g": str(born_milliseconds),
             "h": str(flag),
             "i": properties,
-            "j": str(reconsume_times),
+            "j": "0",
             "k": "false",
             "m": "true" if batch else "false",
         },
@@ -87,7 +84,6 @@ def pull(
     *,
     most: int,
     hold_milliseconds: int,
-    commit_offset: int | None = None,
 ) -> Command:
     """A pull (11).
 
@@ -98,13 +94,10 @@ def pull(
         wanted: the subscription; the broker filters by its tags.
         most: how many messages at most.
         hold_milliseconds: how long the broker may hold the request when there is nothing; 0: not.
-        commit_offset: the group's progress in the queue, or None.
     """
     flags = PULL_HAS_SUBSCRIPTION
     if hold_milliseconds:
         flags |= PULL_MAY_BE_HELD
-    if commit_offset is not None:
-        flags |= PULL_COMMITS_OFFSET
     return command(
         RequestCode.PULL_MESSAGE,
         consumerGroup=group,
@@ -113,7 +106,7 @@ def pull(
         queueOffset=offset,
         maxMsgNums=most,
         sysFlag=flags,
-        commitOffset=-1 if commit_offset is None else commit_offset,
+        commitOffset=-1,
         suspendTimeoutMillis=hold_milliseconds,
         subscription=wanted.expression,
         subVersion=wanted.version,

@@ -245,9 +245,7 @@ class PushConsumer:
                 )
             )
             stack.push_async_callback(self._unlock_all)  # when no call of the listener runs
-            self._calls.trace = await open_trace(
-                stack, client, self.group, self._trace_topic, lifetime
-            )
+            self._calls.trace = await open_trace(stack, self._use, self._trace_topic)
             nursery = await stack.enter_async_context(Background(lifetime, until_the_end=True))
             stack.callback(self._forget)
             calls = await stack.enter_async_context(Background(lifetime))  # of the listener

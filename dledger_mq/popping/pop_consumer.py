@@ -154,9 +154,7 @@ class PopConsumer:
             )
         )
         async with AsyncExitStack() as stack:
-            self._calls.trace = await open_trace(
-                stack, client, self.group, self._trace_topic, lifetime
-            )
+            self._calls.trace = await open_trace(stack, self._use, self._trace_topic)
             nursery = await stack.enter_async_context(Background(lifetime, until_the_end=True))
             stack.callback(self._forget)
             calls = await stack.enter_async_context(Background(lifetime))  # of the listener

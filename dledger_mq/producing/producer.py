@@ -145,7 +145,7 @@ class Producer:
     async def _work(self) -> AsyncIterator[None]:
         client, lifetime = self._client, self._lifetime
         async with AsyncExitStack() as stack:
-            self._trace = await open_trace(stack, client, self.group, self._trace_topic, lifetime)
+            self._trace = await open_trace(stack, self._use, self._trace_topic)
             nursery = await stack.enter_async_context(Background(lifetime))
             stack.callback(self._forget)
             calls = await stack.enter_async_context(Background(lifetime))  # of the check
