@@ -5,16 +5,17 @@ of every message whether it is certainly stored, certainly not, or in doubt.
 """
 
 from dledger_mq.admin.admin import Admin, BrokerStatus, QueueProgress
-from dledger_mq.admin.consumer_group import ConsumerGroup
-from dledger_mq.admin.dead_letters import Redriven
-from dledger_mq.admin.group_answers import (
+from dledger_mq.admin.answers import (
     ConsumerConnection,
     DirectResult,
     GroupConnections,
     GroupProgress,
+    Statistic,
     TimeSpan,
+    WindowTotal,
 )
-from dledger_mq.admin.statistics import Statistic, WindowTotal
+from dledger_mq.admin.consumer_group import ConsumerGroup
+from dledger_mq.admin.dead_letters import Redriven
 from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.connection.client import Client
 from dledger_mq.consuming.pull_consumer import PullConsumer

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from functools import partial
@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar
 
 import trio
 
-from dledger.forms import at_once, soon, waits
+from dledger.forms import at_once, seen, soon, waits
 from dledger.loop_thread import LoopThread
 from dledger_mq.admin.admin import Admin
 from dledger_mq.admin.consumer_group import ConsumerGroup
@@ -215,10 +215,8 @@ class BlockingTransaction:
         self._loop = loop
         self._inner = transaction
 
-    @property
-    def id(self) -> str:
-        """As Transaction.id."""
-        return self._inner.id
+    id: str = seen(Transaction.id)
+    is_undecided: bool = seen(Transaction.is_undecided)
 
     @property
     def result(self) -> SendResult:
@@ -229,11 +227,6 @@ class BlockingTransaction:
     def state(self) -> TransactionState:
         """As Transaction.state."""
         return self._inner.state
-
-    @property
-    def is_undecided(self) -> bool:
-        """As Transaction.is_undecided."""
-        return self._inner.is_undecided
 
     commit = waits(Transaction.commit)
     roll_back = waits(Transaction.roll_back)
@@ -455,12 +448,7 @@ def listener(function: Callable[[list[ReceivedMessage]], ConsumeResult | None]) 
     Raises:
         InvalidListener: it cannot be called, or is a coroutine function.
     """
-    _check_plain(function)
-
-    async def call_in_thread(messages: list[ReceivedMessage]) -> ConsumeResult | None:
-        return await trio.to_thread.run_sync(_call_plain, function, messages)
-
-    return called_elsewhere(call_in_thread, function)
+    return _in_threads(function)
 
 
 def transaction_check(
@@ -474,12 +462,7 @@ def transaction_check(
     Raises:
         InvalidListener: it cannot be called, or is a coroutine function.
     """
-    _check_plain(function)
-
-    async def call_in_thread(message: ReceivedMessage) -> TransactionState:
-        return await trio.to_thread.run_sync(_call_plain, function, message)
-
-    return called_elsewhere(call_in_thread, function)
+    return _in_threads(function)
 
 
 def _call_plain(function: Callable[[Given], Told], given: Given) -> Told:
@@ -489,9 +472,16 @@ def _call_plain(function: Callable[[Given], Told], given: Given) -> Told:
 calls_users(_call_plain)
 
 
-def _check_plain(function: object) -> None:
-    if not callable(function) or inspect.iscoroutinefunction(function):
+def _in_threads(function: Callable[[Given], Told]) -> Callable[[Given], Awaitable[Told]]:
+    """What trio awaits and a thread runs."""
+    anything: object = function  # a program need not check its types
+    if not callable(anything) or inspect.iscoroutinefunction(anything):
         raise InvalidListener(f"{function!r:.80} is no plain function, which a thread could call")
+
+    async def call_in_thread(given: Given) -> Told:
+        return await trio.to_thread.run_sync(_call_plain, function, given)
+
+    return called_elsewhere(call_in_thread, function)
 
 
 @contextmanager

@@ -27,7 +27,7 @@ import trio
 
 from dledger.asyncio_block import kept_open, opened_loop
 from dledger.asyncio_forms import awaits, carried_out, given_up
-from dledger.forms import at_once
+from dledger.forms import at_once, seen
 from dledger.loop_thread import LoopThread
 from dledger_mq.admin.admin import Admin
 from dledger_mq.admin.consumer_group import ConsumerGroup
@@ -35,13 +35,13 @@ from dledger_mq.blocking import MAX_SENT_SOON, SentSoon, results_of
 from dledger_mq.bridge import BridgedIteration, loop_for
 from dledger_mq.consuming.pull_consumer import PullConsumer
 from dledger_mq.consuming.push_consumer import PushConsumer
-from dledger_mq.errors import NotIterable, TransactionRefused
+from dledger_mq.errors import NotIterable
 from dledger_mq.listener import Listener, check_listener
 from dledger_mq.listener_watch import called_elsewhere, calls_users
 from dledger_mq.message import Message, TransactionState
 from dledger_mq.popping.pop_consumer import PopConsumer
 from dledger_mq.producing.producer import Producer
-from dledger_mq.producing.transaction import Transaction, TransactionCheck
+from dledger_mq.producing.transaction import Transaction, TransactionCheck, decided
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.selectors import QueueSelector
@@ -111,15 +111,8 @@ class AsyncioProducer:
         transaction = await self.begin_transaction(
             message, selector=selector, timeout_seconds=timeout_seconds
         )
-        try:
+        async with decided(transaction):
             yield transaction
-        except Exception:
-            if transaction.is_undecided:
-                with suppress(TransactionRefused):
-                    await transaction.roll_back()
-            raise
-        if transaction.is_undecided:
-            await transaction.commit()
 
     async def begin_transaction(
         self,
@@ -147,10 +140,8 @@ class AsyncioTransaction:
         self._loop = loop
         self._inner = transaction
 
-    @property
-    def id(self) -> str:
-        """As Transaction.id."""
-        return self._inner.id
+    id: str = seen(Transaction.id)
+    is_undecided: bool = seen(Transaction.is_undecided)
 
     @property
     def result(self) -> SendResult:
@@ -161,11 +152,6 @@ class AsyncioTransaction:
     def state(self) -> TransactionState:
         """As Transaction.state."""
         return self._inner.state
-
-    @property
-    def is_undecided(self) -> bool:
-        """As Transaction.is_undecided."""
-        return self._inner.is_undecided
 
     commit = awaits(Transaction.commit)
     roll_back = awaits(Transaction.roll_back)

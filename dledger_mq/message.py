@@ -8,50 +8,8 @@ from typing import Final
 
 from dledger.short_repr import short_repr
 from dledger_mq.errors import InvalidMessage
+from remoting.message import properties as names
 from remoting.message.errors import MessageMalformed
-from remoting.message.properties import (
-    BORN_HOST,
-    BORN_TIMESTAMP,
-    CLUSTER,
-    CONSUME_START_TIME,
-    CORRELATION_ID,
-    DEAD_LETTER_ORIGIN_MESSAGE_ID,
-    DEAD_LETTER_ORIGIN_TOPIC,
-    DELAY_TIME_LEVEL,
-    FIRST_POP_TIME,
-    INSTANCE_ID,
-    KEYS,
-    MAX_OFFSET,
-    MAX_PROPERTIES_BYTES,
-    MAX_RECONSUME_TIMES,
-    MESSAGE_REGION,
-    MESSAGE_TYPE,
-    MIN_OFFSET,
-    ORIGIN_MESSAGE_ID,
-    POP_CHECKPOINT,
-    PRODUCER_GROUP,
-    REAL_QUEUE_ID,
-    REAL_TOPIC,
-    RECONSUME_TIME,
-    REPLY_TIME_TO_LIVE,
-    REPLY_TO_CLIENT,
-    RETRY_TOPIC,
-    SHARDING_KEY,
-    START_DELIVER_TIME,
-    TAGS,
-    TIMER_DELAY_MILLISECONDS,
-    TIMER_DELAY_SECONDS,
-    TIMER_DELIVER_MILLISECONDS,
-    TIMER_OUT_MILLISECONDS,
-    TRACE_SWITCH,
-    TRANSACTION_CHECK_TIMES,
-    TRANSACTION_ID,
-    TRANSACTION_PREPARED,
-    TRANSACTION_PREPARED_QUEUE_OFFSET,
-    UNIQUE_KEY,
-    WAIT_STORE_MESSAGE_OK,
-    encode_properties,
-)
 from remoting.message.record import TRANSACTION_COMMIT, TRANSACTION_NONE, TRANSACTION_ROLLBACK
 
 # What brokers take by default (RocketMQ's maxMessageSize), counted on the body as it is sent.
@@ -70,45 +28,45 @@ RETRY_TOPIC_PREFIX: Final = "%RETRY%"
 # refuse them, too.
 RESERVED_PROPERTIES: Final = frozenset(
     {
-        KEYS,
-        TAGS,
-        WAIT_STORE_MESSAGE_OK,
-        DELAY_TIME_LEVEL,
-        TIMER_DELAY_SECONDS,
-        TIMER_DELAY_MILLISECONDS,
-        TIMER_DELIVER_MILLISECONDS,
-        TIMER_OUT_MILLISECONDS,
-        START_DELIVER_TIME,
-        UNIQUE_KEY,
-        SHARDING_KEY,
-        TRANSACTION_PREPARED,
-        PRODUCER_GROUP,
-        TRANSACTION_ID,
-        INSTANCE_ID,
-        CORRELATION_ID,
-        REPLY_TO_CLIENT,
-        REPLY_TIME_TO_LIVE,
-        MESSAGE_TYPE,
-        RETRY_TOPIC,
-        ORIGIN_MESSAGE_ID,
-        RECONSUME_TIME,
-        MAX_RECONSUME_TIMES,
-        REAL_TOPIC,
-        REAL_QUEUE_ID,
-        TRANSACTION_CHECK_TIMES,
-        TRANSACTION_PREPARED_QUEUE_OFFSET,
-        MESSAGE_REGION,
-        TRACE_SWITCH,
-        CLUSTER,
-        DEAD_LETTER_ORIGIN_TOPIC,
-        DEAD_LETTER_ORIGIN_MESSAGE_ID,
-        POP_CHECKPOINT,
-        FIRST_POP_TIME,
-        BORN_HOST,
-        BORN_TIMESTAMP,
-        MIN_OFFSET,
-        MAX_OFFSET,
-        CONSUME_START_TIME,
+        names.KEYS,
+        names.TAGS,
+        names.WAIT_STORE_MESSAGE_OK,
+        names.DELAY_TIME_LEVEL,
+        names.TIMER_DELAY_SECONDS,
+        names.TIMER_DELAY_MILLISECONDS,
+        names.TIMER_DELIVER_MILLISECONDS,
+        names.TIMER_OUT_MILLISECONDS,
+        names.START_DELIVER_TIME,
+        names.UNIQUE_KEY,
+        names.SHARDING_KEY,
+        names.TRANSACTION_PREPARED,
+        names.PRODUCER_GROUP,
+        names.TRANSACTION_ID,
+        names.INSTANCE_ID,
+        names.CORRELATION_ID,
+        names.REPLY_TO_CLIENT,
+        names.REPLY_TIME_TO_LIVE,
+        names.MESSAGE_TYPE,
+        names.RETRY_TOPIC,
+        names.ORIGIN_MESSAGE_ID,
+        names.RECONSUME_TIME,
+        names.MAX_RECONSUME_TIMES,
+        names.REAL_TOPIC,
+        names.REAL_QUEUE_ID,
+        names.TRANSACTION_CHECK_TIMES,
+        names.TRANSACTION_PREPARED_QUEUE_OFFSET,
+        names.MESSAGE_REGION,
+        names.TRACE_SWITCH,
+        names.CLUSTER,
+        names.DEAD_LETTER_ORIGIN_TOPIC,
+        names.DEAD_LETTER_ORIGIN_MESSAGE_ID,
+        names.POP_CHECKPOINT,
+        names.FIRST_POP_TIME,
+        names.BORN_HOST,
+        names.BORN_TIMESTAMP,
+        names.MIN_OFFSET,
+        names.MAX_OFFSET,
+        names.CONSUME_START_TIME,
     }
 )
 
@@ -227,28 +185,30 @@ def properties_of(message: Message, unique_key: str) -> bytes:
     if message.keys:
         if not isinstance(message.keys, str) and any(" " in key or not key for key in message.keys):
             raise InvalidMessage(message.topic, "a key is empty or holds a space")
-        pairs[KEYS] = message.keys if isinstance(message.keys, str) else " ".join(message.keys)
+        pairs[names.KEYS] = (
+            message.keys if isinstance(message.keys, str) else " ".join(message.keys)
+        )
     if message.tags:
-        pairs[TAGS] = message.tags
+        pairs[names.TAGS] = message.tags
     if message.delay_level:
-        pairs[DELAY_TIME_LEVEL] = str(message.delay_level)
+        pairs[names.DELAY_TIME_LEVEL] = str(message.delay_level)
     if message.delay_milliseconds:
-        pairs[TIMER_DELAY_MILLISECONDS] = str(message.delay_milliseconds)
+        pairs[names.TIMER_DELAY_MILLISECONDS] = str(message.delay_milliseconds)
     if message.deliver_at_milliseconds:
-        pairs[TIMER_DELIVER_MILLISECONDS] = str(message.deliver_at_milliseconds)
+        pairs[names.TIMER_DELIVER_MILLISECONDS] = str(message.deliver_at_milliseconds)
     if message.sharding_key:
-        pairs[SHARDING_KEY] = message.sharding_key
-    pairs[UNIQUE_KEY] = unique_key
-    pairs[WAIT_STORE_MESSAGE_OK] = "true"
+        pairs[names.SHARDING_KEY] = message.sharding_key
+    pairs[names.UNIQUE_KEY] = unique_key
+    pairs[names.WAIT_STORE_MESSAGE_OK] = "true"
     try:
-        run = encode_properties(pairs)
+        run = names.encode_properties(pairs)
     except MessageMalformed as error:
         raise InvalidMessage(message.topic, error.reason) from None
     except TypeError:
         raise InvalidMessage(message.topic, _not_text(pairs)) from None
-    if len(run) > MAX_PROPERTIES_BYTES:
+    if len(run) > names.MAX_PROPERTIES_BYTES:
         raise InvalidMessage(
-            message.topic, f"properties of {len(run)} bytes, at most {MAX_PROPERTIES_BYTES}"
+            message.topic, f"properties of {len(run)} bytes, at most {names.MAX_PROPERTIES_BYTES}"
         )
     return run
 

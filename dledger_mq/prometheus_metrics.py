@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
@@ -28,39 +29,29 @@ class PrometheusMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry = REGISTRY) -> None:
-        self._sent = Counter(
-            "dledger_mq_sent",
-            "Messages acknowledged; a batch counts once.",
-            ["topic"],
-            registry=registry,
+        counter = partial(Counter, registry=registry)
+        histogram = partial(Histogram, registry=registry)
+        by_topic, by_group = ["topic"], ["group", "topic"]
+        self._sent = counter(
+            "dledger_mq_sent", "Messages acknowledged; a batch counts once.", by_topic
         )
-        self._retries = Counter(
-            "dledger_mq_send_retries",
-            "Attempts to send after a message's first.",
-            ["topic"],
-            registry=registry,
+        self._retries = counter(
+            "dledger_mq_send_retries", "Attempts to send after a message's first.", by_topic
         )
-        self._send_failures = Counter(
+        self._send_failures = counter(
             "dledger_mq_send_failures",
             "Messages not acknowledged, by the error's class.",
             ["topic", "kind"],
-            registry=registry,
         )
-        self._send_seconds = Histogram(
+        self._send_seconds = histogram(
             "dledger_mq_send_seconds",
             "From a message's first attempt to its acknowledgement.",
-            ["topic"],
-            registry=registry,
+            by_topic,
             buckets=_SEND_SECONDS,
         )
-        self._pulled = Counter(
-            "dledger_mq_pulled", "Messages pulled.", ["group", "topic"], registry=registry
-        )
-        self._pulled_bytes = Counter(
-            "dledger_mq_pulled_bytes",
-            "Bytes of messages in answers to pulls.",
-            ["group", "topic"],
-            registry=registry,
+        self._pulled = counter("dledger_mq_pulled", "Messages pulled.", by_group)
+        self._pulled_bytes = counter(
+            "dledger_mq_pulled_bytes", "Bytes of messages in answers to pulls.", by_group
         )
         self._lag = Gauge(
             "dledger_mq_lag",
@@ -68,26 +59,21 @@ class PrometheusMetrics:
             ["group", "topic", "broker", "queue"],
             registry=registry,
         )
-        self._consumed = Counter(
-            "dledger_mq_consumed", "Messages consumed.", ["group", "topic"], registry=registry
-        )
-        self._redelivered = Counter(
+        self._consumed = counter("dledger_mq_consumed", "Messages consumed.", by_group)
+        self._redelivered = counter(
             "dledger_mq_redelivered",
             "Messages handed out that had been sent back before.",
-            ["group", "topic"],
-            registry=registry,
+            by_group,
         )
-        self._failed = Counter(
+        self._failed = counter(
             "dledger_mq_consume_failures",
             "Messages that were not consumed and come again.",
-            ["group", "topic"],
-            registry=registry,
+            by_group,
         )
-        self._consume_seconds = Histogram(
+        self._consume_seconds = histogram(
             "dledger_mq_consume_seconds",
             "What a call of the listener took, or a turn of the loop.",
-            ["group", "topic"],
-            registry=registry,
+            by_group,
             buckets=_CONSUME_SECONDS,
         )
 

@@ -6,17 +6,15 @@ from typing import Any, Final
 
 import trio
 
+from dledger_mq.admin.answers import Statistic, decode_group_list, decode_statistic
 from dledger_mq.admin.consumer_group import ConsumerGroup
 from dledger_mq.admin.dead_letters import LAST_MILLISECOND, Redriven, Redrives
-from dledger_mq.admin.group_answers import decode_group_list
 from dledger_mq.admin.leaders import Leaders
-from dledger_mq.admin.statistics import Statistic, decode_statistic
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import call_master
+from dledger_mq.connection.calls import call_master, pause_seconds
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import during_block
-from dledger_mq.connection.pauses import pause_seconds
 from dledger_mq.consuming.offsets import BrokerOffsets
 from dledger_mq.errors import RequestRefused, RouteNotFound
 from dledger_mq.message import check_topic

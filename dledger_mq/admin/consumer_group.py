@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from dledger_mq.admin.group_answers import (
+from dledger_mq.admin.answers import (
     ConsumerConnection,
     DirectResult,
     GroupConnections,

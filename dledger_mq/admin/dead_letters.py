@@ -7,9 +7,8 @@ from typing import Final
 import trio
 
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import call_master
+from dledger_mq.connection.calls import call_master, pause_seconds
 from dledger_mq.connection.client import Client
-from dledger_mq.connection.pauses import pause_seconds
 from dledger_mq.errors import (
     InvalidMessage,
     NoBrokerLeads,

@@ -6,9 +6,8 @@ from typing import Final
 import trio
 
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import ATTEMPT_TIMEOUT_SECONDS, NOT_NOW_CODES
+from dledger_mq.connection.calls import ATTEMPT_TIMEOUT_SECONDS, NOT_NOW_CODES, pause_seconds
 from dledger_mq.connection.client import Client
-from dledger_mq.connection.pauses import pause_seconds
 from dledger_mq.errors import MessagingError, NameServersUnreachable, NoMaster, RequestRefused
 from remoting.bodies.route import BrokerData, decode_cluster_info
 from remoting.wire.codes import ResponseCode

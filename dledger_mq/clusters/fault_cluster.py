@@ -19,8 +19,8 @@ from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory
 from dledger_mq.clusters.local_cluster import LocalCluster, Program
 from dledger_mq.clusters.local_leaders import DOUBT_SECONDS, members_in_doubt, serving_leaders
 from dledger_mq.clusters.new_groups import CLUSTER, new_groups
-from dledger_mq.connection.background import Background
 from dledger_mq.connection.client import Client
+from dledger_mq.connection.lifetime import Background
 from dledger_mq.errors import MessagingError, NoLeaderInTime, NotRunning
 from remoting.wire.errors import RemotingError
 

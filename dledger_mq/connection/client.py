@@ -10,9 +10,8 @@ import trio
 
 from dledger.wake_up import WakeUp
 from dledger_mq.connection import requests
-from dledger_mq.connection.background import Background
 from dledger_mq.connection.identity import Identity, check_client_id
-from dledger_mq.connection.lifetime import Lifetime
+from dledger_mq.connection.lifetime import Background, Lifetime
 from dledger_mq.connection.replies import AwaitedReplies
 from dledger_mq.connection.routes import Routes, read_nameservers
 from dledger_mq.connection.running_info import RunningInfo, encode_offsets, encode_running_info

@@ -23,6 +23,7 @@ class ClientUse:
 
     Attributes:
         client: the client.
+        group: the user's group.
         lifetime: of the user's block.
 
     Raises:
@@ -40,6 +41,7 @@ class ClientUse:
     ) -> None:
         if client is not None and nameservers:
             raise InvalidNameServers("they belong to the shared client: pass client= alone")
+        self.group: Final = group
         self._is_own = client is None
         self.client: Final = Client(nameservers) if client is None else client
         self.lifetime: Final = Lifetime(what, name, form, group=group, client=self.client.lifetime)

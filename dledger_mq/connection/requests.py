@@ -15,9 +15,19 @@ from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.loose_json import compact_json
 
 # Bits of a pull's system flag.
-PULL_COMMITS_OFFSET: Final = 1
 PULL_MAY_BE_HELD: Final = 2
 PULL_HAS_SUBSCRIPTION: Final = 4
+
+
+def command(
+    code: RequestCode, body: bytes = b"", flag: int = 0, /, **fields: str | int | bool
+) -> Command:
+    """A request whose fields are written as the wire has them: text, digits, true or false."""
+    written = {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in fields.items()
+    }
+    return Command(code, written, body, flag=flag)
 
 
 def send(
@@ -31,7 +41,6 @@ def send(
     born_milliseconds: int,
     batch: bool = False,
     oneway: bool = False,
-    reconsume_times: int = 0,
 ) -> Command:
     """A send in its second version (310), or a batch of messages (320).
 
@@ -45,7 +54,6 @@ def send(
         born_milliseconds: when the message was made, since 1970.
         batch: the body holds several messages.
         oneway: no reply is wanted.
-        reconsume_times: how often its consumption failed, when a consumer sends it again.
     """
     return Command(
         RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2,
@@ -59,7 +67,7 @@ def send(
             "g": str(born_milliseconds),
             "h": str(flag),
             "i": properties,
-            "j": str(reconsume_times),
+            "j": "0",
             "k": "false",
             "m": "true" if batch else "false",
         },
@@ -76,7 +84,6 @@ def pull(
     *,
     most: int,
     hold_milliseconds: int,
-    commit_offset: int | None = None,
 ) -> Command:
     """A pull (11).
 
@@ -87,34 +94,29 @@ def pull(
         wanted: the subscription; the broker filters by its tags.
         most: how many messages at most.
         hold_milliseconds: how long the broker may hold the request when there is nothing; 0: not.
-        commit_offset: the group's progress in the queue, or None.
     """
     flags = PULL_HAS_SUBSCRIPTION
     if hold_milliseconds:
         flags |= PULL_MAY_BE_HELD
-    if commit_offset is not None:
-        flags |= PULL_COMMITS_OFFSET
-    return Command(
+    return command(
         RequestCode.PULL_MESSAGE,
-        {
-            "consumerGroup": group,
-            "topic": queue.topic,
-            "queueId": str(queue.queue_id),
-            "queueOffset": str(offset),
-            "maxMsgNums": str(most),
-            "sysFlag": str(flags),
-            "commitOffset": str(-1 if commit_offset is None else commit_offset),
-            "suspendTimeoutMillis": str(hold_milliseconds),
-            "subscription": wanted.expression,
-            "subVersion": str(wanted.version),
-            "expressionType": wanted.expression_type,
-        },
+        consumerGroup=group,
+        topic=queue.topic,
+        queueId=queue.queue_id,
+        queueOffset=offset,
+        maxMsgNums=most,
+        sysFlag=flags,
+        commitOffset=-1,
+        suspendTimeoutMillis=hold_milliseconds,
+        subscription=wanted.expression,
+        subVersion=wanted.version,
+        expressionType=wanted.expression_type,
     )
 
 
 def route(topic: str) -> Command:
     """Ask a name server for a topic's route (105)."""
-    return Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
+    return command(RequestCode.GET_ROUTEINFO_BY_TOPIC, topic=topic)
 
 
 def cluster_info() -> Command:
@@ -129,27 +131,23 @@ def topic_list() -> Command:
 
 def query_offset(group: str, queue: MessageQueue) -> Command:
     """Ask for a group's committed offset (14); a group without one is answered 22, not 0."""
-    return Command(
+    return command(
         RequestCode.QUERY_CONSUMER_OFFSET,
-        {
-            "consumerGroup": group,
-            "topic": queue.topic,
-            "queueId": str(queue.queue_id),
-            "setZeroIfNotFound": "false",
-        },
+        consumerGroup=group,
+        topic=queue.topic,
+        queueId=queue.queue_id,
+        setZeroIfNotFound=False,
     )
 
 
 def update_offset(group: str, queue: MessageQueue, offset: int) -> Command:
     """Commit a group's offset (15): the next index to consume."""
-    return Command(
+    return command(
         RequestCode.UPDATE_CONSUMER_OFFSET,
-        {
-            "consumerGroup": group,
-            "topic": queue.topic,
-            "queueId": str(queue.queue_id),
-            "commitOffset": str(offset),
-        },
+        consumerGroup=group,
+        topic=queue.topic,
+        queueId=queue.queue_id,
+        commitOffset=offset,
     )
 
 
@@ -165,9 +163,8 @@ def min_offset(queue: MessageQueue) -> Command:
 
 def search_offset(queue: MessageQueue, timestamp_milliseconds: int) -> Command:
     """Ask for the first index stored at a time or later (29)."""
-    command = _queue_question(RequestCode.SEARCH_OFFSET_BY_TIMESTAMP, queue)
-    command.fields["timestamp"] = str(timestamp_milliseconds)
-    return command
+    code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
+    return _queue_question(code, queue, timestamp=timestamp_milliseconds)
 
 
 def heartbeat(content: Heartbeat) -> Command:
@@ -177,22 +174,19 @@ def heartbeat(content: Heartbeat) -> Command:
 
 def unregister(client_id: str, *, producer_group: str = "", consumer_group: str = "") -> Command:
     """Tell a broker that this client leaves a group (35)."""
-    fields = {"clientID": client_id}
-    if producer_group:
-        fields["producerGroup"] = producer_group
-    if consumer_group:
-        fields["consumerGroup"] = consumer_group
-    return Command(RequestCode.UNREGISTER_CLIENT, fields)
+    groups = {"producerGroup": producer_group, "consumerGroup": consumer_group}
+    given = {name: group for name, group in groups.items() if group}
+    return command(RequestCode.UNREGISTER_CLIENT, clientID=client_id, **given)
 
 
 def consumer_list(group: str) -> Command:
     """Ask a broker for the ids of a group's members (38)."""
-    return Command(RequestCode.GET_CONSUMER_LIST_BY_GROUP, {"consumerGroup": group})
+    return command(RequestCode.GET_CONSUMER_LIST_BY_GROUP, consumerGroup=group)
 
 
 def recall(topic: str, handle: str) -> Command:
     """Take back a delayed message (370)."""
-    return Command(RequestCode.RECALL_MESSAGE, {"topic": topic, "recallHandle": handle})
+    return command(RequestCode.RECALL_MESSAGE, topic=topic, recallHandle=handle)
 
 
 def end_transaction(
@@ -214,18 +208,17 @@ def end_transaction(
         how: one of the transaction flags of `remoting.message.record`.
         is_answer: whether the broker has asked; it wants no reply then.
     """
-    return Command(
+    return command(
         RequestCode.END_TRANSACTION,
-        {
-            "producerGroup": group,
-            "tranStateTableOffset": str(half_offset),
-            "commitLogOffset": str(physical_offset),
-            "commitOrRollback": str(int(how)),
-            "fromTransactionCheck": "true" if is_answer else "false",
-            "msgId": message_id,
-            "transactionId": message_id,
-        },
-        flag=ONEWAY_FLAG if is_answer else 0,
+        b"",
+        ONEWAY_FLAG if is_answer else 0,
+        producerGroup=group,
+        tranStateTableOffset=half_offset,
+        commitLogOffset=physical_offset,
+        commitOrRollback=int(how),
+        fromTransactionCheck=is_answer,
+        msgId=message_id,
+        transactionId=message_id,
     )
 
 
@@ -261,17 +254,15 @@ def send_back(
         most_times: after so many repeats it goes to the dead-letter topic.
         delay_level: when it comes again; 0 lets the broker choose, -1 is never.
     """
-    return Command(
+    return command(
         RequestCode.CONSUMER_SEND_MSG_BACK,
-        {
-            "group": group,
-            "offset": str(physical_offset),
-            "delayLevel": str(delay_level),
-            "originMsgId": origin_message_id,
-            "originTopic": origin_topic,
-            "unitMode": "false",
-            "maxReconsumeTimes": str(most_times),
-        },
+        group=group,
+        offset=physical_offset,
+        delayLevel=delay_level,
+        originMsgId=origin_message_id,
+        originTopic=origin_topic,
+        unitMode=False,
+        maxReconsumeTimes=most_times,
     )
 
 
@@ -292,43 +283,39 @@ def unlock_queues(group: str, client_id: str, queues: list[MessageQueue]) -> Com
 def create_topic(config: TopicConfig, message_type: str | None = None) -> Command:
     """Make a topic, or change its settings (17); and its type of messages, if one is given."""
     attributes = {"attributes": f"+message.type={message_type}"} if message_type else {}
-    return Command(
+    return command(
         RequestCode.UPDATE_AND_CREATE_TOPIC,
-        {
-            **attributes,
-            "topic": config.topic,
-            "defaultTopic": AUTO_CREATE_TOPIC,
-            "readQueueNums": str(config.read_queue_count),
-            "writeQueueNums": str(config.write_queue_count),
-            "perm": str(config.permission),
-            "topicFilterType": config.topic_filter_type,
-            "topicSysFlag": str(config.topic_system_flag),
-            "order": "true" if config.order else "false",
-        },
+        **attributes,
+        topic=config.topic,
+        defaultTopic=AUTO_CREATE_TOPIC,
+        readQueueNums=config.read_queue_count,
+        writeQueueNums=config.write_queue_count,
+        perm=config.permission,
+        topicFilterType=config.topic_filter_type,
+        topicSysFlag=config.topic_system_flag,
+        order=config.order,
     )
 
 
 def delete_topic_in_broker(topic: str) -> Command:
     """Remove a topic with its messages (215)."""
-    return Command(RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": topic})
+    return command(RequestCode.DELETE_TOPIC_IN_BROKER, topic=topic)
 
 
 def delete_topic_in_nameserver(topic: str) -> Command:
     """Remove a topic's routes (216)."""
-    return Command(RequestCode.DELETE_TOPIC_IN_NAMESRV, {"topic": topic})
+    return command(RequestCode.DELETE_TOPIC_IN_NAMESRV, topic=topic)
 
 
 def messages_by_key(topic: str, key: str, begin_ms: int, end_ms: int, most: int) -> Command:
     """Find the newest messages with a key that were stored within some time (12)."""
-    return Command(
+    return command(
         RequestCode.QUERY_MESSAGE,
-        {
-            "topic": topic,
-            "key": key,
-            "maxNum": str(most),
-            "beginTimestamp": str(begin_ms),
-            "endTimestamp": str(end_ms),
-        },
+        topic=topic,
+        key=key,
+        maxNum=most,
+        beginTimestamp=begin_ms,
+        endTimestamp=end_ms,
     )
 
 
@@ -345,18 +332,18 @@ def redrive(
     is_dry: bool,
 ) -> Command:
     """Deliver dead letters of a queue once more (31001, known to our brokers only)."""
-    fields = {
-        "consumerGroup": group,
-        "queueId": str(queue.queue_id),
-        "beginOffset": str(offset),
-        "maxMsgNums": str(most),
-        "target": "TOPIC" if to_topic else "GROUP",
-        "beginTimestamp": str(begin_ms),
-        "endTimestamp": str(end_ms),
-        "dryRun": str(is_dry).lower(),
-    }
-    body = compact_json({"msgIds": list(ids)}).encode() if ids else b""
-    return Command(RequestCode.REDRIVE_DEAD_LETTERS, fields, body)
+    return command(
+        RequestCode.REDRIVE_DEAD_LETTERS,
+        compact_json({"msgIds": list(ids)}).encode() if ids else b"",
+        consumerGroup=group,
+        queueId=queue.queue_id,
+        beginOffset=offset,
+        maxMsgNums=most,
+        target="TOPIC" if to_topic else "GROUP",
+        beginTimestamp=begin_ms,
+        endTimestamp=end_ms,
+        dryRun=is_dry,
+    )
 
 
 def runtime_info() -> Command:
@@ -376,40 +363,40 @@ def change_settings(values: Mapping[str, str]) -> Command:
 
 def consume_stats(group: str, topic: str = "") -> Command:
     """Ask how far a group is (208), in one topic or in all."""
-    return Command(RequestCode.GET_CONSUME_STATS, {"consumerGroup": group, "topic": topic})
+    return command(RequestCode.GET_CONSUME_STATS, consumerGroup=group, topic=topic)
 
 
 def consumer_connections(group: str) -> Command:
     """Ask for the members of a group (203)."""
-    return Command(RequestCode.GET_CONSUMER_CONNECTION_LIST, {"consumerGroup": group})
+    return command(RequestCode.GET_CONSUMER_CONNECTION_LIST, consumerGroup=group)
 
 
 def running_info(group: str, client_id: str) -> Command:
     """Have a broker ask a member what it is doing (307)."""
-    fields = {"consumerGroup": group, "clientId": client_id, "jstackEnable": "false"}
-    return Command(RequestCode.GET_CONSUMER_RUNNING_INFO, fields)
+    code = RequestCode.GET_CONSUMER_RUNNING_INFO
+    return command(code, consumerGroup=group, clientId=client_id, jstackEnable=False)
 
 
 def consume_directly(group: str, client_id: str, offset_message_id: str) -> Command:
     """Have a broker ask a member to consume a message (309)."""
-    fields = {"consumerGroup": group, "clientId": client_id, "msgId": offset_message_id}
-    return Command(RequestCode.CONSUME_MESSAGE_DIRECTLY, fields)
+    code = RequestCode.CONSUME_MESSAGE_DIRECTLY
+    return command(code, consumerGroup=group, clientId=client_id, msgId=offset_message_id)
 
 
 def consume_status(group: str, topic: str) -> Command:
     """Have a broker ask the members of a group how far they are (223)."""
-    fields = {"group": group, "topic": topic, "clientAddr": ""}
-    return Command(RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS, fields)
+    code = RequestCode.INVOKE_BROKER_TO_GET_CONSUMER_STATUS
+    return command(code, group=group, topic=topic, clientAddr="")
 
 
 def time_spans(group: str, topic: str) -> Command:
     """Ask when the messages of a topic were stored, and which a group has consumed (303)."""
-    return Command(RequestCode.QUERY_CONSUME_TIME_SPAN, {"group": group, "topic": topic})
+    return command(RequestCode.QUERY_CONSUME_TIME_SPAN, group=group, topic=topic)
 
 
 def groups_of_topic(topic: str) -> Command:
     """Ask for the groups that consume a topic (300)."""
-    return Command(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, {"topic": topic})
+    return command(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, topic=topic)
 
 
 def reset_offsets(
@@ -431,27 +418,27 @@ def reset_offsets(
         queue_id: only this queue; -1 is all.
         offset: to this offset of the one queue.
     """
-    fields = {
-        "group": group,
-        "topic": topic,
-        "timestamp": str(timestamp_milliseconds),
-        "isForce": "true" if is_forced else "false",
-        "queueId": str(queue_id),
-        "offset": str(offset),
-    }
-    return Command(RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
+    return command(
+        RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
+        group=group,
+        topic=topic,
+        timestamp=timestamp_milliseconds,
+        isForce=is_forced,
+        queueId=queue_id,
+        offset=offset,
+    )
 
 
 def clone_offsets(source: str, target: str, topic: str = "") -> Command:
     """Let a group go on where another one is (314)."""
-    fields = {"srcGroup": source, "destGroup": target, "topic": topic, "offline": "false"}
-    return Command(RequestCode.CLONE_GROUP_OFFSET, fields)
+    code = RequestCode.CLONE_GROUP_OFFSET
+    return command(code, srcGroup=source, destGroup=target, topic=topic, offline=False)
 
 
 def broker_statistics(name: str, key: str) -> Command:
     """Ask a broker for what it has counted (315)."""
-    return Command(RequestCode.VIEW_BROKER_STATS_DATA, {"statsName": name, "statsKey": key})
+    return command(RequestCode.VIEW_BROKER_STATS_DATA, statsName=name, statsKey=key)
 
 
-def _queue_question(code: RequestCode, queue: MessageQueue) -> Command:
-    return Command(code, {"topic": queue.topic, "queueId": str(queue.queue_id)})
+def _queue_question(code: RequestCode, queue: MessageQueue, **more: int) -> Command:
+    return command(code, topic=queue.topic, queueId=queue.queue_id, **more)

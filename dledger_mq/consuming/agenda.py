@@ -3,15 +3,20 @@
 import heapq
 from typing import Generic, TypeVar
 
+import trio
+
+from dledger.wake_up import WakeUp
+
 Item = TypeVar("Item")
 
 
 class Agenda(Generic[Item]):
-    """Items by the time they are due; those of one time keep their order."""
+    """Items by the time they are due, on trio's clock; those of one time keep their order."""
 
     def __init__(self) -> None:
         self._entries: list[tuple[float, int, Item]] = []
         self._count = 0
+        self._sooner = WakeUp()
 
     @property
     def next_time(self) -> float:
@@ -20,8 +25,16 @@ class Agenda(Generic[Item]):
 
     def add(self, time: float, item: Item) -> None:
         """Note an item that is due at `time`."""
+        if time < self.next_time:
+            self._sooner.set()
         self._count += 1
         heapq.heappush(self._entries, (time, self._count, item))
+
+    async def due(self) -> list[Item]:
+        """Wait until something is due or comes first; remove and return what is due. One task."""
+        with trio.move_on_at(self.next_time):
+            await self._sooner.wait()
+        return self.take_due(trio.current_time())
 
     def take_due(self, now: float) -> list[Item]:
         """Remove the items that are due, and return them in the order of their times."""

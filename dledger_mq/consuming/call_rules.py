@@ -4,16 +4,20 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeAlias
 
 import trio
 
+from dledger_mq.connection import requests
+from dledger_mq.connection.calls import NOT_NOW_CODES, call_master, pause_seconds
+from dledger_mq.connection.client import Client
+from dledger_mq.consuming.agenda import Agenda
 from dledger_mq.consuming.back_off import delay_seconds
-from dledger_mq.consuming.giving_back import NEVER, GivingBack
-from dledger_mq.consuming.postponed import Postponed
 from dledger_mq.consuming.queue_reader import QueueReader
+from dledger_mq.errors import MessagingError, RequestRefused
 from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.message_queue import MessageQueue
+from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
@@ -26,7 +30,71 @@ LOCAL_TRIES: Final = 3
 # for 5 s; giving back has already been tried for as long, and fails most often by the network.
 LOCAL_RETRY_SECONDS: Final = 1.0
 
+# Of a message that comes again: the broker chooses by how often it failed.
+BY_FAILURES: Final = 0
+# Of a message that does not come again: it goes to the dead letters.
+NEVER: Final = -1
+
 _NO_SCOPE: Final = nullcontext()
+
+# Messages that wait for their time, and queues whose pause ends then, without messages. What the
+# queues may cache bounds them.
+Postponed: TypeAlias = Agenda[tuple[QueueReader, list[ReceivedMessage]]]
+
+
+class GivingBack:
+    """Gives messages of one group back.
+
+    Args:
+        client: whose connections to use.
+        group: the consumer group.
+        most_times: after so many repeats a message goes to the dead-letter topic.
+    """
+
+    def __init__(self, client: Client, group: str, most_times: int) -> None:
+        self._client = client
+        self._group = group
+        self._most_times = most_times
+
+    async def give_back(
+        self, reader: QueueReader, message: ReceivedMessage, level: int = BY_FAILURES
+    ) -> bool:
+        """Give a message back, through elections; it is done here once the broker has taken it.
+
+        Args:
+            reader: its queue.
+            message: the message.
+            level: when it comes again: `BY_FAILURES` or `NEVER`.
+
+        Returns:
+            False if the broker refuses it for good, which is logged.
+        """
+        command = requests.send_back(
+            self._group,
+            message.physical_offset,
+            origin_message_id=message.message_id,
+            origin_topic=message.topic,
+            most_times=self._most_times,
+            delay_level=level,
+        )
+        failures = 0
+        while not reader.dropped:
+            try:
+                await call_master(self._client, message.queue, command, "take a message back")
+            except RequestRefused as error:
+                if error.code not in NOT_NOW_CODES:
+                    _log.warning("%s; consuming it here again", error)
+                    return False
+                problem: MessagingError | RemotingError = error
+            except (MessagingError, RemotingError) as error:
+                problem = error
+            else:
+                reader.cached.done([message])
+                return True
+            failures += 1
+            _log.info("message %s not given back yet: %s", message.message_id, problem)
+            await trio.sleep(pause_seconds(failures))
+        return True  # another member has it by now
 
 
 class CallRule(Protocol):
@@ -87,17 +155,17 @@ class AtOnce:
                 reader.queue,
                 pause,
             )
-            self._postponed.add(now + pause, reader, [])
+            self._postponed.add(now + pause, (reader, []))
         for message in messages:
             failures = reader.cached.count_failure(message)
             if self._giving_back is None and failures < LOCAL_TRIES:
-                self._postponed.add(now + delay_seconds(failures), reader, [message])
+                self._postponed.add(now + delay_seconds(failures), (reader, [message]))
             elif reader.back_off.is_closed and failures < LOCAL_TRIES:
                 reader.cached.give_back([message])
             elif self._giving_back is None:
                 drop_broadcast(reader, message)
             elif not await self._giving_back.give_back(reader, message):
-                self._postponed.add(trio.current_time() + LOCAL_RETRY_SECONDS, reader, [message])
+                self._postponed.add(trio.current_time() + LOCAL_RETRY_SECONDS, (reader, [message]))
 
 
 class InOrder:
@@ -173,7 +241,7 @@ class InOrder:
         if again:
             reader.resumes_at += self._suspend_seconds
             reader.cached.put_back(again)
-            self._postponed.add(reader.resumes_at, reader, [])
+            self._postponed.add(reader.resumes_at, (reader, []))
 
 
 def drop_broadcast(reader: QueueReader, message: ReceivedMessage) -> None:

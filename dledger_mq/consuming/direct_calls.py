@@ -11,8 +11,7 @@ from typing import Final
 import trio
 
 from dledger.declared_error import DeclaredError
-from dledger_mq.listener import SLOW_CALL_SECONDS, Listener, says_consumed
-from dledger_mq.listener_watch import ListenerWatch
+from dledger_mq.consuming.listener_calls import ListenerCalls
 from dledger_mq.received_message import ReceivedMessage, received
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.errors import MessageMalformed
@@ -35,26 +34,13 @@ class DirectCalls:
     """Runs a listener for operators, beside its other calls.
 
     Args:
-        group: the consumer group, for the log.
-        listener: the listener; None for a consumer that is iterated over.
+        calls: of the listener.
         is_ordered: whether the consumer keeps an order; these calls do not.
-        watch: watches the calls.
-        slow_seconds: after so long a call is told.
     """
 
-    def __init__(
-        self,
-        group: str,
-        listener: Listener | None,
-        is_ordered: bool,
-        watch: ListenerWatch,
-        slow_seconds: float = SLOW_CALL_SECONDS,
-    ) -> None:
-        self._group = group
-        self._listener = listener
+    def __init__(self, calls: ListenerCalls, *, is_ordered: bool) -> None:
+        self._calls = calls
         self._is_ordered = is_ordered
-        self._watch = watch
-        self._slow_seconds = slow_seconds
         self._nursery: StartsTasks | None = None
         self._running = 0
 
@@ -67,8 +53,8 @@ class DirectCalls:
         try:
             if self._nursery is None:
                 raise _Refused("the consumer is starting")
-            if self._listener is None:
-                raise _Refused(f"group {self._group} consumes in a loop, not by a listener")
+            if self._calls.listener is None:
+                raise _Refused(f"group {self._calls.group} consumes in a loop, not by a listener")
             if self._running >= MAX_CALLS:
                 raise _Refused(f"{MAX_CALLS} such calls run already")
             record, _end = decode_record(command.body)
@@ -80,25 +66,18 @@ class DirectCalls:
             send(command.reply(ResponseCode.SYSTEM_ERROR, remark=str(error)))
             return
         self._running += 1
-        self._nursery.start_soon(self._call, self._listener, message, command, send)
+        self._nursery.start_soon(self._call, message, command, send)
 
     async def _call(
-        self,
-        listener: Listener,
-        message: ReceivedMessage,
-        command: Command,
-        send: Callable[[Command], None],
+        self, message: ReceivedMessage, command: Command, send: Callable[[Command], None]
     ) -> None:
         began = trio.current_time()
         result, remark = "CR_LATER", None
         try:
-            answer = await self._watch.call(
-                listener, [message], self._group, self._slow_seconds, began
-            )
-            if says_consumed(answer):
+            if await self._calls.call([message], began):
                 result = "CR_SUCCESS"
         except Exception as error:
-            _log.exception("the listener of group %s failed, for an operator", self._group)
+            _log.exception("the listener of group %s failed, for an operator", self._calls.group)
             result, remark = "CR_THROW_EXCEPTION", repr(error)[:_REMARK_CHARACTERS]
         finally:
             self._running -= 1

@@ -1,24 +1,16 @@
 """Handing out messages: to a fixed number of tasks that run the listener, or to an iteration."""
 
-import logging
 from collections import Counter, deque
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
 import trio
 
-from dledger_mq.client_metrics import ReportedMetrics
 from dledger_mq.consuming.back_off import redelivery_delay_seconds
-from dledger_mq.consuming.call_rules import CallRule
-from dledger_mq.consuming.consume_tally import ConsumeTally
-from dledger_mq.consuming.postponed import Postponed
+from dledger_mq.consuming.call_rules import CallRule, Postponed
+from dledger_mq.consuming.listener_calls import ListenerCalls
 from dledger_mq.consuming.queue_reader import QueueReader
-from dledger_mq.listener import Listener, says_consumed
-from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.received_message import ReceivedMessage
-from dledger_mq.tracing.trace_writer import TraceWriter
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -32,7 +24,7 @@ class Delivery:
         scope: what the listener's call runs in.
         is_running: the user still works on them.
         is_held: the end of the consumer waits for their release.
-        trace_request: of `TraceWriter.call_began`.
+        trace_request: of `ListenerCalls.begin`.
     """
 
     reader: QueueReader
@@ -48,45 +40,30 @@ class Listening:
     """Hands out the messages of a consumer's queues in turn, and learns what became of them.
 
     Args:
-        group: the consumer group.
+        calls: of the listener.
         rule: when a queue's messages may be handed out, and what becomes of those that failed.
         postponed: where messages wait that are not to be handed out yet.
         batch_size: how many messages are taken at a time, at most.
         most_of_a_topic: how many deliveries of one topic are out at a time, so that a topic whose
             messages take long leaves some to the others; None: as many as there can be.
-        tally: counts the calls.
-        watch: watches them.
-        slow_seconds: after so long a call is told.
-        metrics: told what becomes of each delivery, or None.
-        trace: tells of each delivery, or None.
     """
 
     def __init__(
         self,
-        group: str,
+        calls: ListenerCalls,
         rule: CallRule,
         postponed: Postponed,
         *,
         batch_size: int,
         most_of_a_topic: int | None,
-        tally: ConsumeTally,
-        watch: ListenerWatch,
-        slow_seconds: float,
-        metrics: ReportedMetrics | None = None,
-        trace: TraceWriter | None = None,
     ) -> None:
-        self._group = group
+        self._calls = calls
         self._rule = rule
         self._postponed = postponed
         self._batch_size = batch_size
         self._most_of_a_topic = most_of_a_topic
         self._out: Counter[str] = Counter()  # deliveries by topic
         self._full: dict[str, list[QueueReader]] = {}  # queues of topics that have as many
-        self._tally = tally
-        self._watch = watch
-        self._slow_seconds = slow_seconds
-        self._metrics = metrics
-        self._trace = trace
         self._ready: deque[QueueReader] = deque()
         self._idle = trio.lowlevel.ParkingLot()
         self._busy = 0
@@ -100,13 +77,21 @@ class Listening:
             return
         now = trio.current_time()
         for message in messages:
-            self._postponed.add(now + redelivery_delay_seconds(message), reader, [message])
+            self._postponed.add(now + redelivery_delay_seconds(message), (reader, [message]))
 
     def offer(self, reader: QueueReader) -> None:
         """Messages wait in a queue."""
         if reader not in self._ready:
             self._ready.append(reader)
         self._idle.unpark(count=max(1, reader.cached.waiting // self._batch_size))
+
+    async def offer_postponed(self) -> None:
+        """Offer messages and queues when their time has come, for ever."""
+        while True:
+            for reader, messages in await self._postponed.due():
+                if not reader.dropped:
+                    reader.cached.give_back(messages)
+                    self.offer(reader)
 
     async def stop(self, timeout_seconds: float) -> None:
         """Hand out nothing more, and wait until what was taken is settled.
@@ -119,26 +104,14 @@ class Listening:
             while self._busy:
                 await self._quiet.park()
 
-    async def work(self, listener: Listener) -> None:
+    async def work(self) -> None:
         """Run the listener with one delivery after the other, for ever."""
         while True:
             delivery = await self.take()
             is_consumed: bool | None = None
             try:
                 with delivery.scope:
-                    try:
-                        is_consumed = says_consumed(
-                            await self._watch.call(
-                                listener,
-                                delivery.messages,
-                                self._group,
-                                self._slow_seconds,
-                                delivery.began,
-                            )
-                        )
-                    except Exception:
-                        _log.exception("the listener of group %s failed", self._group)
-                        is_consumed = False
+                    is_consumed = await self._calls.succeeds(delivery.messages, delivery.began)
                 if is_consumed:
                     self.succeed(delivery)
                 elif is_consumed is not None:  # else the call was cut off: its queue is lost
@@ -163,7 +136,7 @@ class Listening:
                 if self._most_of_a_topic is not None:
                     self._out[reader.queue.topic] += 1
                 reader.call_began()
-                request = "" if self._trace is None else self._trace.call_began(messages)
+                request = self._calls.begin(messages)
                 now, scope = trio.current_time(), self._rule.scope(reader)
                 return Delivery(reader, messages, now, scope, trace_request=request)
 
@@ -171,10 +144,7 @@ class Listening:
         """Settle: the messages were consumed."""
         reader = delivery.reader
         self._end_call(delivery)
-        seconds = trio.current_time() - delivery.began
-        self._count(delivery, seconds, is_consumed=True)
-        if self._metrics is not None:
-            self._metrics.consumed(self._group, delivery.messages, seconds)
+        self._tell_end(delivery, is_consumed=True)
         if reader.dropped:
             return  # another member has them by now
         self._rule.succeeded(reader, delivery.began)
@@ -185,10 +155,7 @@ class Listening:
         """Settle: the messages were not consumed; they come again later, here or elsewhere."""
         reader = delivery.reader
         if delivery.is_running:
-            seconds = trio.current_time() - delivery.began
-            self._count(delivery, seconds, is_consumed=False)
-            if self._metrics is not None:
-                self._metrics.failed(self._group, delivery.messages, seconds)
+            self._tell_end(delivery, is_consumed=False)
         self._end_call(delivery)
         if reader.dropped or reader.is_leaving:
             # Another member reads the queue from the committed offset on, and gets these again.
@@ -210,13 +177,9 @@ class Listening:
             if not self._busy:
                 self._quiet.unpark_all()
 
-    def _count(self, delivery: Delivery, seconds: float, *, is_consumed: bool) -> None:
-        topic, messages = delivery.reader.queue.topic, delivery.messages
-        self._tally.called(topic, len(messages), seconds, is_consumed=is_consumed)
-        if self._trace is not None:
-            self._trace.call_ended(
-                delivery.trace_request, messages, seconds, is_consumed=is_consumed
-            )
+    def _tell_end(self, delivery: Delivery, *, is_consumed: bool) -> None:
+        seconds = trio.current_time() - delivery.began
+        self._calls.end(delivery.trace_request, delivery.messages, seconds, is_consumed=is_consumed)
 
     def _take(self, reader: QueueReader) -> list[ReceivedMessage]:
         """The next messages of a queue for the listener; none while its calls are paused."""

@@ -11,9 +11,8 @@ import trio
 
 from dledger.wake_up import WakeUp
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import call_master
+from dledger_mq.connection.calls import call_master, pause_seconds
 from dledger_mq.connection.client import Client
-from dledger_mq.connection.pauses import pause_seconds
 from dledger_mq.consuming.own_locks import OwnLocks
 from dledger_mq.errors import MessagingError
 from remoting.bodies.consumer_group import decode_locked_queues

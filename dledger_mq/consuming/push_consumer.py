@@ -11,11 +11,10 @@ import trio
 
 from dledger.wake_up import WakeUp
 from dledger_mq.client_metrics import ClientMetrics, reported
-from dledger_mq.connection.background import Background
+from dledger_mq.connection.calls import LONGEST_PAUSE_SECONDS
 from dledger_mq.connection.client import Client, ConsumerEntry
 from dledger_mq.connection.client_use import ClientUse
-from dledger_mq.connection.lifetime import during_block
-from dledger_mq.connection.pauses import LONGEST_PAUSE_SECONDS
+from dledger_mq.connection.lifetime import Background, during_block
 from dledger_mq.connection.running_info import QueueInfo, RunningInfo
 from dledger_mq.connection.this_process import now_milliseconds
 from dledger_mq.connection.topic_route import ClientRoute
@@ -27,17 +26,14 @@ from dledger_mq.consuming.cached_queue import (
     CachedBytes,
     CachedQueue,
 )
-from dledger_mq.consuming.call_rules import AtOnce, CallRule, InOrder
+from dledger_mq.consuming.call_rules import AtOnce, CallRule, GivingBack, InOrder, Postponed
 from dledger_mq.consuming.conditions import check_conditions
-from dledger_mq.consuming.consume_tally import ConsumeTally
 from dledger_mq.consuming.direct_calls import DirectCalls
-from dledger_mq.consuming.giving_back import GivingBack
 from dledger_mq.consuming.iteration import Iteration
+from dledger_mq.consuming.listener_calls import ListenerCalls
 from dledger_mq.consuming.listening import Listening
-from dledger_mq.consuming.offset_file import locked_offsets
-from dledger_mq.consuming.offsets import BrokerOffsets, FileOffsets, Offsets
+from dledger_mq.consuming.offsets import BrokerOffsets, FileOffsets, Offsets, locked_offsets
 from dledger_mq.consuming.ordered_queues import OrderedQueues
-from dledger_mq.consuming.postponed import Postponed
 from dledger_mq.consuming.pulling import PULL_BATCH
 from dledger_mq.consuming.queue_reader import QueueReader
 from dledger_mq.consuming.subscription import Sql, group_subscriptions
@@ -205,14 +201,9 @@ class PushConsumer:
         self._listening: Listening | None = None
         self._locked: OrderedQueues | None = None
         self._iteration: Iteration | None = None
-        self._direct = DirectCalls(
-            group,
-            listener,
-            ordered,
-            self._client.listener_watch,
-            self._options.slow_call_seconds,
-        )
-        self._tally = ConsumeTally(trio.current_time)
+        watch, slow_seconds = self._client.listener_watch, self._options.slow_call_seconds
+        self._calls = ListenerCalls(group, listener, watch, slow_seconds, self._metrics)
+        self._direct = DirectCalls(self._calls, is_ordered=ordered)
         self._rebalance_wanted = WakeUp()
         self._assigned = trio.Event()
         self._problems: dict[str, str] = {}
@@ -250,11 +241,11 @@ class PushConsumer:
             await check_conditions(client, self.group, self._wanted.values())
             client.add_consumer(
                 ConsumerEntry(
-                    self._data(), self._members_changed, self._running_info, self._direct.asked
+                    self._data(), self._rebalance_wanted.set, self._running_info, self._direct.asked
                 )
             )
             stack.push_async_callback(self._unlock_all)  # when no call of the listener runs
-            trace = await open_trace(stack, client, self.group, self._trace_topic, lifetime)
+            self._calls.trace = await open_trace(stack, self._use, self._trace_topic)
             nursery = await stack.enter_async_context(Background(lifetime, until_the_end=True))
             stack.callback(self._forget)
             calls = await stack.enter_async_context(Background(lifetime))  # of the listener
@@ -267,21 +258,16 @@ class PushConsumer:
                 )
             postponed = Postponed()
             listening = self._listening = Listening(
-                self.group,
+                self._calls,
                 self._call_rule(postponed),
                 postponed,
                 batch_size=1 if self._listener is None else self._options.batch_size,
                 most_of_a_topic=self._most_of_a_topic(),
-                tally=self._tally,
-                watch=client.listener_watch,
-                slow_seconds=self._options.slow_call_seconds,
-                metrics=self._metrics,
-                trace=trace,
             )
             if self._listener is not None:
                 for _ in range(self._options.concurrency):
-                    calls.start_soon(listening.work, self._listener)
-            nursery.start_soon(postponed.release, listening.offer)
+                    calls.start_soon(listening.work)
+            nursery.start_soon(listening.offer_postponed)
             nursery.start_soon(self._rebalance_forever)
             nursery.start_soon(self._commit_forever)
             seconds = LAST_COMMIT_SECONDS
@@ -451,11 +437,8 @@ class PushConsumer:
             self._opened_milliseconds,
             tuple(self._wanted.values()),
             queues,
-            self._tally.statuses(),
+            self._calls.tally.statuses(),
         )
-
-    def _members_changed(self) -> None:
-        self._rebalance_wanted.set()
 
     def _route_changed(self, route: ClientRoute) -> None:
         if route.topic in self._wanted:

@@ -10,9 +10,14 @@ import trio
 
 from dledger_mq.client_metrics import ReportedMetrics
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import NOT_NOW_CODES, call_master, master_of
+from dledger_mq.connection.calls import (
+    NOT_NOW_CODES,
+    call_master,
+    is_news,
+    master_of,
+    pause_seconds,
+)
 from dledger_mq.connection.client import Client
-from dledger_mq.connection.pauses import pause_seconds
 from dledger_mq.connection.side_work import read_beside
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.consuming.back_off import BackOff
@@ -279,11 +284,7 @@ class QueueReader:
 
     async def _pause(self, error: Exception, failures: int) -> None:
         """Wait for a new leader or for better times."""
-        if (
-            failures == 1
-            or not isinstance(error, RequestRefused)
-            or error.code not in NOT_NOW_CODES
-        ):
+        if is_news(error, failures):
             level = logging.INFO
             if isinstance(error, MessageMalformed) and trio.current_time() >= self._tell_damage_at:
                 self._tell_damage_at = trio.current_time() + _DAMAGE_TOLD_EVERY_SECONDS

@@ -6,12 +6,12 @@ from typing import Final
 
 import trio
 
-from dledger.wake_up import WakeUp
 from dledger_mq.connection.calls import call_master
 from dledger_mq.connection.client import Client
 from dledger_mq.consuming.agenda import Agenda
 from dledger_mq.errors import MessagingError
 from dledger_mq.popping import pop_requests
+from dledger_mq.popping.pop_options import PopOptions
 from dledger_mq.popping.popped import Popped
 from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.codes import ResponseCode
@@ -38,9 +38,7 @@ class HeldMessages:
     Args:
         client: whose connections to use.
         group: the consumer group.
-        most: how many messages may be held.
-        invisible_seconds: for how long a renewed message is this consumer's.
-        longest_seconds: a message is not renewed after so long.
+        options: how many messages may be held, for how long each, and how often it is renewed.
         nursery: where renewals run.
         on_settled: told of each message that is settled, or whose time is over.
         acknowledge: acknowledges a message that waited for the end of a renewal.
@@ -50,18 +48,14 @@ class HeldMessages:
         self,
         client: Client,
         group: str,
-        most: int,
-        invisible_seconds: float,
-        longest_seconds: float,
+        options: PopOptions,
         nursery: StartsTasks,
         on_settled: Callable[[Popped], None],
         acknowledge: Callable[[Popped], None],
     ) -> None:
         self._client = client
         self._group = group
-        self._most = most
-        self._invisible_seconds = invisible_seconds
-        self._longest_seconds = longest_seconds
+        self._options = options
         self._nursery = nursery
         self._on_settled = on_settled
         self._acknowledge = acknowledge
@@ -69,7 +63,6 @@ class HeldMessages:
         self._asking: dict[Popped, trio.Event] = {}  # whose time is being changed
         self._promised = 0
         self._agenda: Agenda[Popped] = Agenda()
-        self._sooner = WakeUp()
         self._room = trio.lowlevel.ParkingLot()  # the readers of several queues wait for it
 
     def __len__(self) -> int:
@@ -77,7 +70,7 @@ class HeldMessages:
 
     async def promise_room(self, most: int) -> int:
         """Wait for room; return for how many messages there is, up to `most` (`keep_promise`)."""
-        while (room := self._most - len(self._held) - self._promised) <= 0:
+        while (room := self._options.max_held_messages - len(self._held) - self._promised) <= 0:
             await self._room.park()
         promised = min(room, most)
         self._promised += promised
@@ -140,9 +133,7 @@ class HeldMessages:
     async def renew_for_ever(self) -> None:
         """Renew messages when it is time."""
         while True:
-            with trio.move_on_at(self._agenda.next_time):
-                await self._sooner.wait()
-            for popped in self._agenda.take_due(trio.current_time()):
+            for popped in await self._agenda.due():
                 if not popped.is_settled:
                     self._is_due(popped)
 
@@ -150,10 +141,8 @@ class HeldMessages:
         """When to renew a message: at half of its time, or at its end, if it is not renewed."""
         now = trio.current_time()
         at = now + (popped.deadline - now) / 2
-        if at > popped.taken + self._longest_seconds or popped.wants_acknowledgement:
+        if at > popped.taken + self._options.longest_call_seconds or popped.wants_acknowledgement:
             at = popped.deadline
-        if at < self._agenda.next_time:
-            self._sooner.set()
         self._agenda.add(at, popped)
 
     def _is_due(self, popped: Popped) -> None:
@@ -161,7 +150,7 @@ class HeldMessages:
         if now >= popped.deadline:
             self._give_up(popped)
         elif (
-            now > popped.taken + self._longest_seconds
+            now > popped.taken + self._options.longest_call_seconds
             or popped.is_being_hidden
             # A renewal that overtook the acknowledgement would make its handle one of the past.
             or popped.wants_acknowledgement
@@ -171,7 +160,7 @@ class HeldMessages:
             self._nursery.start_soon(self._renew, popped)
 
     async def _renew(self, popped: Popped) -> None:
-        if await self._ask(popped, self._invisible_seconds) and not popped.is_settled:
+        if await self._ask(popped, self._options.invisible_seconds) and not popped.is_settled:
             self._look_again(popped)
         else:
             self._give_up(popped)
@@ -225,12 +214,4 @@ class HeldMessages:
         return True
 
     def _hiding(self, popped: Popped, seconds: float) -> Command:
-        message = popped.message
-        return pop_requests.hide(
-            self._group,
-            message.queue.topic,
-            message.queue.queue_id,
-            message.queue_offset,
-            popped.receipt_handle,
-            max(round(seconds * 1000), 1),
-        )
+        return pop_requests.hide(self._group, popped, max(round(seconds * 1000), 1))

@@ -6,9 +6,8 @@ from typing import Final
 
 import trio
 
-from dledger_mq.connection.calls import call_master
+from dledger_mq.connection.calls import call_master, pause_seconds
 from dledger_mq.connection.client import Client
-from dledger_mq.connection.pauses import pause_seconds
 from dledger_mq.errors import MessagingError
 from dledger_mq.popping import pop_requests
 from dledger_mq.popping.popped import Popped
@@ -111,15 +110,7 @@ class PopAcknowledging:
 
     def _command(self, these: list[Popped]) -> Command:
         if len(these) == 1:
-            (popped,) = these
-            queue = popped.message.queue
-            return pop_requests.acknowledge(
-                self._group,
-                queue.topic,
-                queue.queue_id,
-                popped.message.queue_offset,
-                popped.receipt_handle,
-            )
+            return pop_requests.acknowledge(self._group, these[0])
         return pop_requests.acknowledge_many(
             these[0].message.queue.broker_name, [self._acked(one) for one in these]
         )

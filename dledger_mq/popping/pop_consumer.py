@@ -9,17 +9,17 @@ import trio
 
 from dledger.wake_up import WakeUp
 from dledger_mq.client_metrics import ClientMetrics, reported
-from dledger_mq.connection.background import Background
+from dledger_mq.connection.calls import LONGEST_PAUSE_SECONDS
 from dledger_mq.connection.client import Client, ConsumerEntry
 from dledger_mq.connection.client_use import ClientUse
-from dledger_mq.connection.lifetime import during_block
-from dledger_mq.connection.pauses import LONGEST_PAUSE_SECONDS
+from dledger_mq.connection.lifetime import Background, during_block
 from dledger_mq.connection.running_info import RunningInfo
 from dledger_mq.connection.this_process import now_milliseconds
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.consuming.assignment import MEMBERS_TIMEOUT_SECONDS
 from dledger_mq.consuming.conditions import check_conditions
 from dledger_mq.consuming.direct_calls import DirectCalls
+from dledger_mq.consuming.listener_calls import ListenerCalls
 from dledger_mq.consuming.subscription import Sql, group_subscriptions
 from dledger_mq.errors import MessagingError
 from dledger_mq.listener import Listener, check_listener
@@ -95,7 +95,6 @@ class PopConsumer:
         check_listener(listener)
         self.group = group
         self._topics = topics
-        self._listener = listener
         self._use = ClientUse(
             "consumer", "PopConsumer", "open_pop_consumer", nameservers, client, group
         )
@@ -106,24 +105,14 @@ class PopConsumer:
         self._options = options or PopOptions()
         self._metrics = reported(metrics)
         self._trace_topic = trace_topic(trace)
-        self._listening = PopListening(
-            group,
-            self._options,
-            is_ordered=ordered,
-            watch=self._client.listener_watch,
-            metrics=self._metrics,
-        )
+        watch, slow_seconds = self._client.listener_watch, self._options.slow_call_seconds
+        self._calls = ListenerCalls(group, listener, watch, slow_seconds, self._metrics)
+        self._listening = PopListening(self._calls, self._options, is_ordered=ordered)
+        self._direct = DirectCalls(self._calls, is_ordered=ordered)
         self._wanted: dict[str, SubscriptionData] = {}
         self._readers: dict[MessageQueue, list[PopReader]] = {}
         self._seen: set[MessageQueue] = set()  # of which the metrics know
         self._nursery: Background | None = None
-        self._direct = DirectCalls(
-            group,
-            listener,
-            ordered,
-            self._client.listener_watch,
-            self._options.slow_call_seconds,
-        )
         self._held: HeldMessages | None = None
         self._acknowledging: PopAcknowledging | None = None
         self._look_wanted = WakeUp()
@@ -160,12 +149,12 @@ class PopConsumer:
         self._wanted = group_subscriptions(self.group, self._topics, now_milliseconds())
         await check_conditions(client, self.group, self._wanted.values())
         client.add_consumer(
-            ConsumerEntry(self._data(), self._look, self._running_info, self._direct.asked)
+            ConsumerEntry(
+                self._data(), self._look_wanted.set, self._running_info, self._direct.asked
+            )
         )
         async with AsyncExitStack() as stack:
-            listening.trace = await open_trace(
-                stack, client, self.group, self._trace_topic, lifetime
-            )
+            self._calls.trace = await open_trace(stack, self._use, self._trace_topic)
             nursery = await stack.enter_async_context(Background(lifetime, until_the_end=True))
             stack.callback(self._forget)
             calls = await stack.enter_async_context(Background(lifetime))  # of the listener
@@ -175,9 +164,7 @@ class PopConsumer:
             held = HeldMessages(
                 client,
                 self.group,
-                options.max_held_messages,
-                options.invisible_seconds,
-                options.longest_call_seconds,
+                options,
                 nursery,
                 listening.settled,
                 acknowledging.add,
@@ -185,7 +172,7 @@ class PopConsumer:
             self._acknowledging, self._held = acknowledging, held
             client.routes.watch(self._route_changed)
             for _ in range(options.concurrency):
-                calls.start_soon(listening.work, self._listener, held, acknowledging.add)
+                calls.start_soon(listening.work, held, acknowledging.add)
             nursery.start_soon(held.renew_for_ever)
             nursery.start_soon(self._look_for_ever)
             seconds = LAST_ACKNOWLEDGEMENTS_SECONDS
@@ -265,12 +252,9 @@ class PopConsumer:
     def _all_readers(self) -> list[PopReader]:
         return [reader for readers in self._readers.values() for reader in readers]
 
-    def _look(self) -> None:
-        self._look_wanted.set()
-
     def _route_changed(self, route: ClientRoute) -> None:
         if route.topic in self._wanted:
-            self._look()
+            self._look_wanted.set()
             for reader in self._all_readers():
                 reader.route_changed(route)
 

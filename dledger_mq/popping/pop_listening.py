@@ -1,21 +1,15 @@
 """Handing popped messages to a fixed number of tasks that run the listener."""
 
-import logging
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import trio
 
-from dledger_mq.client_metrics import ReportedMetrics
-from dledger_mq.listener import Listener, says_consumed
-from dledger_mq.listener_watch import ListenerWatch
+from dledger_mq.consuming.listener_calls import ListenerCalls
 from dledger_mq.popping.held_messages import HeldMessages
 from dledger_mq.popping.pop_options import PopOptions
 from dledger_mq.popping.popped import Popped
-from dledger_mq.tracing.trace_writer import TraceWriter
-
-_log = logging.getLogger(__name__)
 
 
 @dataclass(slots=True, eq=False)
@@ -41,31 +35,15 @@ class PopListening:
     over, it and those behind it come again in their order.
 
     Args:
-        group: the consumer group.
+        calls: of the listener.
         options: how many messages a call gets, and when messages that failed come again.
         is_ordered: whether the order in each queue is kept.
-        watch: watches the calls.
-        metrics: told what becomes of messages, or None.
-
-    Attributes:
-        trace: tells of each call, or None.
     """
 
-    def __init__(
-        self,
-        group: str,
-        options: PopOptions,
-        *,
-        is_ordered: bool,
-        watch: ListenerWatch,
-        metrics: ReportedMetrics | None,
-    ) -> None:
-        self._group = group
+    def __init__(self, calls: ListenerCalls, options: PopOptions, *, is_ordered: bool) -> None:
+        self._calls = calls
         self._options = options
         self._is_ordered = is_ordered
-        self._watch = watch
-        self._metrics = metrics
-        self.trace: TraceWriter | None = None
         self._ready: deque[Lane] = deque()
         self._lanes: dict[Popped, Lane] = {}  # of an ordered consumer
         self._idle = trio.lowlevel.ParkingLot()
@@ -98,12 +76,7 @@ class PopListening:
         """Hand out nothing more."""
         self._is_stopping = True
 
-    async def work(
-        self,
-        listener: Listener,
-        held: HeldMessages,
-        acknowledge: Callable[[Popped], None],
-    ) -> None:
+    async def work(self, held: HeldMessages, acknowledge: Callable[[Popped], None]) -> None:
         """Run the listener with one delivery after the other, for ever."""
         while True:
             lane, these = await self._take(held)
@@ -112,29 +85,15 @@ class PopListening:
             is_consumed = False
             lane.running = these
             messages = [one.message for one in these]
-            request = "" if self.trace is None else self.trace.call_began(messages)
+            request = self._calls.begin(messages)
             try:
                 # Only an ordered consumer's call is cut off: its messages may be given to another
                 # consumer, and must not be worked on twice at once.
                 with trio.CancelScope() as lane.scope:
-                    try:
-                        is_consumed = says_consumed(
-                            await self._watch.call(
-                                listener,
-                                messages,
-                                self._group,
-                                self._options.slow_call_seconds,
-                                began,
-                            )
-                        )
-                    except Exception:
-                        _log.exception("the listener of group %s failed", self._group)
+                    is_consumed = await self._calls.succeeds(messages, began)
                 seconds = trio.current_time() - began
-                if self.trace is not None:
-                    self.trace.call_ended(request, messages, seconds, is_consumed=is_consumed)
+                self._calls.end(request, messages, seconds, is_consumed=is_consumed)
                 if is_consumed:
-                    if self._metrics is not None:
-                        self._metrics.consumed(self._group, messages, seconds)
                     for one in these:
                         if not one.is_settled:
                             acknowledge(one)
@@ -142,8 +101,6 @@ class PopListening:
                         self._ready.append(lane)
                         self._idle.unpark()
                 else:
-                    if self._metrics is not None:
-                        self._metrics.failed(self._group, messages, seconds)
                     await self._give_back(lane, these, held)
             finally:
                 self._busy.difference_update(these)

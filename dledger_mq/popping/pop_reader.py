@@ -9,9 +9,13 @@ from typing import Final
 import trio
 
 from dledger_mq.client_metrics import ReportedMetrics
-from dledger_mq.connection.calls import NOT_NOW_CODES, master_of
+from dledger_mq.connection.calls import (
+    LONGEST_PAUSE_SECONDS,
+    is_news,
+    master_of,
+    pause_seconds,
+)
 from dledger_mq.connection.client import Client
-from dledger_mq.connection.pauses import LONGEST_PAUSE_SECONDS, pause_seconds
 from dledger_mq.connection.side_work import Reading, read_beside
 from dledger_mq.connection.this_process import now_milliseconds
 from dledger_mq.connection.topic_route import ClientRoute
@@ -221,11 +225,7 @@ class PopReader:
 
     async def _pause(self, error: MessagingError | RemotingError, failures: int) -> None:
         """Wait for a new leader or for better times."""
-        if (
-            failures == 1
-            or not isinstance(error, RequestRefused)
-            or error.code not in NOT_NOW_CODES
-        ):
+        if is_news(error, failures):
             level = logging.WARNING if isinstance(error, MessageMalformed) else logging.INFO
             _log.log(level, "%s not popped from, trying again: %s", self.queue, error)
         await trio.sleep(pause_seconds(failures))

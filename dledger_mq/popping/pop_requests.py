@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 
+from dledger_mq.connection.requests import command
+from dledger_mq.popping.popped import Popped
 from remoting.bodies.assignment import RequestMode, encode_mode, encode_question
 from remoting.bodies.heartbeat import SubscriptionData
 from remoting.bodies.message_queue import MessageQueue
@@ -35,28 +37,26 @@ def pop(
         from_first: whether a group that never consumed begins with the first message there is.
         attempt_id: of a pop in order: the same when it is asked again for want of an answer.
     """
-    fields = {
-        "consumerGroup": group,
-        "topic": queue.topic,
-        "queueId": str(queue.queue_id),
-        "maxMsgNums": str(most),
-        "invisibleTime": str(invisible_milliseconds),
-        "pollTime": str(hold_milliseconds),
-        "bornTime": str(now_milliseconds),
-        "initMode": "0" if from_first else "1",
-        "expType": wanted.expression_type,
-        "exp": wanted.expression,
-    }
-    if attempt_id:
-        fields |= {"order": "true", "attemptId": attempt_id}
-    return Command(RequestCode.POP_MESSAGE, fields)
-
-
-def acknowledge(group: str, topic: str, queue_id: int, offset: int, receipt_handle: str) -> Command:
-    """Acknowledge one message (200051)."""
-    return Command(
-        RequestCode.ACK_MESSAGE, _about_one(group, topic, queue_id, offset, receipt_handle)
+    in_order = {"order": "true", "attemptId": attempt_id} if attempt_id else {}
+    return command(
+        RequestCode.POP_MESSAGE,
+        consumerGroup=group,
+        topic=queue.topic,
+        queueId=queue.queue_id,
+        maxMsgNums=most,
+        invisibleTime=invisible_milliseconds,
+        pollTime=hold_milliseconds,
+        bornTime=now_milliseconds,
+        initMode="0" if from_first else "1",
+        expType=wanted.expression_type,
+        exp=wanted.expression,
+        **in_order,
     )
+
+
+def acknowledge(group: str, popped: Popped) -> Command:
+    """Acknowledge one message (200051)."""
+    return _about_one(RequestCode.ACK_MESSAGE, group, popped)
 
 
 def acknowledge_many(broker_name: str, pops: Iterable[AckedPop]) -> Command:
@@ -64,18 +64,10 @@ def acknowledge_many(broker_name: str, pops: Iterable[AckedPop]) -> Command:
     return Command(RequestCode.BATCH_ACK_MESSAGE, body=encode_batch_ack(broker_name, pops))
 
 
-def hide(
-    group: str,
-    topic: str,
-    queue_id: int,
-    offset: int,
-    receipt_handle: str,
-    invisible_milliseconds: int,
-) -> Command:
+def hide(group: str, popped: Popped, invisible_milliseconds: int) -> Command:
     """Have a message given again after another time than it was to be, from now on (200053)."""
-    fields = _about_one(group, topic, queue_id, offset, receipt_handle)
-    fields["invisibleTime"] = str(invisible_milliseconds)
-    return Command(RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)
+    code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
+    return _about_one(code, group, popped, invisibleTime=invisible_milliseconds)
 
 
 def assigned_queues(group: str, topic: str, client_id: str) -> Command:
@@ -93,13 +85,14 @@ def request_modes() -> Command:
     return Command(RequestCode.GET_ALL_MESSAGE_REQUEST_MODE)
 
 
-def _about_one(
-    group: str, topic: str, queue_id: int, offset: int, receipt_handle: str
-) -> dict[str, str]:
-    return {
-        "consumerGroup": group,
-        "topic": topic,
-        "queueId": str(queue_id),
-        "offset": str(offset),
-        "extraInfo": receipt_handle,
-    }
+def _about_one(code: RequestCode, group: str, popped: Popped, **more: int) -> Command:
+    message = popped.message
+    return command(
+        code,
+        consumerGroup=group,
+        topic=message.queue.topic,
+        queueId=message.queue.queue_id,
+        offset=message.queue_offset,
+        extraInfo=popped.receipt_handle,
+        **more,
+    )

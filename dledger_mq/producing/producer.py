@@ -1,7 +1,7 @@
 """The producer: sends messages, each until it is acknowledged or failed for certain or in doubt."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any, Final
 
 import trio
@@ -9,11 +9,10 @@ import trio
 from dledger.patient_limit import patient_limit
 from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection import requests
-from dledger_mq.connection.background import Background
 from dledger_mq.connection.calls import call_master
 from dledger_mq.connection.client import Asked, Client
 from dledger_mq.connection.client_use import ClientUse
-from dledger_mq.connection.lifetime import during_block
+from dledger_mq.connection.lifetime import Background, during_block
 from dledger_mq.connection.replies import question, reply_to
 from dledger_mq.connection.this_process import now_milliseconds
 from dledger_mq.errors import (
@@ -25,14 +24,17 @@ from dledger_mq.errors import (
     RequestRefused,
     SendFailed,
     SomeFailed,
-    TransactionRefused,
     WindowFull,
 )
 from dledger_mq.listener import check_listener
 from dledger_mq.message import MAX_BODY_BYTES, Message, TransactionState, check_topic
 from dledger_mq.producing.outcomes import OneOutcome, Outcomes
-from dledger_mq.producing.transaction import Transaction, TransactionCheck
-from dledger_mq.producing.transaction_checks import TransactionChecks
+from dledger_mq.producing.transaction import (
+    Transaction,
+    TransactionCheck,
+    TransactionChecks,
+    decided,
+)
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.batching import Batching
@@ -143,7 +145,7 @@ class Producer:
     async def _work(self) -> AsyncIterator[None]:
         client, lifetime = self._client, self._lifetime
         async with AsyncExitStack() as stack:
-            self._trace = await open_trace(stack, client, self.group, self._trace_topic, lifetime)
+            self._trace = await open_trace(stack, self._use, self._trace_topic)
             nursery = await stack.enter_async_context(Background(lifetime))
             stack.callback(self._forget)
             calls = await stack.enter_async_context(Background(lifetime))  # of the check
@@ -465,15 +467,8 @@ class Producer:
         transaction = await self.begin_transaction(
             message, selector=selector, timeout_seconds=timeout_seconds
         )
-        try:
+        async with decided(transaction):
             yield transaction
-        except Exception:
-            if transaction.is_undecided:
-                with suppress(TransactionRefused):
-                    await transaction.roll_back()
-            raise
-        if transaction.is_undecided:
-            await transaction.commit()
 
     async def begin_transaction(
         self,

@@ -6,18 +6,29 @@ program dies before it, the broker asks a producer of the group how the work has
 """
 
 import logging
-from collections.abc import Awaitable, Callable
-from typing import Final, TypeAlias
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import Final, Protocol, TypeAlias
+
+import trio
 
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import MessagingError, RequestRefused, TransactionRefused
+from dledger_mq.listener import SLOW_CALL_SECONDS, check_listener
+from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.message import TransactionState
-from dledger_mq.received_message import ReceivedMessage
+from dledger_mq.received_message import ReceivedMessage, received
 from dledger_mq.send_result import SendResult
+from remoting.bodies.message_queue import MessageQueue
+from remoting.message.errors import MessageMalformed
 from remoting.message.message_id import parse_message_id
+from remoting.message.record import decode_record
+from remoting.net.connection import Connection
+from remoting.net.starts_tasks import StartsTasks
 from remoting.wire.codes import ResponseCode
+from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
@@ -42,6 +53,8 @@ _REFUSING_REMARKS: Final = (
     "the commit log offset wrong",
 )
 
+# Questions that are looked into at the same time. A broker asks further ones again.
+MAX_CHECKS: Final = 64
 
 # Told a half message, says how its transaction has ended. What it raises is UNKNOWN.
 TransactionCheck: TypeAlias = Callable[[ReceivedMessage], Awaitable[TransactionState]]
@@ -141,3 +154,121 @@ def _is_certain(refused: RequestRefused) -> bool:
     if refused.code == ResponseCode.SYSTEM_ERROR:
         return refused.remark.lower().startswith(_REFUSING_REMARKS)
     return refused.code in _REFUSALS
+
+
+class _Decidable(Protocol):
+    @property
+    def is_undecided(self) -> bool: ...
+
+    async def commit(self) -> bool: ...
+
+    async def roll_back(self) -> bool: ...
+
+
+@asynccontextmanager
+async def decided(transaction: _Decidable) -> AsyncIterator[None]:
+    """Commit a transaction at the end of the block, or roll it back at an error.
+
+    A block that has done either, or is cancelled, leaves it as it is.
+    """
+    try:
+        yield
+    except Exception:
+        if transaction.is_undecided:
+            with suppress(TransactionRefused):
+                await transaction.roll_back()
+        raise
+    if transaction.is_undecided:
+        await transaction.commit()
+
+
+class TransactionChecks:
+    """Runs a producer's check for each question.
+
+    Args:
+        group: the producer group.
+        check: the user's.
+        nursery: runs it.
+        watch: watches it.
+        on_answer: told the half message and what is answered, or None.
+
+    Raises:
+        InvalidListener: the check is no coroutine function.
+    """
+
+    def __init__(
+        self,
+        group: str,
+        check: TransactionCheck,
+        nursery: StartsTasks,
+        watch: ListenerWatch,
+        on_answer: Callable[[ReceivedMessage, TransactionState], None] | None = None,
+    ) -> None:
+        check_listener(check)
+        self._group = group
+        self._check = check
+        self._nursery = nursery
+        self._watch = watch
+        self._on_answer = on_answer
+        self._under_way = 0
+        self._ended = trio.lowlevel.ParkingLot()
+        self._is_ending = False
+
+    async def finish(self, timeout_seconds: float) -> None:
+        """Begin no more checks, and wait for those under way. A broker asks again."""
+        self._is_ending = True
+        with trio.move_on_after(timeout_seconds):
+            while self._under_way:
+                await self._ended.park()
+
+    def asked(self, connection: Connection, command: Command) -> None:
+        """A broker asks."""
+        if self._is_ending:
+            return
+        if self._under_way >= MAX_CHECKS:
+            _log.info("%d transactions are looked into: the broker will ask again", MAX_CHECKS)
+            return
+        self._under_way += 1
+        self._nursery.start_soon(self._answer, connection, command)
+
+    async def _answer(self, connection: Connection, command: Command) -> None:
+        try:
+            message = _half_message(command)
+            state = await self._state(message)
+            if state is not TransactionState.UNKNOWN and not connection.is_closed:
+                # If this is lost, the broker asks again.
+                connection.send_oneway(
+                    requests.end_transaction(
+                        self._group,
+                        half_offset=command.integer("tranStateTableOffset"),
+                        physical_offset=command.integer("commitLogOffset"),
+                        message_id=command.fields.get("msgId", ""),
+                        how=state,
+                        is_answer=True,
+                    )
+                )
+                if self._on_answer is not None:
+                    self._on_answer(message, state)
+        except (MessageMalformed, RemotingError) as error:
+            _log.warning("a broker's question about a transaction cannot be read: %s", error)
+        except Exception:
+            # The check is the user's.
+            _log.exception("a transaction's check failed: the broker will ask again")
+        finally:
+            self._under_way -= 1
+            self._ended.unpark_all()
+
+    async def _state(self, message: ReceivedMessage) -> TransactionState:
+        state: object = await self._watch.call(
+            self._check, message, self._group, SLOW_CALL_SECONDS, trio.current_time()
+        )
+        if not isinstance(state, TransactionState):
+            raise TypeError(f"it returned {state!r:.80}, and not a TransactionState")
+        return state
+
+
+def _half_message(command: Command) -> ReceivedMessage:
+    """The message that a broker asks about. Raises MessageMalformed."""
+    record, _end = decode_record(command.body)
+    broker_name = command.fields.get("bname", "")
+    return received(record, MessageQueue(record.topic, broker_name, record.queue_id))

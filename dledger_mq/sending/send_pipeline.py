@@ -18,8 +18,8 @@ from dledger.core.patience import Patience
 from dledger.wake_up import WakeUp
 from dledger_mq.client_metrics import ReportedMetrics
 from dledger_mq.connection import requests
+from dledger_mq.connection.calls import pause_seconds
 from dledger_mq.connection.client import Client
-from dledger_mq.connection.pauses import pause_seconds
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.errors import MessagingError, NoMaster, NoNameServers, SendFailed
 from dledger_mq.send_result import SendResult

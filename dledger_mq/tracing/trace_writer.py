@@ -9,9 +9,9 @@ from typing import Final
 import trio
 
 from dledger.wake_up import WakeUp
-from dledger_mq.connection.background import Background
 from dledger_mq.connection.client import Client
-from dledger_mq.connection.lifetime import Lifetime
+from dledger_mq.connection.client_use import ClientUse
+from dledger_mq.connection.lifetime import Background, Lifetime
 from dledger_mq.connection.this_process import now_milliseconds
 from dledger_mq.errors import SendFailed
 from dledger_mq.message import Message, TransactionState, check_topic
@@ -209,13 +209,12 @@ class TraceWriter:
             self.dropped += count
 
 
-async def open_trace(
-    stack: AsyncExitStack, client: Client, group: str, topic: str, lifetime: Lifetime
-) -> TraceWriter | None:
-    """A writer that is open as long as the stack; None without a topic. See `TraceWriter`."""
+async def open_trace(stack: AsyncExitStack, use: ClientUse, topic: str) -> TraceWriter | None:
+    """A writer that is open as long as the stack; None without a topic."""
     if not topic:
         return None
-    return await stack.enter_async_context(TraceWriter(client, group, topic, lifetime))
+    writer = TraceWriter(use.client, use.group, topic, use.lifetime)
+    return await stack.enter_async_context(writer)
 
 
 def trace_topic(trace: bool | str) -> str:

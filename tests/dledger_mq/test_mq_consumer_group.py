@@ -26,7 +26,7 @@ from dledger_mq import (
     RouteNotFound,
     to_queue,
 )
-from dledger_mq.admin.group_answers import (
+from dledger_mq.admin.answers import (
     decode_connections,
     decode_consume_status,
     decode_direct_result,
@@ -43,6 +43,8 @@ from dledger_mq.connection.running_info import (
 )
 from dledger_mq.consuming.consume_tally import ConsumeTally
 from dledger_mq.consuming.direct_calls import MAX_CALLS, DirectCalls
+from dledger_mq.consuming.listener_calls import ListenerCalls
+from dledger_mq.listener import SLOW_CALL_SECONDS
 from dledger_mq.listener_watch import ListenerWatch
 from remoting.bodies.message_queue import decode_queue_keyed
 from remoting.message.record import MessageRecord, encode_record
@@ -253,7 +255,8 @@ async def test_calls_for_operators_are_bounded() -> None:
 
     asked = Command(309, {"brokerName": "b"}, encode_record(MessageRecord("T", b"x")))
     async with trio.open_nursery() as nursery:
-        direct = DirectCalls("g", listener, False, ListenerWatch())
+        calls = ListenerCalls("g", listener, ListenerWatch(), SLOW_CALL_SECONDS)
+        direct = DirectCalls(calls, is_ordered=False)
         direct.begin(nursery)
         for _ in range(MAX_CALLS + 1):
             direct.asked(asked, answers.append)

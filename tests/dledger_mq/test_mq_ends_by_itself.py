@@ -28,8 +28,7 @@ from dledger_mq import (
     for_asyncio,
 )
 from dledger_mq.admin.consumer_group import ConsumerGroup
-from dledger_mq.connection.background import Background
-from dledger_mq.connection.lifetime import Lifetime, during_block
+from dledger_mq.connection.lifetime import Background, Lifetime, during_block
 from remoting.net.client import RemotingClient
 from remoting.net.errors import ConnectFailed
 from remoting.wire.codes import RequestCode

@@ -27,7 +27,7 @@ from dledger_mq import (
     blocking,
     for_asyncio,
 )
-from dledger_mq.connection.background import Background
+from dledger_mq.connection.lifetime import Background
 from dledger_mq.connection.this_process import now_milliseconds
 from remoting.message.properties import PRODUCER_GROUP
 from remoting.message.record import MessageRecord, encode_record

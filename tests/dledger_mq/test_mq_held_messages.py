@@ -13,9 +13,14 @@ from trio.testing import MockClock
 from dledger_mq.popping import pop_acknowledging
 from dledger_mq.popping.held_messages import HeldMessages
 from dledger_mq.popping.pop_acknowledging import PopAcknowledging
+from dledger_mq.popping.pop_options import PopOptions
 from dledger_mq.popping.popped import Popped
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
+
+
+def with_room_for(most: int) -> PopOptions:
+    return PopOptions(max_held_messages=most, invisible_seconds=2.0, longest_call_seconds=60.0)
 
 
 async def renewals(*, is_acknowledged: bool) -> tuple[int, bool]:
@@ -30,7 +35,7 @@ async def renewals(*, is_acknowledged: bool) -> tuple[int, bool]:
 
     async with trio.open_nursery() as nursery:
         held = Held(
-            *(cast(Any, None), "g", 10, 2.0, 60.0, nursery),
+            *(cast(Any, None), "g", with_room_for(10), nursery),
             *(lambda _popped: None, lambda _popped: None),
         )
         now = trio.current_time()
@@ -60,7 +65,7 @@ async def test_a_message_is_not_renewed_while_its_acknowledgement_is_on_its_way(
 
 def held_by(nursery: trio.Nursery, most: int) -> HeldMessages:
     return HeldMessages(
-        *(cast(Any, None), "g", most, 2.0, 60.0, nursery),
+        *(cast(Any, None), "g", with_room_for(most), nursery),
         *(lambda _popped: None, lambda _popped: None),
     )
 
@@ -141,7 +146,7 @@ async def test_a_message_is_acknowledged_once_whether_or_not_it_is_just_being_re
     async with trio.open_nursery() as nursery:
         none = cast(Any, None)
         acknowledging = Acknowledging(none, "g", nursery, settle)
-        held = Held(none, "g", 10, 2.0, 60.0, nursery, lambda _popped: None, acknowledging.add)
+        held = Held(none, "g", with_room_for(10), nursery, lambda _popped: None, acknowledging.add)
         queue = SimpleNamespace(broker_name="b")
         message = cast(Any, SimpleNamespace(message_id="m", queue=queue))
         messages = [Popped(message, 0, 1, 2000, 0, "0", begun + 2, begun) for _ in range(count)]

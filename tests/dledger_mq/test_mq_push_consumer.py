@@ -23,7 +23,7 @@ from dledger_mq import (
     PushOptions,
     ReceivedMessage,
 )
-from dledger_mq.consuming.offset_file import locked_offsets
+from dledger_mq.consuming.offsets import locked_offsets
 from dledger_mq.consuming.queue_reader import LONGEST_DAMAGE_PAUSE_SECONDS
 from remoting.message.properties import encode_properties
 from remoting.message.record import COMPRESSED_FLAG, COMPRESSION_LZ4

@@ -18,11 +18,11 @@ from dledger_mq import (
     RequestRefused,
     RouteNotFound,
 )
-from dledger_mq.connection.calls import call_master
-from dledger_mq.connection.pauses import (
+from dledger_mq.connection.calls import (
     FIRST_PAUSE_SECONDS,
     LONGEST_PAUSE_SECONDS,
     RESTART_PAUSE_SECONDS,
+    call_master,
     pause_seconds,
 )
 from dledger_mq.connection.requests import max_offset

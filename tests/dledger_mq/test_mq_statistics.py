@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from dledger_mq import Message, Producer, RequestRefused
-from dledger_mq.admin.statistics import Statistic, decode_statistic
+from dledger_mq.admin.answers import Statistic, decode_statistic
 from remoting.wire.errors import BodyMalformed
 from tests.dledger_mq.real_group import real_group
 

@@ -1,4 +1,4 @@
-"""What brokers say of consumer groups, read from their answers."""
+"""What brokers answer to an operator: how consumer groups do, and what was counted."""
 
 from dataclasses import dataclass
 
@@ -126,11 +126,7 @@ class DirectResult:
 
 
 def decode_progress(body: bytes) -> list[GroupProgress]:
-    """Read RocketMQ's ConsumeStats (208).
-
-    Raises:
-        BodyMalformed: it is no such body.
-    """
+    """Read RocketMQ's ConsumeStats (208). Raises BodyMalformed."""
     rows: list[GroupProgress] = []
     for queue, value in decode_queue_keyed("progress", "offsetTable", body).items():
         offsets = JsonObject("progress", value)
@@ -148,11 +144,7 @@ def decode_progress(body: bytes) -> list[GroupProgress]:
 
 
 def decode_connections(body: bytes) -> GroupConnections:
-    """Read RocketMQ's ConsumerConnection (203).
-
-    Raises:
-        BodyMalformed: it is no such body.
-    """
+    """Read RocketMQ's ConsumerConnection (203). Raises BodyMalformed."""
     found = JsonObject.parse("connections", body, size=LARGE)
     consumers = tuple(
         ConsumerConnection(
@@ -182,11 +174,7 @@ def decode_connections(body: bytes) -> GroupConnections:
 
 
 def decode_offsets(body: bytes) -> dict[MessageQueue, int]:
-    """Read the offsets that a group was moved to (222).
-
-    Raises:
-        BodyMalformed: it is no such body.
-    """
+    """Read the offsets that a group was moved to (222). Raises BodyMalformed."""
     table = JsonObject("offsets", dict[str, JsonValue]({}))
     found: dict[MessageQueue, int] = {}
     for queue, value in decode_queue_keyed("offsets", "offsetTable", body).items():
@@ -214,11 +202,7 @@ def decode_consume_status(body: bytes) -> dict[str, dict[MessageQueue, int]]:
 
 
 def decode_time_spans(body: bytes) -> list[TimeSpan]:
-    """Read RocketMQ's QueryConsumeTimeSpanBody (303).
-
-    Raises:
-        BodyMalformed: it is no such body.
-    """
+    """Read RocketMQ's QueryConsumeTimeSpanBody (303). Raises BodyMalformed."""
     return [
         TimeSpan(
             MessageQueue.from_json(one.object("messageQueue")),
@@ -232,23 +216,55 @@ def decode_time_spans(body: bytes) -> list[TimeSpan]:
 
 
 def decode_group_list(body: bytes) -> list[str]:
-    """Read RocketMQ's GroupList (300).
-
-    Raises:
-        BodyMalformed: it is no such body.
-    """
+    """Read RocketMQ's GroupList (300). Raises BodyMalformed."""
     return JsonObject.parse("groups", body, size=LARGE).texts("groupList")
 
 
 def decode_direct_result(body: bytes) -> DirectResult:
-    """Read RocketMQ's ConsumeMessageDirectlyResult (309).
-
-    Raises:
-        BodyMalformed: it is no such body.
-    """
+    """Read RocketMQ's ConsumeMessageDirectlyResult (309). Raises BodyMalformed."""
     found = JsonObject.parse("result", body)
     return DirectResult(
         found.text("consumeResult", ""),
         found.text("remark", ""),
         found.integer("spentTimeMills", 0),
     )
+
+
+@dataclass(frozen=True, slots=True)
+class WindowTotal:
+    """A sum over some time.
+
+    Attributes:
+        sum: of what was counted.
+        per_second: its rate.
+        average: what was counted each time.
+    """
+
+    sum: int
+    per_second: float
+    average: float
+
+
+@dataclass(frozen=True, slots=True)
+class Statistic:
+    """What one group of brokers has counted under a name and a key.
+
+    Attributes:
+        minute: in the last minute.
+        hour: in the last hour.
+        day: in the last day.
+    """
+
+    minute: WindowTotal
+    hour: WindowTotal
+    day: WindowTotal
+
+
+def decode_statistic(body: bytes) -> Statistic:
+    """Read RocketMQ's BrokerStatsData. Raises BodyMalformed."""
+    data = JsonObject.parse("statistics", body)
+    return Statistic(*(_window(data.object(f"stats{name}")) for name in ("Minute", "Hour", "Day")))
+
+
+def _window(item: JsonObject) -> WindowTotal:
+    return WindowTotal(item.integer("sum"), item.number("tps"), item.number("avgpt"))
