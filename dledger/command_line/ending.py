@@ -13,6 +13,7 @@ from typing import Any
 
 import click
 
+from dledger.declared_error import DeclaredError
 from dledger.shown_output import escape_what_cannot_be_shown
 from dledger.system_refusals import line_about, single
 
@@ -27,12 +28,16 @@ class ExitCode(IntEnum):
     INTERRUPTED = 130  # as a shell reports Ctrl-C
 
 
-class CommandFailed(Exception):
-    """A command did its work, and ends with a line and an exit code all the same."""
+class CommandFailed(DeclaredError):
+    """A command did its work, and ends with a line and an exit code all the same.
 
-    def __init__(self, problem: str, code: int = ExitCode.FAILED) -> None:
-        super().__init__(problem)
-        self.code = code
+    Attributes:
+        problem: the line.
+        code: the exit code.
+    """
+
+    problem: str
+    code: int = ExitCode.FAILED
 
 
 class Commands(click.Group):
