@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
 from tests.syntax_trees import tree_of
@@ -40,9 +40,17 @@ class Rules:
     openings: dict[str, Opening]
     listed_twice: tuple[str, ...]
 
-    def ring_of(self, path: str) -> int:
-        """The ring of a file; a file that is not listed is pure."""
-        return self.rings.get(path, 0)
+    def highest_ring(self, path: str, *, without: str = "") -> int:
+        """The highest ring that a line lets a file be in; a file without a line is pure.
+
+        Args:
+            path: the file.
+            without: a line that does not count.
+        """
+        return max(
+            (ring for line, ring in self.rings.items() if line != without and holds(line, path)),
+            default=0,
+        )
 
     def opens(self, path: str, name: str) -> bool:
         """Whether an opening lets this file use this name."""
@@ -69,6 +77,11 @@ class SourceFile:
         """The part of its package, if it is in one."""
         folders = self.path.split("/")[1:-1]
         return folders[0] if folders else None
+
+
+def holds(line: str, path: str) -> bool:
+    """Whether a line of the rings, a path or a pattern with stars, holds for a file."""
+    return PurePosixPath(path).match(line)
 
 
 def is_within(name: str, outer: str) -> bool:
@@ -262,13 +275,70 @@ def ring_breaches(files: dict[str, SourceFile], rules: Rules) -> list[str]:
 
     A thing that a file may not use is told once, at its first line.
     """
-    by_module = {file.module: file.path for file in files.values()}
-    handed_on = _handed_on(files, rules)
-    return [
-        line
-        for file in files.values()
-        for line in _ring_breaches_of(file, rules, by_module, handed_on)
-    ]
+    rings = _Rings(files, rules)
+    return [line for file in files.values() for line in rings.breaches_of(file)]
+
+
+def denied_uses(file: SourceFile, ring: int, rules: Rules) -> list[tuple[int, str]]:
+    """What a file uses and may not use in a ring: the first line of each thing."""
+    found: list[tuple[int, str]] = []
+    told: set[str] = set()
+    for line, name in sorted(set(imported_names(file.tree)) | set(used_names(file.tree))):
+        for entry in rules.denied.get(ring, ()):
+            if is_within(name, entry) and entry not in told and not rules.opens(file.path, name):
+                told.add(entry)
+                found.append((line, name))
+                break
+    return found
+
+
+class _Rings:
+    """The ring of each file: the lowest that allows what it uses and imports, up to its highest."""
+
+    def __init__(self, files: dict[str, SourceFile], rules: Rules) -> None:
+        self._files = files
+        self._rules = rules
+        by_module = {file.module: file.path for file in files.values()}
+        handed_on = _handed_on(files, rules)
+        self._targets = {
+            path: [
+                (line, target)
+                for line, name in imported_names(file.tree)
+                if (target := _resolve(handed_on.get(name, name), by_module)) is not None
+            ]
+            for path, file in files.items()
+        }
+        self.of = {path: self._lowest(file) for path, file in files.items()}
+        is_settled = False
+        while not is_settled:
+            is_settled = True
+            for path, targets in self._targets.items():
+                above = max((self.of[target] for _line, target in targets), default=0)
+                ring = min(max(self.of[path], above), rules.highest_ring(path))
+                if ring != self.of[path]:
+                    self.of[path] = ring
+                    is_settled = False
+
+    def _lowest(self, file: SourceFile) -> int:
+        """The lowest ring that allows what a file uses."""
+        highest = self._rules.highest_ring(file.path)
+        fits = (ring for ring in range(highest) if not denied_uses(file, ring, self._rules))
+        return next(fits, highest)
+
+    def breaches_of(self, file: SourceFile) -> list[str]:
+        """What a file uses that its highest ring is denied, and files of higher rings."""
+        ring = self._rules.highest_ring(file.path)
+        found = [
+            f"{file.path}:{line}: ring {ring} may not use {name}"
+            for line, name in denied_uses(file, ring, self._rules)
+        ]
+        told: set[str] = set()
+        for line, target in self._targets[file.path]:
+            above = self.of[target]
+            if above > ring and target not in told:
+                told.add(target)
+                found.append(f"{file.path}:{line}: ring {ring} imports {target} of ring {above}")
+        return found
 
 
 def _handed_on(files: dict[str, SourceFile], rules: Rules) -> dict[str, str]:
@@ -278,29 +348,6 @@ def _handed_on(files: dict[str, SourceFile], rules: Rules) -> dict[str, str]:
         for package in rules.packages
         for name, origin in exports(files, package).items()
     }
-
-
-def _ring_breaches_of(
-    file: SourceFile, rules: Rules, by_module: dict[str, str], handed_on: dict[str, str]
-) -> list[str]:
-    found: list[str] = []
-    ring = rules.ring_of(file.path)
-    names = set(imported_names(file.tree)) | set(used_names(file.tree))
-    told: set[str] = set()
-    for line, name in sorted(names):
-        for entry in rules.denied[ring]:
-            if not is_within(name, entry) or entry in told or rules.opens(file.path, name):
-                continue
-            told.add(entry)
-            found.append(f"{file.path}:{line}: ring {ring} may not use {name}")
-            break
-    for line, name in imported_names(file.tree):
-        target = _resolve(handed_on.get(name, name), by_module)
-        if target is not None and target not in told and rules.ring_of(target) > ring:
-            told.add(target)
-            above = rules.ring_of(target)
-            found.append(f"{file.path}:{line}: ring {ring} imports {target} of ring {above}")
-    return found
 
 
 def _resolve(name: str, by_module: dict[str, str]) -> str | None:
@@ -316,8 +363,8 @@ def stale_entries(files: dict[str, SourceFile], rules: Rules) -> list[str]:
     """Lines of rings.toml that say nothing: file gone, no reason, name not used, listed twice."""
     found = [f"{path} is listed in two rings" for path in rules.listed_twice]
     for path, reason in rules.reasons.items():
-        if path not in files:
-            found.append(f"{path} is listed in a ring but does not exist")
+        if not any(holds(path, file) for file in files):
+            found.append(f"{path} is listed in a ring, and holds for no file")
         if not reason.strip():
             found.append(f"{path} is listed in a ring without a reason")
         if not 1 <= rules.rings[path] <= RING_LAST:
@@ -341,27 +388,29 @@ def stale_entries(files: dict[str, SourceFile], rules: Rules) -> list[str]:
 def needless_entries(files: dict[str, SourceFile], rules: Rules) -> list[str]:
     """Entries of rings.toml that no file needs: without one of them, every check would still pass.
 
-    A line that puts a file into a ring is needless when the file could be in the ring below. What
-    the packages may import of one another is left out: that is a decision, not a list of uses.
+    A line of the rings is needless when no file for which it holds needs that ring by it. What the
+    packages may import of one another is left out: that is a decision, not a list of uses.
     """
-    by_module = {file.module: file.path for file in files.values()}
-    handed_on = _handed_on(files, rules)
+    rings = _Rings(files, rules)
     found: list[str] = []
-    for path, ring in rules.rings.items():
-        lower = replace(rules, rings={**rules.rings, path: ring - 1})
-        if path not in files or ring - 1 not in rules.denied:
-            continue  # that is told by `stale_entries`
-        if not _ring_breaches_of(files[path], lower, by_module, handed_on):
-            found.append(f"{path} is in ring {ring}, and could be in ring {ring - 1}")
+    for line, ring in rules.rings.items():
+        held = [path for path in files if holds(line, path)]
+        needed = [
+            rings.of[path]
+            for path in held
+            if rings.of[path] > rules.highest_ring(path, without=line)
+        ]
+        lowest = max(needed, default=0)
+        if held and lowest < ring:  # one that holds for none is told by `stale_entries`
+            found.append(f"{line} is in ring {ring}, and could be in ring {lowest}")
     for path, opening in rules.openings.items():
         for name in opening.names if path in files else ():
             rest = tuple(other for other in opening.names if other != name)
             openings = {**rules.openings, path: replace(opening, names=rest)}
             closed = replace(rules, openings=openings)
-            file = {path: files[path]}
-            if not forbidden_imports(file, closed) and not _ring_breaches_of(
-                files[path], closed, by_module, handed_on
-            ):
+            file = files[path]
+            ring = rules.highest_ring(path)
+            if not forbidden_imports({path: file}, closed) and not denied_uses(file, ring, closed):
                 found.append(f"{path} has an opening for {name}, which it may use anyhow")
     for package, allowed in rules.third_party.items():
         names = {

@@ -134,7 +134,7 @@ EXPORTING = {
     "dledger/__init__.py": "from dledger.node import run\nfrom dledger.entry import Entry, hidden\n"
     "__all__ = ['Entry', 'run']\n",
     "dledger/entry.py": "",
-    "dledger/node.py": "",
+    "dledger/node.py": "import trio",
 }
 
 
@@ -254,9 +254,44 @@ def test_what_a_ring_may_use_is_not_reported(tmp_path: Path, ring: int, source: 
 )
 def test_an_import_that_points_to_a_higher_ring_is_found(tmp_path: Path, source: str) -> None:
     rules = rules_with('[rings.2]\n"dledger/node.py" = "a trial"')
-    tree = small_tree(tmp_path, {"dledger/node.py": "", "dledger/core/a.py": source})
+    tree = small_tree(tmp_path, {"dledger/node.py": "import trio", "dledger/core/a.py": source})
     assert ring_breaches(tree, rules) == [
         "dledger/core/a.py:1: ring 0 imports dledger/node.py of ring 2"
+    ]
+
+
+def test_a_line_may_hold_for_many_files_and_the_highest_ring_counts(tmp_path: Path) -> None:
+    rules = rules_with(
+        '[rings.2]\n"dledger/*.py" = "why"\n[rings.3]\n"__main__.py" = "why"\n'
+        '[rings.1]\n"dledger/a/*.py" = "why"\n'
+    )
+    sources = {
+        "dledger/a/__main__.py": "import click",
+        "dledger/a/c.py": "import os",
+        "dledger/a/d.py": "import trio",
+        "dledger/f.py": "import trio",
+        "dledger/g.py": "import click",
+        "dledger/e/f.py": "import os",
+    }
+    tree = small_tree(tmp_path, sources)
+    assert ring_breaches(tree, rules) == [
+        "dledger/a/d.py:1: ring 1 may not use trio",
+        "dledger/e/f.py:1: ring 0 may not use os",
+        "dledger/g.py:1: ring 2 may not use click",
+    ]
+    assert not [line for line in needless_entries(tree, rules) if "is in ring" in line]
+
+
+def test_a_pure_file_may_import_the_pure_files_of_a_folder_and_no_others(tmp_path: Path) -> None:
+    rules = rules_with('[rings.2]\n"dledger/node/*.py" = "why"\n')
+    sources = {
+        "dledger/node/pure.py": "",
+        "dledger/node/waits.py": "import trio",
+        "dledger/node/by_others.py": "import dledger.node.waits",
+        "dledger/core/a.py": "import dledger.node.pure\nimport dledger.node.by_others",
+    }
+    assert ring_breaches(small_tree(tmp_path, sources), rules) == [
+        "dledger/core/a.py:2: ring 0 imports dledger/node/by_others.py of ring 2"
     ]
 
 
@@ -283,7 +318,7 @@ def test_an_opening_lets_one_file_use_one_name(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("rings", "openings", "expected"),
     [
-        ('[rings.1]\n"dledger/gone.py" = "a trial"', "", "listed in a ring but does not exist"),
+        ('[rings.1]\n"dledger/gone.py" = "a trial"', "", "listed in a ring, and holds for no file"),
         ('[rings.1]\n"dledger/a.py" = " "', "", "listed in a ring without a reason"),
         ('[rings.7]\n"dledger/a.py" = "a trial"', "", "ring 7, which does not exist"),
         (
@@ -322,7 +357,7 @@ def small_rules(**tables: object) -> Rules:
         (
             "import os",
             {"rings": {"2": {"a/c.py": "a trial"}}},
-            "a/c.py is in ring 2, and could be in ring 1",
+            "a/c.py is in ring 2, and could be in ring 0",
         ),
         (
             "import b.d",
@@ -332,6 +367,11 @@ def small_rules(**tables: object) -> Rules:
         (
             "import b.d",
             {"rings": {"1": {"a/c.py": "a trial"}}},
+            "a/c.py is in ring 1, and could be in ring 0",
+        ),
+        (
+            "import time",
+            {"rings": {"1": {"a/c.py": "a trial"}, "2": {"a/*.py": "it is enough"}}},
             "a/c.py is in ring 1, and could be in ring 0",
         ),
         (
