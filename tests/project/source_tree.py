@@ -409,7 +409,7 @@ def needless_entries(files: dict[str, SourceFile], rules: Rules) -> list[str]:
             openings = {**rules.openings, path: replace(opening, names=rest)}
             closed = replace(rules, openings=openings)
             file = files[path]
-            ring = rules.highest_ring(path)
+            ring = rings.of[path]
             if not forbidden_imports({path: file}, closed) and not denied_uses(file, ring, closed):
                 found.append(f"{path} has an opening for {name}, which it may use anyhow")
     for package, allowed in rules.third_party.items():
