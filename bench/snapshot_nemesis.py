@@ -10,11 +10,11 @@ from contextlib import ExitStack, asynccontextmanager
 
 import trio
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
 from jepsen_like.chaos.nemeses.catalogue import Kind
 from jepsen_like.chaos.nemeses.executor import Done, Skipped
-from jepsen_like.simulation.chance import Chance
 
 # Members write snapshots every few seconds under the load of a run.
 PATIENCE_S = 20.0

@@ -17,8 +17,8 @@ from jepsen_like.checkers.users_model import ModelUnusable, users_model
 from jepsen_like.history.errors import HistoryUnreadable
 from jepsen_like.history.history import History
 from jepsen_like.history.reading import HistoryFormat, read_history
-from jepsen_like.simulation.workers import workers
 from jepsen_like.users_modules import find_users_modules
+from jepsen_like.workers import workers
 
 # What a folder's files are taken as histories by; others beside them, such as notes, are not.
 SUFFIXES = frozenset({".edn", ".json", ".jsonl", ".log", ".txt"})

@@ -15,10 +15,10 @@ from dledger.command_line.progress import counted
 from dledger.command_line.rows import print_table
 from jepsen_like.mutants.mutant import SERVICES, Mutant, all_mutants
 from jepsen_like.simulation.tiers import TIERS
-from jepsen_like.simulation.workers import workers
 from jepsen_like.trials.chaos_trial import TrialFailed, chaos_trial
 from jepsen_like.trials.simulated_trial import simulated_trial
 from jepsen_like.trials.trial import Fate, Trial
+from jepsen_like.workers import workers
 
 # Where mistakes are: the tiers of the simulation, and services that rest on the library.
 AREAS = (*TIERS, SERVICES)

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from dledger.errors import DLedgerError
 from dledger.store.scan import StoreScan, scan_folder
-from jepsen_like.simulation.service.fingerprint import difference
+from jepsen_like.fingerprint import difference
 
 # A call that was given up may still be appended while the members are looked at, one after the
 # other. No client makes new ones, so a few rounds are enough.

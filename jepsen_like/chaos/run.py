@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import trio
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.client_process import ClientProcess, client_process
 from jepsen_like.chaos.disks import powered_disk, small_disk, take_down_orphans
 from jepsen_like.chaos.fault_log import FaultLog
@@ -58,7 +59,6 @@ from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
 from jepsen_like.chaos.stages.stage import Setting, Stage
 from jepsen_like.chaos.watcher.watched import watched
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
-from jepsen_like.simulation.chance import Chance
 
 # Members that a run of changing members may add; each takes an address for good.
 SPARES = 12

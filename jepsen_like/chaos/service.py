@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 from dledger.declared_error import DeclaredError
 from dledger.state_machine import StateMachine
+from jepsen_like.chance import Chance
 from jepsen_like.history.value import Value, thawed
-from jepsen_like.simulation.chance import Chance
 
 
 class CallFailed(DeclaredError):

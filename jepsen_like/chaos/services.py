@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from types import ModuleType
 
 from jepsen_like.chaos.service import Described, ServiceUnusable
 from jepsen_like.chaos.workloads.catalogue import WORKLOADS
+from jepsen_like.users_code import said, users_module
 
 USERS_SERVICE_MARK = ":"
 
@@ -23,11 +23,7 @@ def find_service(name: str) -> Described:
             raise ServiceUnusable(f"no workload is named {name}: `jepsen-like list` has them all")
         return Described(WORKLOADS[name](), name)
     module_name, _, path = name.partition(USERS_SERVICE_MARK)
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:
-        said = f"{type(error).__name__}: {error}".replace("\n", " ")
-        raise ServiceUnusable(f"{name}: cannot import {module_name}: {said}") from error
+    module = users_module(name, ServiceUnusable)
     found = getattr(module, path, None)
     if found is None:
         raise ServiceUnusable(f"{name}: {module_name} has no {path}")
@@ -35,8 +31,7 @@ def find_service(name: str) -> Described:
     try:
         made = service() if isinstance(service, type) else service
     except Exception as error:
-        said = f"{type(error).__name__}: {error}".replace("\n", " ")
-        raise ServiceUnusable(f"{name}: cannot be made without arguments: {said}") from error
+        raise ServiceUnusable(f"{name}: cannot be made without arguments: {said(error)}") from error
     return Described(made, name)  # type: ignore[arg-type] # its attributes were looked at
 
 

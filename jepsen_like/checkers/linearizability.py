@@ -20,6 +20,7 @@ from jepsen_like.checkers.search import Search
 from jepsen_like.history.history import History
 from jepsen_like.history.operation import Operation
 from jepsen_like.history.value import Value, shown
+from jepsen_like.users_code import said
 
 KIND = "not linearizable"
 # A turn of an object, at first. Most histories are decided in less.
@@ -74,8 +75,7 @@ class Linearizability:
         return _Object(key, operations, overlaps, Search(self._model, overlaps))
 
     def _failed(self, error: Exception) -> ModelFailed:
-        said = f"{type(error).__name__}: {error}".replace("\n", " ")
-        return ModelFailed(f"the model {type(self._model).__name__} failed: {said}")
+        return ModelFailed(f"the model {type(self._model).__name__} failed: {said(error)}")
 
     def _objects(self, history: History) -> list[tuple[Value, list[Operation]]]:
         """The operations on each object, without those that did not happen."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib
 import inspect
 from collections.abc import Hashable
 
 from dledger.declared_error import DeclaredError
 from jepsen_like.checkers.models.model import Model
+from jepsen_like.users_code import said, users_module
 
 
 class ModelUnusable(DeclaredError):
@@ -22,11 +22,7 @@ def users_model(name: str) -> Model:
     Raises ModelUnusable.
     """
     module_name, _, path = name.partition(":")
-    try:
-        found: object = importlib.import_module(module_name)
-    except Exception as error:
-        said = f"{type(error).__name__}: {error}".replace("\n", " ")
-        raise ModelUnusable(f"{name}: cannot import {module_name}: {said}") from error
+    found: object = users_module(name, ModelUnusable)
     for part in path.split("."):
         if not hasattr(found, part):
             raise ModelUnusable(f"{name}: {module_name} has no {path}")
@@ -35,8 +31,8 @@ def users_model(name: str) -> Model:
         try:
             found = found()
         except Exception as error:
-            said = f"{type(error).__name__}: {error}".replace("\n", " ")
-            raise ModelUnusable(f"{name}: cannot be made without arguments: {said}") from error
+            problem = f"{name}: cannot be made without arguments: {said(error)}"
+            raise ModelUnusable(problem) from error
     return _checked(name, found)
 
 

@@ -14,7 +14,7 @@ from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.service.service_campaign import ServiceRun
 from jepsen_like.simulation.tiers import TIERS
 from jepsen_like.simulation.trace import LineSink, Trace
-from jepsen_like.simulation.workers import workers
+from jepsen_like.workers import workers
 
 # The log lines of simulated members are dropped.
 logging.getLogger("dledger").addHandler(logging.NullHandler())

@@ -16,7 +16,7 @@ from dledger.core.membership.configuration_change import (
     Transition,
     UpdateAddress,
 )
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.node_process import ChangeCall, Surroundings
 from jepsen_like.simulation.virtual_node import VirtualNode, leaders_of

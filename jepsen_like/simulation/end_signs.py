@@ -5,7 +5,7 @@ They can be wrong: a device between two machines may refuse connections to a lea
 
 from __future__ import annotations
 
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.swarm import Swarm

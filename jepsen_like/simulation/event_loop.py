@@ -6,7 +6,7 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from typing import Final
 
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 
 NEVER: Final = float("inf")
 

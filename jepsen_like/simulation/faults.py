@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.node_process import Surroundings
 from jepsen_like.simulation.virtual_node import VirtualNode, leaders_of
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from dledger.core.membership.configuration import Configuration
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.candidacies import Candidacies
-from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.end_signs import EndSigns

@@ -6,7 +6,7 @@ members are left to prove the emptied ones, and those must not begin the group a
 
 from __future__ import annotations
 
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.node_process import Surroundings
 from jepsen_like.simulation.virtual_node import VirtualNode

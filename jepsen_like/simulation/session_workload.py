@@ -14,7 +14,7 @@ from dledger.sessions.session_entry import (
 from dledger.sessions.session_table import SessionLimits
 from dledger.sessions.with_sessions import AnswerKind, SessionAnswer
 from dledger.waits.pending_appends import Outcome
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.node_process import SessionCall, Surroundings
 from jepsen_like.simulation.session_history import token_body

@@ -5,7 +5,7 @@ machine does: loops come late, timers fire late, messages wait in order.
 from __future__ import annotations
 
 from dledger.core.member_state import Role
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.node_process import Surroundings

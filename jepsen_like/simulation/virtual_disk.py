@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from dledger.errors import DataFolderLocked
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 
 SECTOR_BYTES = 512
 # Free bytes of a disk that other programs leave empty.

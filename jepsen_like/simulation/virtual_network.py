@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Protocol
 
 from dledger.core.messages import Message
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.swarm import NetworkStyle
 

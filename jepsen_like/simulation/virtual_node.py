@@ -20,7 +20,7 @@ from dledger.snapshots.restoring import Opened, open_and_restore
 from dledger.store.disk_room import FILE_NAME, DiskRoom, Reserve
 from dledger.store.folder import node_folder
 from dledger.store.log_store import SyncWork
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.node_process import (
     Arrivals,

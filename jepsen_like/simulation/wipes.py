@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.mislaid_disks import MislaidDisks
 from jepsen_like.simulation.node_process import Surroundings

@@ -15,8 +15,8 @@ from broker.store.consume_queue_disk import ConsumeQueueDisk, OsConsumeQueueDisk
 from broker.store.key_file import ENTRIES, SLOTS
 from broker.store.key_index import KeyIndex, key_hash
 from dledger import DiskFailed
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.broker.queue_disk import VirtualQueueDisk
-from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 from remoting.message.java_hash import java_hash
 

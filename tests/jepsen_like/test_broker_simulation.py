@@ -7,11 +7,11 @@ import sys
 import pytest
 
 from dledger.entry import HEADER_BYTES, Entry, Magic
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.broker.broker_simulation import EXPECTED_OF_BROKERS
 from jepsen_like.simulation.broker.queue_disk import VirtualQueueDisk
 from jepsen_like.simulation.broker.reference import Reference
 from jepsen_like.simulation.campaign import Plan, run_campaign, trace_seed
-from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 

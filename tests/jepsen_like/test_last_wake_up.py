@@ -10,7 +10,7 @@ from dledger.client import node_connection
 from dledger.network import conversation, host_connection
 from dledger.network.plain_socket import NO_DESCRIPTOR
 from dledger.serving import client_server
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.hosts import virtual_stream
 from jepsen_like.simulation.hosts.host_simulation import HostSimulation

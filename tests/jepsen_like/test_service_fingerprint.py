@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from jepsen_like.simulation.service.fingerprint import (
+from jepsen_like.fingerprint import (
     LEVELS_MAX,
     SHOWN_CHARACTERS_MAX,
     difference,

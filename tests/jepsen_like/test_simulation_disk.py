@@ -7,7 +7,7 @@ from dledger.errors import DataFolderLocked
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, PowerCut, VirtualDisk
 
 NOTHING_KEPT = CrashStyle(keep=0.0, torn=0.0, names_in_order=True)

@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from dledger.core.messages import Heartbeat, Message
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.swarm import NetworkStyle
 from jepsen_like.simulation.virtual_network import VirtualNetwork

@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from dledger.config import Address
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.plan import LineStyle
 from jepsen_like.simulation.hosts.virtual_internet import (
     Endpoint,

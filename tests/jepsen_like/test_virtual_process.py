@@ -6,7 +6,7 @@ import pytest
 import trio
 
 from dledger.errors import DataFolderLocked
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.leaping_loop import LeapingClock, run_in_virtual_time
 from jepsen_like.simulation.hosts.plan import DiskStyle
 from jepsen_like.simulation.hosts.process import Life, ProcessDisk, ProcessEnded

@@ -19,6 +19,7 @@ import trio
 from dledger.system_refusals import single
 from dledger_mq import Admin
 from dledger_mq.errors import MessagingError
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.brokers.begun import Begun, begun_of
 from jepsen_like.chaos.brokers.cpp.messages import CppMessages
 from jepsen_like.chaos.brokers.cpp.process import CppEnded
@@ -39,7 +40,6 @@ from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.orders import follow_orders, say
 from jepsen_like.history.operation import EventType
 from jepsen_like.history.writer import HistoryWriter
-from jepsen_like.simulation.chance import Chance
 
 PAUSE_S = 0.1
 # A consumer stays in the group for so long, then leaves and comes back.

@@ -25,10 +25,10 @@ from dledger_mq import (
     by_sharding_key,
 )
 from dledger_mq.errors import MessagingError
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.history.value import Value
-from jepsen_like.simulation.chance import Chance
 
 TOPIC, GROUP, WRITERS = "chaos", "chaos-readers", "chaos-writers"
 SEND_TIMEOUT_S = 3.0

@@ -18,6 +18,7 @@ from pathlib import Path
 import trio
 
 import dledger
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.clients.client import Client
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.clients.settings import ClientSettings
@@ -27,7 +28,6 @@ from jepsen_like.chaos.service import Call, Described
 from jepsen_like.chaos.services import find_service
 from jepsen_like.history.operation import EventType
 from jepsen_like.history.writer import HistoryWriter
-from jepsen_like.simulation.chance import Chance
 from jepsen_like.users_modules import find_users_modules
 
 # Attempts at one of the last reads. The group is whole again by then.

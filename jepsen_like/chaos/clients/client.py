@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 import trio
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.clients.recorder import Recorder
 from jepsen_like.chaos.clients.ways import Way
 from jepsen_like.chaos.outcomes import Outcome, failed, ok
 from jepsen_like.chaos.service import Call, Caller, CallFailed, Described
 from jepsen_like.history.operation import EventType
-from jepsen_like.simulation.chance import Chance
 
 # After a call that was not ok: a member that refuses at once must not be asked in a busy loop.
 PAUSE_S = 0.05

@@ -12,8 +12,8 @@ from contextlib import suppress
 import trio
 
 from dledger.command_line.server_signals import cancel_at_end_of_input
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.hostile.attacks import ATTACKS
-from jepsen_like.simulation.chance import Chance
 from remoting.net.address import parse_address
 
 AT_ONCE = 4

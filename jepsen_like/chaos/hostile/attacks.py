@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from remoting.wire.codes import RequestCode
 from remoting.wire.command import ONEWAY_FLAG, Command
 from remoting.wire.frame import encode_command

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 
 Links = Mapping[tuple[str, str], "LinkCondition"]
 

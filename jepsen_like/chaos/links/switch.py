@@ -17,9 +17,9 @@ from collections.abc import Mapping
 from dataclasses import astuple
 from typing import Any
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.links.condition import Link, LinkCondition
 from jepsen_like.chaos.links.counts import Counts, LinkCounts, counts_rows
-from jepsen_like.simulation.chance import Chance
 
 PACKET_BYTES_MAX = 65_536
 # Packets that are read from one host before the others have their turn.

@@ -27,7 +27,7 @@ from jepsen_like.chaos.members.control import Control
 from jepsen_like.chaos.members.settings import MemberSettings
 from jepsen_like.chaos.services import find_service
 from jepsen_like.mutants.planting import planted
-from jepsen_like.simulation.service.machine_error import raised_in
+from jepsen_like.users_code import raised_in
 from jepsen_like.users_modules import find_users_modules
 
 # Small, so that in a minute snapshots are written, the log is dropped, and snapshots are sent.

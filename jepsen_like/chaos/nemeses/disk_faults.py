@@ -11,6 +11,7 @@ from pathlib import Path
 
 import trio
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.disks import DiskStuck, cut_power, has_power
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
@@ -23,7 +24,6 @@ from jepsen_like.chaos.nemeses.executor import (
     check_whole,
     target_of,
 )
-from jepsen_like.simulation.chance import Chance
 
 # Bytes that are cut off the end of a log: less than an entry, up to some.
 TORN_BYTES_MAX = 400

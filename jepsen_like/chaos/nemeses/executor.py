@@ -9,10 +9,10 @@ from typing import Any, NamedTuple
 import trio
 
 from dledger.declared_error import DeclaredError
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
-from jepsen_like.simulation.chance import Chance
 
 
 class Skipped(DeclaredError):

@@ -10,12 +10,12 @@ from pathlib import Path
 
 import trio
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.gaps import GapRow
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.executor import Done, Executors, check_whole
 from jepsen_like.chaos.side_process import SideProcess
 from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
-from jepsen_like.simulation.chance import Chance
 
 NEMESIS, PREFIX = "hostile", "hostile-"
 # A good client that gets no answer for so long beside a hostile one is not served. An election

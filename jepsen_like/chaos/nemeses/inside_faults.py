@@ -10,12 +10,12 @@ from typing import Any, NamedTuple
 
 import trio
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.inside.steering import EVERY_SYNC, Steering
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
 from jepsen_like.chaos.nemeses.catalogue import CLOCK_STEP_MS
 from jepsen_like.chaos.nemeses.executor import Done, Executors, Skipped, target_of
-from jepsen_like.simulation.chance import Chance
 
 # A disk that is busy, and one that has stopped: no sync ends before the fault does.
 SLOW_MS = (20, 400)

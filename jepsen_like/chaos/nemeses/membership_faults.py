@@ -8,11 +8,11 @@ from dataclasses import dataclass
 
 import trio
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.nemeses.disk_faults import empty
 from jepsen_like.chaos.nemeses.executor import Done, Executors, Skipped, check_whole
-from jepsen_like.simulation.chance import Chance
 
 # One attempt at a change, and all of them: a partition lasts for some seconds, and the group is not
 # to be left between two configurations. Attempts do not follow one another in a busy loop.

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import trio
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.links.condition import LinkCondition
 from jepsen_like.chaos.links.shapes import (
     Cuts,
@@ -22,7 +23,6 @@ from jepsen_like.chaos.links.switched_network import SwitchedNetwork
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.executor import Done, Executors, leader_of, target_of
 from jepsen_like.chaos.wiring import CLIENTS_HOST
-from jepsen_like.simulation.chance import Chance
 
 # A flapping link changes so often: about as often as elections end.
 FLAPS_S = (0.1, 0.8)

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack, asynccontextmanager
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import OrderFailed
 from jepsen_like.chaos.nemeses.executor import (
@@ -20,7 +21,6 @@ from jepsen_like.chaos.nemeses.executor import (
     target_of,
 )
 from jepsen_like.chaos.side_process import SideProcess
-from jepsen_like.simulation.chance import Chance
 
 # A member that was started again leads or follows by then, or something is wrong.
 BACK_TIMEOUT_S = 20.0

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Kind, Lane, Nemesis
-from jepsen_like.simulation.chance import Chance
 
 # Clients have calls on their way when the first fault begins.
 WARM_UP_S = 2.0

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 from dledger.declared_error import DeclaredError
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Kind, Lane, Nemesis
 from jepsen_like.chaos.nemeses.executor import Done, Executor, Executors, Skipped
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.users_code import said, users_module
 
 USERS_NEMESIS_MARK = ":"
 
@@ -61,17 +61,14 @@ def _made(name: str) -> Any:
     if USERS_NEMESIS_MARK not in name:
         raise NemesisUnusable(f"no nemesis is named {name}: `jepsen-like list` has them all")
     module_name, _, class_name = name.partition(USERS_NEMESIS_MARK)
-    try:
-        module = importlib.import_module(module_name)
-    except Exception as error:
-        raise NemesisUnusable(f"{name}: cannot import {module_name}: {_said(error)}") from error
+    module = users_module(name, NemesisUnusable)
     found = getattr(module, class_name, None)
     if not callable(found):
         raise NemesisUnusable(f"{name}: {module_name} has no class {class_name}")
     try:
         return found()
     except Exception as error:
-        raise NemesisUnusable(f"{name}: not made without arguments: {_said(error)}") from error
+        raise NemesisUnusable(f"{name}: not made without arguments: {said(error)}") from error
 
 
 def _described(name: str, made: Any, taken: set[str]) -> Nemesis:
@@ -105,10 +102,6 @@ def _executor(name: str, made: Any) -> Executor:
         except (Skipped, HarnessFailed):
             raise
         except Exception as error:
-            raise HarnessFailed(f"{name}: {_said(error)}") from error
+            raise HarnessFailed(f"{name}: {said(error)}") from error
 
     return carried_out
-
-
-def _said(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".replace("\n", " ")

@@ -6,6 +6,7 @@ import logging
 from collections.abc import Sequence
 
 from broker.log.entry import FORMAT_VERSION
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.broker.broker_clients import BrokerClients
 from jepsen_like.simulation.broker.broker_member import ROOT, BrokerMember
 from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
@@ -15,7 +16,6 @@ from jepsen_like.simulation.broker.lost_queues import LostQueues
 from jepsen_like.simulation.broker.queue_disk import VirtualQueueDisk
 from jepsen_like.simulation.broker.reference import Reference
 from jepsen_like.simulation.broker.served_broker import CHECKS, Failures, ServedBroker
-from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop

@@ -8,6 +8,7 @@ from functools import partial
 
 from broker.messages.state import MESSAGES
 from broker.topics.state import TOPICS
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.broker.asking import PRODUCERS, send_fields
 from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
 from jepsen_like.simulation.broker.client_history import POSITION_DIGITS, ClientHistory
@@ -19,7 +20,6 @@ from jepsen_like.simulation.broker.raw_entries import MOST_QUEUES, NUMBER_BYTES,
 from jepsen_like.simulation.broker.reference import Reference
 from jepsen_like.simulation.broker.remade_clients import REMADE_GROUPS, TOPIC, RemadeClients
 from jepsen_like.simulation.broker.served_broker import Client, ServedBroker
-from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.node_settings import GROUP

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.broker.broker_member import QUEUES, ROOT
 from jepsen_like.simulation.broker.queue_disk import VirtualQueueDisk
-from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import NEVER, EventLoop
 from jepsen_like.simulation.virtual_node import VirtualNode

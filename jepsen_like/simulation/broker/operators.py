@@ -10,10 +10,10 @@ from collections.abc import Callable
 from functools import partial
 
 from broker.dead_letters.request import MAX_LETTERS, TO_GROUP, TO_TOPIC
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.broker.asking import Asks
 from jepsen_like.simulation.broker.log_model import LogModel
 from jepsen_like.simulation.broker.served_broker import ServedBroker
-from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.invariants import InvariantViolated
 from remoting.message.message_id import message_id

@@ -14,11 +14,11 @@ from functools import partial
 from typing import NamedTuple
 
 from broker.pulls.request import SUBSCRIPTION_FLAG, SUSPEND_FLAG
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.broker.asking import PATIENCE_S, Asks, question, send_fields
 from jepsen_like.simulation.broker.log_model import LogModel
 from jepsen_like.simulation.broker.raw_entries import NUMBER_BYTES
 from jepsen_like.simulation.broker.served_broker import ServedBroker
-from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.invariants import InvariantViolated

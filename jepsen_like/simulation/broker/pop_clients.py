@@ -6,11 +6,11 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.broker.asking import Asks
 from jepsen_like.simulation.broker.client_history import ClientHistory
 from jepsen_like.simulation.broker.raw_entries import MOST_QUEUES, NUMBER_BYTES
 from jepsen_like.simulation.broker.served_broker import ServedBroker
-from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.node_settings import GROUP

@@ -16,7 +16,7 @@ from broker.relays.commands import LeadFrom
 from broker.retention.commands import KeepLogFrom
 from broker.topics.commands import DeleteTopic, PutTopic
 from dledger.entry import Body, PositionedBody, PositionedParts
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.record import MessageRecord, encode_record_parts
 

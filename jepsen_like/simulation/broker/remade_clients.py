@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from broker.pulls.request import COMMIT_OFFSET_FLAG, SUBSCRIPTION_FLAG, SUSPEND_FLAG
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.broker.asking import Asks, question, send_fields
 from jepsen_like.simulation.broker.log_model import UNIT, LogModel
 from jepsen_like.simulation.broker.raw_entries import NUMBER_BYTES
 from jepsen_like.simulation.broker.served_broker import Client, ServedBroker
-from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.invariants import InvariantViolated

@@ -36,8 +36,8 @@ from dledger.node.append_gate import AppendGate
 from dledger.waits.leadership_watch import LeadershipWatch
 from dledger.waits.pending_appends import Appended, Done
 from dledger.waits.pending_reads import ReadOutcome
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.broker.broker_member import BrokerMember
-from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.invariants import InvariantViolated

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 
 import trio
 
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.around import Around
 from jepsen_like.simulation.hosts.seat import Seat
 from jepsen_like.simulation.hosts.virtual_host import VirtualHost

@@ -9,7 +9,7 @@ import trio
 
 from dledger.errors import DLedgerError
 from dledger.status import Status
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.hosts.around import Around

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import trio
 
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.group_book import Broken
 
 # A deadline that is nearer may pass by the looks at the clock alone.

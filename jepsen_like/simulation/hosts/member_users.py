@@ -12,7 +12,7 @@ import trio
 from dledger.errors import Discarded, DLedgerError, Rejected
 from dledger.sessions.session_errors import SessionOutcomeUnknown
 from dledger.waits.pending_appends import Outcome
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.around import Around
 from jepsen_like.simulation.hosts.seat import Running, Seat
 from jepsen_like.simulation.hosts.virtual_host import VirtualHost

@@ -8,7 +8,7 @@ import trio
 
 from dledger.core.membership.configuration_change import AddVoter, Change, Remove
 from dledger.errors import DLedgerError
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.around import Around
 from jepsen_like.simulation.hosts.looking import until
 from jepsen_like.simulation.hosts.plan import GroupPlan

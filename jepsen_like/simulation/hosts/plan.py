@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 
 # Mean seconds between two faults of one kind, if the run has that kind.
 FAULT_EVERY_S = (1.0, 6.0)

@@ -10,7 +10,7 @@ import trio
 
 from dledger.serving.platform import DiskSpace, Platform
 from dledger.store.disk import DiskFile, DiskLock
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.plan import DiskStyle
 from jepsen_like.simulation.hosts.virtual_internet import MachineNetwork
 from jepsen_like.simulation.node_settings import STATE_FOLDER

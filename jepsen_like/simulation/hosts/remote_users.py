@@ -11,7 +11,7 @@ from dledger.client.known_members import KnownMembers
 from dledger.client.remote_log import RemoteLog, open_log
 from dledger.errors import DLedgerError, OutcomeUnknown, OutsideLog, Rejected
 from dledger.sessions.session import Session
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.around import Around
 from jepsen_like.simulation.hosts.plan import GroupPlan
 from jepsen_like.simulation.hosts.state_reader import StateReader

@@ -15,7 +15,7 @@ from dledger.node.node import Node
 from dledger.sessions.with_sessions import WithSessions
 from dledger.snapshots.snapshot_policy import SnapshotPolicy
 from dledger.store.store_config import StoreConfig
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.around import Around
 from jepsen_like.simulation.hosts.folding_machine import FoldingMachine
 from jepsen_like.simulation.hosts.plan import GroupPlan

@@ -10,7 +10,7 @@ from dledger.changes import Path
 from dledger.client.remote_log import RemoteLog
 from dledger.errors import DLedgerError
 from dledger.wire.watch_protocol import ValueSet, WatchedState, WatchEvent
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.around import Around
 from jepsen_like.simulation.hosts.told_state import OF_WRITERS
 

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 import trio
 
 from dledger.node.host import Host, HostConfig, open_host
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.around import Around
 from jepsen_like.simulation.hosts.looking import until
 from jepsen_like.simulation.hosts.process import Process

@@ -10,7 +10,7 @@ import trio
 
 from dledger.config import Address
 from dledger.sockets import ACCEPTED
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.plan import LineStyle
 from jepsen_like.simulation.hosts.virtual_stream import Pipe, VirtualStream
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Generator
 from typing import NamedTuple
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.service import Call, Caller, Described
 from jepsen_like.history.operation import EventType
 from jepsen_like.history.value import Value
-from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.service.clients_history import outcome_of
 from jepsen_like.simulation.service.machine_error import called
 from jepsen_like.simulation.service.request import Request

@@ -10,17 +10,17 @@ from dledger.waits.pending_appends import Outcome
 from dledger.waits.pending_reads import ReadOutcome
 from jepsen_like.chaos.service import Call
 from jepsen_like.checkers.report import Verdict
+from jepsen_like.fingerprint import digest, shortened, told
 from jepsen_like.history.errors import HistoryUnreadable
 from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.service.clients_history import check_of, clients_history
-from jepsen_like.simulation.service.fingerprint import digest, shortened, told
 from jepsen_like.simulation.service.journal import Journal
-from jepsen_like.simulation.service.machine_error import raised_in
 from jepsen_like.simulation.service.request import Request, Told, Unanswered
 from jepsen_like.simulation.service.service import Service
 from jepsen_like.simulation.service.service_book import ServiceBook
 from jepsen_like.simulation.virtual_node import VirtualNode
 from jepsen_like.simulation.witness import InvariantViolated
+from jepsen_like.users_code import raised_in
 
 
 class MemberDown(Rejected):

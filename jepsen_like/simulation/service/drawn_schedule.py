@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 from dledger.state_machine import SnapshottingMachine
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.service import Caller, Described
-from jepsen_like.simulation.chance import Chance
 from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.service.adaptive_clients import ADAPTIVE_CLIENTS

@@ -16,7 +16,7 @@ from typing import Any
 import msgpack
 
 from dledger.declared_error import DeclaredError
-from jepsen_like.simulation.service.fingerprint import shortened, told
+from jepsen_like.fingerprint import shortened, told
 from jepsen_like.simulation.service.service import Service
 from jepsen_like.simulation.service.service_book import NEVER_RAISES, ServiceBook
 from jepsen_like.simulation.witness import InvariantViolated

@@ -19,10 +19,10 @@ from typing import Any
 import msgpack
 
 from dledger.entry import Entry
-from jepsen_like.simulation.service.fingerprint import digest, shortened, told
-from jepsen_like.simulation.service.machine_error import raised_in
+from jepsen_like.fingerprint import digest, shortened, told
 from jepsen_like.simulation.service.other_process import LENGTH_BYTES
 from jepsen_like.simulation.service.service import Service
+from jepsen_like.users_code import raised_in
 
 # The clocks of this process are so much ahead: another day, another second.
 AHEAD_S = 400 * 86_400 + 12_345

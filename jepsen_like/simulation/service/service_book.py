@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 
 from dledger.entry import Entry
 from dledger.state_machine import SnapshottingMachine, StateMachine
-from jepsen_like.simulation.service.fingerprint import difference, digest, shortened, told
-from jepsen_like.simulation.service.machine_error import raised_in
+from jepsen_like.fingerprint import difference, digest, shortened, told
 from jepsen_like.simulation.service.service import Service
 from jepsen_like.simulation.witness import InvariantViolated
+from jepsen_like.users_code import raised_in
 
 EQUAL_STATES = "equal logs give equal states"
 EQUAL_RESULTS = "equal logs give equal results"

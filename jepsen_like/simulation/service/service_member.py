@@ -15,10 +15,11 @@ from dledger.state_machine import (
 )
 from dledger.store.segment_store import SegmentStore
 from jepsen_like.simulation.machine import MachineState
-from jepsen_like.simulation.service.machine_error import called, raised_in
+from jepsen_like.simulation.service.machine_error import called
 from jepsen_like.simulation.service.service_book import NEVER_RAISES, ServiceBook
 from jepsen_like.simulation.watched_machine import WatchedMachine
 from jepsen_like.simulation.witness import InvariantViolated
+from jepsen_like.users_code import raised_in
 
 # What a chunk of a snapshot is of: the user's machine, or the sums that the simulation adds.
 _OF_USER, _OF_SUMS = b"U", b"S"

@@ -6,8 +6,8 @@ import importlib
 
 from dledger.declared_error import DeclaredError
 from dledger.errors import DLedgerError
-from jepsen_like.simulation.service.machine_error import raised_in
 from jepsen_like.simulation.service.service import Service, service_of
+from jepsen_like.users_code import raised_in
 
 
 class ServiceUnusable(DeclaredError):

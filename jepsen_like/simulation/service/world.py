@@ -24,7 +24,6 @@ from jepsen_like.simulation.service.drawn_schedule import (
     service_swarm,
 )
 from jepsen_like.simulation.service.journal import Journal
-from jepsen_like.simulation.service.machine_error import raised_in
 from jepsen_like.simulation.service.request import Request, Told, Unanswered
 from jepsen_like.simulation.service.schedule import LEADER, Do, Step
 from jepsen_like.simulation.service.service import Service, Simulated, service_of
@@ -39,6 +38,7 @@ from jepsen_like.simulation.simulation import (
 from jepsen_like.simulation.trace import Trace
 from jepsen_like.simulation.virtual_node import VirtualNode
 from jepsen_like.simulation.witness import InvariantViolated
+from jepsen_like.users_code import raised_in
 
 # How long a call of a test waits for its answer, in virtual seconds.
 WAIT_S = 60.0

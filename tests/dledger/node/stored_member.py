@@ -26,7 +26,7 @@ from dledger.store.segment_store import SegmentStore
 from dledger.store.snapshot_folder import SnapshotFolder
 from dledger.store.store_config import StoreConfig
 from dledger.waits.pending_appends import Outcome
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 from tests.dledger.core.configurations import configuration
 from tests.dledger.core.core_group import HEARTBEAT_S, TIMEOUT_S

@@ -18,7 +18,7 @@ from dledger.node.driver import Driver
 from dledger.node.sync_schedule import FlushDelay, SyncSchedule
 from dledger.store.open_store import open_store
 from dledger.waits.pending_appends import Outcome
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 from tests.dledger.node.stored_member import CONFIG, StoredMember
 from tests.dledger.node.test_node import Group, Register, running

@@ -20,7 +20,7 @@ from dledger.store.open_store import open_store
 from dledger.store.push_check import PushCheck
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.virtual_disk import VirtualDisk
 from tests.dledger.core.configurations import configuration
 from tests.dledger.store.memory_store import MemoryStore

@@ -16,7 +16,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, PowerCut, VirtualDisk, VirtualFile
 
 PROJECT = Path(__file__).parents[3]

@@ -32,7 +32,7 @@ from dledger.store.segment_store import SegmentStore
 from dledger.store.set_aside import set_aside
 from dledger.store.small_file import write_small_file
 from dledger.store.store_config import StoreConfig
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, PowerCut, VirtualDisk
 from tests.dledger.node.test_node import Register
 

@@ -13,7 +13,7 @@ from dledger.core.membership.change_errors import GrowthNotNoted
 from dledger.snapshots.restoring import open_and_restore
 from dledger.store.disk import OsDisk
 from dledger.store.growth_note import GrowthNote, NotedMember
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 from tests.dledger.node.test_node import Register
 

@@ -25,7 +25,7 @@ from dledger.store.java_term_file import JavaTerm, parse_java_term
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, VirtualDisk
 
 RECORD = StoreRecord(

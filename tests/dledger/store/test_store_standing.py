@@ -19,7 +19,7 @@ from dledger.store.segment_store import SegmentStore
 from dledger.store.set_aside import set_aside
 from dledger.store.standing_file import FILE_NAME, StandingFile
 from dledger.store.store_config import StoreConfig
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, PowerCut, VirtualDisk
 
 CONFIG = StoreConfig(segment_bytes=4096, index_segment_bytes=320, max_body_bytes=500)

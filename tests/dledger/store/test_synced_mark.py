@@ -15,7 +15,7 @@ from dledger.store.open_store import open_store
 from dledger.store.recovery_table import TABLE, Row, Verdict
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
-from jepsen_like.simulation.chance import Chance
+from jepsen_like.chance import Chance
 from jepsen_like.simulation.virtual_disk import CrashStyle, PowerCut, VirtualDisk
 from tests.dledger.store.stored_entries import read_all
 

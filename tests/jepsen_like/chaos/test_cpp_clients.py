@@ -11,6 +11,7 @@ import trio
 from click.testing import CliRunner
 
 from jepsen_like.__main__ import main
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.brokers.clients import DRAINED_TIMEOUT_S
 from jepsen_like.chaos.brokers.cpp.installed import CppClientMissing, find_cpp_client
 from jepsen_like.chaos.brokers.cpp.messages import CppMessages
@@ -22,7 +23,6 @@ from jepsen_like.chaos.run import FINAL_TIMEOUT_S
 from jepsen_like.history.operation import EventType
 from jepsen_like.history.reading import read_history
 from jepsen_like.history.writer import HistoryWriter
-from jepsen_like.simulation.chance import Chance
 from tests.jepsen_like.chaos.run_process import PROJECT, run_in
 
 RUN_SECONDS_MAX = 300

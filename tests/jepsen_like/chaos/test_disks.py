@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 import trio
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.disks import (
     OWNER,
     DiskStuck,
@@ -24,7 +25,6 @@ from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member
 from jepsen_like.chaos.nemeses.disk_faults import power_cut
 from jepsen_like.chaos.nemeses.executor import Skipped
-from jepsen_like.simulation.chance import Chance
 
 
 @pytest.fixture

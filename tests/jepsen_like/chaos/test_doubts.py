@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.doubts import Doubts, doubts_of
 from jepsen_like.chaos.links.condition import LinkCondition
 from jepsen_like.chaos.links.counts import Counts, LinkCounts
@@ -17,7 +18,6 @@ from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.run import RunResult
 from jepsen_like.chaos.verdict import RunExit, doubted, run_file
-from jepsen_like.simulation.chance import Chance
 
 FATES = {"lost": 3, "held": 5, "copied": 2}
 

@@ -14,7 +14,7 @@ from jepsen_like.chaos.members_compared import (
     looks_at_the_same,
     state_differences,
 )
-from jepsen_like.simulation.service.machine_error import raised_in
+from jepsen_like.users_code import raised_in
 
 GROUP_OF_ERRORS = """\
   + Exception Group Traceback (most recent call last):

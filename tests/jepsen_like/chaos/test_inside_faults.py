@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import trio
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.inside.insides import Insides, LibraryMissing, built_library
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.nemeses.catalogue import CLOCK_STEP_MS, NEMESES
 from jepsen_like.chaos.nemeses.executor import Skipped, executor_of
 from jepsen_like.chaos.nemeses.inside_faults import InsideFaults, step_of
-from jepsen_like.simulation.chance import Chance
 
 PATIENCE_S = 30.0
 # Carries out orders: syncs a file, and ends if that fails, or goes on all the same; tells how

@@ -12,13 +12,13 @@ from typing import Any
 import pytest
 import trio
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Kind, Lane
 from jepsen_like.chaos.nemeses.executor import Done, Skipped, at_most
 from jepsen_like.chaos.nemeses.schedule import schedule
 from jepsen_like.chaos.nemeses.users_nemesis import NemesisUnusable, find_nemeses
-from jepsen_like.simulation.chance import Chance
 from tests.jepsen_like.chaos.run_process import run_in
 
 PROJECT = Path(__file__).parents[3]

@@ -6,10 +6,10 @@ from typing import cast
 
 import pytest
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.catalogue import NEMESES
 from jepsen_like.chaos.nemeses.process_faults import freeze
-from jepsen_like.simulation.chance import Chance
 
 
 class FakeMember:

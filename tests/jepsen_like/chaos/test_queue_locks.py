@@ -11,6 +11,7 @@ import pytest
 
 from dledger_mq import MessageQueue
 from dledger_mq.errors import MessagingError, OutcomeUnknown, SendFailed
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.brokers.notes import Notes
 from jepsen_like.chaos.brokers.queue_locks import (
     HELD_AT_MOST_NS,
@@ -25,7 +26,6 @@ from jepsen_like.check_files import Plan, check_file
 from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.history.reading import read_history
 from jepsen_like.history.writer import HistoryWriter
-from jepsen_like.simulation.chance import Chance
 from remoting.wire.errors import RemotingError
 
 STEP = 10

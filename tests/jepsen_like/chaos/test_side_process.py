@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 import trio
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.harness_failed import HarnessFailed
 from jepsen_like.chaos.members.group import Group
 from jepsen_like.chaos.nemeses.catalogue import NEMESES
 from jepsen_like.chaos.nemeses.executor import Skipped, executor_of
 from jepsen_like.chaos.nemeses.process_faults import CLIENTS, side_faults
 from jepsen_like.chaos.side_process import SideProcess, last_words
-from jepsen_like.simulation.chance import Chance
 
 PATIENCE_S = 30.0
 # Says its number, then repeats what it is told.

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from dledger.entry import Entry, Magic
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.outcomes import ok
 from jepsen_like.chaos.service import Call, Caller, CallFailed, Described
 from jepsen_like.chaos.services import find_service
@@ -26,7 +27,6 @@ from jepsen_like.check_files import Plan, check_file
 from jepsen_like.history.operation import EventType
 from jepsen_like.history.value import thawed
 from jepsen_like.history.writer import HistoryWriter
-from jepsen_like.simulation.chance import Chance
 
 CALLS = 600
 CLIENTS = 4

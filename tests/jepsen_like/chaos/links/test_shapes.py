@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from jepsen_like.chance import Chance
 from jepsen_like.chaos.links.condition import COPY_S, OVERTAKEN_S, Link, LinkCondition
 from jepsen_like.chaos.links.shapes import (
     Cuts,
@@ -15,7 +16,6 @@ from jepsen_like.chaos.links.shapes import (
     mute,
     one_way,
 )
-from jepsen_like.simulation.chance import Chance
 
 THREE = ["n0", "n1", "n2"]
 FIVE = ["n0", "n1", "n2", "n3", "n4"]
