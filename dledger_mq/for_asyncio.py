@@ -411,7 +411,7 @@ def _in_asyncio(function: Callable[[Given], Awaitable[Told]]) -> Callable[[Given
 
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(cancel)
-            # What it finishes all the same counts: only its own end tells whether it did.
+            # The call may succeed all the same, and its answer counts then: wait for its end.
             with trio.move_on_after(LAST_CALL_SECONDS, shield=True):
                 await done.wait()
             if not future.done() or future.cancelled():

@@ -2,13 +2,14 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import trio
 
 from dledger_mq.admin.answers import Statistic, decode_group_list, decode_statistic
 from dledger_mq.admin.consumer_group import ConsumerGroup
-from dledger_mq.admin.dead_letters import LAST_MILLISECOND, Redriven, Redrives
+from dledger_mq.admin.dead_letters import LAST_MILLISECOND, MAX_IDS, Redriven, Redrives
 from dledger_mq.admin.leaders import Leaders
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master, pause_seconds
@@ -16,7 +17,7 @@ from dledger_mq.connection.client import Client
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import during_block
 from dledger_mq.consuming.offsets import BrokerOffsets
-from dledger_mq.errors import RequestRefused, RouteNotFound
+from dledger_mq.errors import InvalidMessage, RequestRefused, RouteNotFound
 from dledger_mq.message import check_topic
 from dledger_mq.popping import pop_requests
 from dledger_mq.received_message import ReceivedMessage, received
@@ -333,16 +334,18 @@ class Admin:
             NoDeadLetters: the group never had any, or there is no such group.
             RequestRefused, NoMaster: a broker says no, or is none of ours (3).
         """
-        redrives = Redrives(
-            self._client,
+        if len(ids) > MAX_IDS:
+            raise InvalidMessage(group, f"{len(ids)} message ids: at most {MAX_IDS} at once")
+        request = partial(
+            requests.redrive,
             group,
             to_topic=to_topic,
-            ids=ids,
             begin_ms=begin_ms,
             end_ms=end_ms,
-            dry_run=dry_run,
+            ids=ids,
+            is_dry=dry_run,
         )
-        return await redrives.run(most, on_progress)
+        return await Redrives(self._client, group, request).run(most, on_progress)
 
     @during_block
     async def trace(self, message_id: str, *, trace_topic: str = TRACE_TOPIC) -> list[TraceRecord]:

@@ -1,6 +1,6 @@
 """Has dead letters delivered once more, batch by batch."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Final
 
@@ -10,7 +10,6 @@ from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master, pause_seconds
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import (
-    InvalidMessage,
     NoBrokerLeads,
     NoDeadLetters,
     RequestRefused,
@@ -64,33 +63,16 @@ class Redrives:
     Args:
         client: an open client.
         group: the consumer group.
-        to_topic: to the topics that they were sent to, for all groups there; else to the group.
-        ids: only those with one of these ids; all when empty.
-        begin_ms: only those that died at this time or later, milliseconds since 1970.
-        end_ms: and at this time or before.
-        dry_run: only count.
+        request: for so many dead letters of a queue from an offset on: `requests.redrive`, with
+            what is chosen of them.
     """
 
     def __init__(
-        self,
-        client: Client,
-        group: str,
-        *,
-        to_topic: bool,
-        ids: Sequence[str],
-        begin_ms: int,
-        end_ms: int,
-        dry_run: bool,
+        self, client: Client, group: str, request: Callable[[MessageQueue, int, int], Command]
     ) -> None:
-        if len(ids) > MAX_IDS:
-            raise InvalidMessage(group, f"{len(ids)} message ids: at most {MAX_IDS} at once")
         self._client = client
         self._group = group
-        self._to_topic = to_topic
-        self._ids = ids
-        self._begin_ms = begin_ms
-        self._end_ms = end_ms
-        self._dry_run = dry_run
+        self._request = request
 
     async def run(self, most: int | None, on_progress: Callable[[Redriven], None]) -> Redriven:
         """Go through them; `on_progress` is called after each batch. Raises NoDeadLetters."""
@@ -131,17 +113,7 @@ class Redrives:
 
     async def _batch(self, queue: MessageQueue, offset: int, most: int) -> Command:
         """One request, until its outcome is known."""
-        command = requests.redrive(
-            self._group,
-            queue,
-            offset,
-            most,
-            to_topic=self._to_topic,
-            begin_ms=self._begin_ms,
-            end_ms=self._end_ms,
-            ids=self._ids,
-            is_dry=self._dry_run,
-        )
+        command = self._request(queue, offset, most)
         unknown = 0
         while True:
             try:

@@ -4,6 +4,7 @@ import logging
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, TypeAlias, TypeVar
 
 import trio
@@ -265,11 +266,8 @@ class Client:
                 done.set()
 
         for number, (address, command) in enumerate(wanted):
-
-            def settle_one(outcome: Outcome, number: int = number) -> None:
-                settle(number, outcome)
-
-            self.remoting.request_nowait(address, command, settle_one, timeout_seconds)
+            settled = partial(settle, number)
+            self.remoting.request_nowait(address, command, settled, timeout_seconds)
         if wanted:
             await done.wait()
         return [outcomes[number] for number in range(len(wanted))]

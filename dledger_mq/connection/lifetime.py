@@ -1,4 +1,4 @@
-"""The one `async with` block of a producer, consumer or client."""
+"""The one `async with` block of a producer, consumer or client, and its tasks."""
 
 import functools
 import logging
@@ -203,7 +203,6 @@ class Background:
         return self
 
     async def __aexit__(self, *raised: object) -> None:
-        """As `end`."""
         await self.end()
 
     async def end(self) -> None:
@@ -214,7 +213,7 @@ class Background:
         nursery, self._nursery = self._nursery, None
         if nursery is not None:
             nursery.cancel_scope.cancel()
-            nursery.cancel_scope.shield = True  # what is behind this must run in a cancelled block
+            nursery.cancel_scope.shield = True  # in a cancelled block, too
             await self._manager.__aexit__(None, None, None)
 
     @property
