@@ -303,7 +303,7 @@ def _note(svg: Element, note: Note, x: float, *, left: bool) -> None:
 
 
 def _line(svg: Element, x1: float, y1: float, x2: float, y2: float, **look: object) -> None:
-    child(svg, "line", x1=x1, y1=y1, x2=x2, y2=y2, stroke=SOFT, stroke_width=1.3, **look)
+    child(svg, "line", None, x1=x1, y1=y1, x2=x2, y2=y2, stroke=SOFT, stroke_width=1.3, **look)
 
 
 def _text(svg: Element, x: float, y: float, words: str, **look: object) -> None:

@@ -98,7 +98,7 @@ class StateDiagram:
             f"M{start.x:.1f},{start.y:.1f} Q{middle.x:.1f},{middle.y:.1f} {end.x:.1f},{end.y:.1f}"
         )
         look = {"fill": "none", "stroke": SOFT, "stroke_width": 1.4}
-        child(svg, "path", d=path, **look, marker_end=f"url(#{MARKER})")
+        child(svg, "path", None, d=path, **look, marker_end=f"url(#{MARKER})")
 
     def _words(self, svg: Element, arrow: Arrow) -> None:
         start, end = self._places[arrow.source], self._places[arrow.target]
@@ -125,10 +125,10 @@ def new_picture(title: str, width: float, height: float, marker: str) -> Element
     """An empty picture, with the head that arrows of that marker end in."""
     size = {"viewBox": f"0 0 {width:g} {height:g}", "style": f"max-width:{width:g}px;width:100%"}
     look = {"font_size": 11.5, "font_family": "sans-serif", "role": "img", "class_": "drawn"}
-    svg = child(Element("div"), "svg", **size, **look)
+    svg = child(Element("div"), "svg", None, **size, **look)
     child(svg, "title", title)
     head = {"markerWidth": 7, "markerHeight": 7, "refX": 7, "refY": 4, "viewBox": "0 0 8 8"}
-    made = child(child(svg, "defs"), "marker", id=marker, orient="auto-start-reverse", **head)
+    made = child(child(svg, "defs"), "marker", None, id=marker, orient="auto-start-reverse", **head)
     child(made, "path", d="M0,0 L8,4 L0,8 z", fill=SOFT)
     return svg
 
@@ -136,7 +136,7 @@ def new_picture(title: str, width: float, height: float, marker: str) -> Element
 def draw_box(svg: Element, left: float, top: float, width: float, height: float) -> None:
     """Draw the box of a name."""
     look = {"rx": 8, "fill": BACKGROUND, "stroke": STRONG, "stroke_width": 1.6}
-    child(svg, "rect", x=left, y=top, width=width, height=height, **look)
+    child(svg, "rect", None, x=left, y=top, width=width, height=height, **look)
 
 
 def outlined(width: float) -> dict[str, object]:
