@@ -261,7 +261,7 @@ def draw(recording: Recording, title: str) -> str:
     words = Element("g")  # over all lines
     for flight in recording.flights:
         _arrow(svg, words, flight, columns, f"url(#{name})")
-    svg.append(words)
+    svg.extend(words)
     first = recording.members[0]
     for note in recording.notes:
         _note(svg, note, columns[note.member], left=note.member == first)
