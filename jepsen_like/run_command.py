@@ -31,7 +31,6 @@ from jepsen_like.chaos.services import USERS_SERVICE_MARK, find_service
 from jepsen_like.chaos.stages.brokers import EXPLANATIONS
 from jepsen_like.chaos.told import told_run
 from jepsen_like.chaos.verdict import (
-    RunExit,
     RunVerdict,
     again,
     judge,
@@ -42,6 +41,7 @@ from jepsen_like.chaos.verdict import (
 from jepsen_like.chaos.workloads.catalogue import WORKLOADS
 from jepsen_like.check_command import tell_details
 from jepsen_like.report.page import page
+from jepsen_like.report.told_run import RunExit
 from jepsen_like.users_modules import find_users_modules
 
 # Without a terminal: a line after so many seconds.

@@ -17,10 +17,9 @@ from jepsen_like.chaos.suites.catalogue import SUITES, Planned, planned
 from jepsen_like.chaos.suites.made_run import MadeRun
 from jepsen_like.chaos.suites.series import Series
 from jepsen_like.chaos.suites.suite_folder import OtherSuite, SuiteFolder, SuitePlan
-from jepsen_like.chaos.verdict import RunExit
 from jepsen_like.chaos.watcher.watched import watched
 from jepsen_like.report.suite_page import SuiteRun, suite_page
-from jepsen_like.report.told_run import Outcome
+from jepsen_like.report.told_run import RunExit
 
 TIME_S_DEFAULT = 45.0
 SECONDS_AN_HOUR = 3600.0
@@ -166,14 +165,14 @@ def _write(folder: SuiteFolder, plan: SuitePlan, command: str, runs: Sequence[Ma
             run.nemeses,
             run.nodes,
             run.operations,
-            Outcome(run.exit_code),
+            RunExit(run.exit_code),
             run.reason,
             _page_of(folder, run),
             _gap_cells(run),
         )
         for run in runs
     ]
-    outcome = Outcome(int(_exit_of(runs, stopped=False)))
+    outcome = _exit_of(runs, stopped=False)
     title = f"Suite of {', '.join(plan.suites)}"
     folder.replace(INDEX_FILE, suite_page(title, command, outcome, rows))
 

@@ -64,13 +64,13 @@ class Commands(click.Group):
         self._is_unknown = is_unknown
 
     def main(self, *arguments: Any, **settings: Any) -> Any:
-        """As click's own, which deals with the errors of click."""
+        """Run the command that was typed. Click itself tells of wrong calls."""
         escape_what_cannot_be_shown()
         with ending(self._program, self._expected, self._code):
             return super().main(*arguments, **settings)
 
     def invoke(self, ctx: click.Context) -> Any:
-        """As click's own."""
+        """Run the command; Ctrl-C ends it without a word."""
         try:
             return super().invoke(ctx)
         except KeyboardInterrupt:

@@ -36,7 +36,7 @@ class RememberingCommand(click.Command):
     """A command that keeps its arguments, so that they can be parsed again with other defaults."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click's own."""
+        """Parse the arguments, and keep them."""
         ctx.meta[_ARGUMENTS_KEY] = list(args)
         return super().parse_args(ctx, args)
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from html import escape
 from pathlib import Path
+from xml.etree.ElementTree import Element
 
-from docs._ext.state_diagram import BACKGROUND, SOFT, STRONG, TEXT, arrow_head
+from dledger.pages.markup import child
+from docs._ext.state_diagram import SOFT, STRONG, TEXT, as_svg, draw_box, new_picture, outlined
 from tests.dledger.scenarios.scenario_group import ScenarioGroup
 from tests.dledger.scenarios.scenario_language import Scenario
 from tests.dledger.scenarios.scenario_member import ScenarioMember, Settings
@@ -252,90 +253,61 @@ def draw(recording: Recording, title: str) -> str:
     width = max(columns.values()) + MARGIN
     height = recording.at + 40
     name = "arrow-" + re.sub(r"\W+", "-", title.lower())
-    parts = [
-        f'<svg class="drawn" viewBox="0 0 {width:g} {height:g}" role="img" '
-        f'style="max-width:{width:g}px;width:100%" font-size="11.5" font-family="sans-serif">',
-        f"<title>{escape(title)}</title>",
-        arrow_head(name),
-    ]
+    svg = new_picture(title, width, height, name)
     for member, x in columns.items():
-        parts.append(_line(x, 40, x, height - 8, SOFT, dashes="3 4"))
-        parts.append(
-            f'<rect x="{x - 38}" y="10" width="76" height="30" rx="7" fill="{BACKGROUND}" '
-            f'stroke="{STRONG}" stroke-width="1.6"/>'
-        )
-        parts.append(_text(x, 30, member, anchor="middle", size=14, bold=True))
-    arrows = [_arrow(flight, columns, name) for flight in recording.flights]
-    parts += [line for line, _ in arrows]
-    parts += [words for _, words in arrows]
+        _line(svg, x, 40, x, height - 8, stroke_dasharray="3 4")
+        draw_box(svg, x - 38, 10, 76, 30)
+        _text(svg, x, 30, member, text_anchor="middle", font_size=14, font_weight="bold")
+    words = Element("g")  # over all lines
+    for flight in recording.flights:
+        _arrow(svg, words, flight, columns, f"url(#{name})")
+    svg.extend(words)
     first = recording.members[0]
-    parts += [
-        _note(note, columns[note.member], left=note.member == first) for note in recording.notes
-    ]
-    parts += [_text(12, caption.at, caption.words, italic=True) for caption in recording.captions]
-    return "\n".join([*parts, "</svg>"])
+    for note in recording.notes:
+        _note(svg, note, columns[note.member], left=note.member == first)
+    for caption in recording.captions:
+        _text(svg, 12, caption.at, caption.words, font_style="italic")
+    return as_svg(svg)
 
 
-def _arrow(flight: Flight, columns: dict[str, int], marker: str) -> tuple[str, str]:
+def _arrow(
+    svg: Element, words: Element, flight: Flight, columns: dict[str, int], marker: str
+) -> None:
     """The line and its words; nothing for what is still on its way at the end."""
     if flight.arrived_at is None and not flight.lost:
-        return "", ""
+        return
     start, end = float(columns[flight.sent.sender]), float(columns[flight.sent.receiver])
     step = 6 if end > start else -6
     if flight.arrived_at is None:
         end = start + (end - start) * 0.6
         there = flight.left_at + ROW / 2
-        line = _line(start, flight.left_at, end, there, SOFT) + _text(
-            end, there + 5, "✗", anchor="middle", size=15, colour="#d0463b"
-        )
-        words = _text(
-            (start + end) / 2, (flight.left_at + there) / 2 - 3, flight.sent.text, anchor="middle"
-        )
-        return line, words
-    line = _line(start, flight.left_at, end - step, flight.arrived_at, SOFT, marker=marker)
-    # Near the receiver's end, where arrows that left together have come apart.
-    part = 0.58
-    x = start + (end - start) * part
-    y = flight.left_at + (flight.arrived_at - flight.left_at) * part - 3
-    return line, _text(x, y, flight.sent.text, anchor="middle")
+        _line(svg, start, flight.left_at, end, there)
+        look = {"text_anchor": "middle", "font_size": 15, "fill": "#d0463b"}
+        _text(svg, end, there + 5, "✗", **look)
+        part = 0.5
+    else:
+        there = flight.arrived_at
+        _line(svg, start, flight.left_at, end - step, there, marker_end=marker)
+        # Near the receiver's end, where arrows that left together have come apart.
+        part = 0.58
+    x, y = start + (end - start) * part, flight.left_at + (there - flight.left_at) * part - 3
+    _text(words, x, y, flight.sent.text, text_anchor="middle")
 
 
-def _note(note: Note, x: float, *, left: bool) -> str:
-    mark = ""
+def _note(svg: Element, note: Note, x: float, *, left: bool) -> None:
     if note.sync:
-        mark = f'<rect x="{x - 5:g}" y="{note.at - 9:g}" width="10" height="10" fill="{STRONG}"/>'
+        child(svg, "rect", x=x - 5, y=note.at - 9, width=10, height=10, fill=STRONG)
     x, anchor = (x - 10, "end") if left else (x + 10, "start")
-    return mark + _text(x, note.at, note.words, anchor=anchor, colour=STRONG, bold=not note.sync)
+    weight = "normal" if note.sync else "bold"
+    _text(svg, x, note.at, note.words, text_anchor=anchor, fill=STRONG, font_weight=weight)
 
 
-def _line(
-    x1: float, y1: float, x2: float, y2: float, colour: str, *, dashes: str = "", marker: str = ""
-) -> str:
-    more = f' stroke-dasharray="{dashes}"' if dashes else ""
-    more += f' marker-end="url(#{marker})"' if marker else ""
-    return (
-        f'<line x1="{x1:g}" y1="{y1:g}" x2="{x2:g}" y2="{y2:g}" stroke="{colour}" '
-        f'stroke-width="1.3"{more}/>'
-    )
+def _line(svg: Element, x1: float, y1: float, x2: float, y2: float, **look: object) -> None:
+    child(svg, "line", None, x1=x1, y1=y1, x2=x2, y2=y2, stroke=SOFT, stroke_width=1.3, **look)
 
 
-def _text(
-    x: float,
-    y: float,
-    words: str,
-    *,
-    anchor: str = "start",
-    size: float = 11.5,
-    bold: bool = False,
-    italic: bool = False,
-    colour: str = TEXT,
-) -> str:
-    style = (' font-weight="bold"' if bold else "") + (' font-style="italic"' if italic else "")
-    return (
-        f'<text x="{x:g}" y="{y:g}" text-anchor="{anchor}" font-size="{size}"{style} '
-        f'fill="{colour}" stroke="{BACKGROUND}" stroke-width="3.5" paint-order="stroke">'
-        f"{escape(words)}</text>"
-    )
+def _text(svg: Element, x: float, y: float, words: str, **look: object) -> None:
+    child(svg, "text", words, x=x, y=y, **{"fill": TEXT, **outlined(3.5), **look})
 
 
 def picture(path: Path) -> Callable[[], str]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from html import escape
 from typing import NamedTuple
+from xml.etree.ElementTree import Element, tostring
+
+from dledger.pages.markup import child
 
 BOX_WIDTH, BOX_HEIGHT = 168, 38
 LINE_HEIGHT = 14
@@ -13,6 +15,7 @@ TEXT = "currentColor"
 SOFT = "#7f8fa6"
 STRONG = "#3f7fd9"
 BACKGROUND = "var(--color-background-primary, #fff)"
+MARKER = "state-arrow"
 
 
 class Point(NamedTuple):
@@ -64,26 +67,20 @@ class StateDiagram:
         width = max(place.x for place in self._places.values()) + BOX_WIDTH / 2 + 20
         height = max(place.y for place in self._places.values()) + BOX_HEIGHT / 2 + 20
         arrows = arrows_of(changes)
-        parts = [
-            f'<svg class="drawn" viewBox="0 0 {width:g} {height:g}" role="img" '
-            f'style="max-width:{width:g}px;width:100%" font-size="11.5" font-family="sans-serif">',
-            f"<title>{escape(title)}</title>",
-            arrow_head("state-arrow"),
-            *(self._curve(arrow) for arrow in arrows),
-            *(self._box(name) for name in self._places),
-            *(self._words(arrow) for arrow in arrows),
-            "</svg>",
-        ]
-        return "\n".join(parts)
+        svg = new_picture(title, width, height, MARKER)
+        for arrow in arrows:
+            self._curve(svg, arrow)
+        for name in self._places:
+            self._box(svg, name)
+        for arrow in arrows:
+            self._words(svg, arrow)
+        return as_svg(svg)
 
-    def _box(self, name: str) -> str:
+    def _box(self, svg: Element, name: str) -> None:
         x, y = self._places[name]
-        return (
-            f'<rect x="{x - BOX_WIDTH / 2:g}" y="{y - BOX_HEIGHT / 2:g}" width="{BOX_WIDTH}" '
-            f'height="{BOX_HEIGHT}" rx="8" fill="{BACKGROUND}" stroke="{STRONG}" '
-            f'stroke-width="1.6"/><text x="{x:g}" y="{y + 5:g}" text-anchor="middle" '
-            f'font-size="13.5" font-weight="bold" fill="{TEXT}">{escape(name)}</text>'
-        )
+        draw_box(svg, x - BOX_WIDTH / 2, y - BOX_HEIGHT / 2, BOX_WIDTH, BOX_HEIGHT)
+        look = {"text_anchor": "middle", "font_size": 13.5, "font_weight": "bold", "fill": TEXT}
+        child(svg, "text", name, x=x, y=y + 5, **look)
 
     def _middle(self, arrow: Arrow) -> Point:
         """The point that bends the curve."""
@@ -93,26 +90,25 @@ class StateDiagram:
         left = Point((end.y - start.y) / length, -(end.x - start.x) / length)
         return Point((start.x + end.x) / 2 + bend * left.x, (start.y + end.y) / 2 + bend * left.y)
 
-    def _curve(self, arrow: Arrow) -> str:
+    def _curve(self, svg: Element, arrow: Arrow) -> None:
         middle = self._middle(arrow)
         start = _edge(self._places[arrow.source], middle)
         end = _edge(self._places[arrow.target], middle)
-        return (
-            f'<path d="M{start.x:.1f},{start.y:.1f} Q{middle.x:.1f},{middle.y:.1f} '
-            f'{end.x:.1f},{end.y:.1f}" fill="none" stroke="{SOFT}" stroke-width="1.4" '
-            'marker-end="url(#state-arrow)"/>'
+        path = (
+            f"M{start.x:.1f},{start.y:.1f} Q{middle.x:.1f},{middle.y:.1f} {end.x:.1f},{end.y:.1f}"
         )
+        look = {"fill": "none", "stroke": SOFT, "stroke_width": 1.4}
+        child(svg, "path", None, d=path, **look, marker_end=f"url(#{MARKER})")
 
-    def _words(self, arrow: Arrow) -> str:
+    def _words(self, svg: Element, arrow: Arrow) -> None:
         start, end = self._places[arrow.source], self._places[arrow.target]
         middle = self._middle(arrow)
         # The middle of the curve itself lies half-way between the line and the bending point.
         x = (start.x + end.x) / 4 + middle.x / 2
         y = (start.y + end.y) / 4 + middle.y / 2 - LINE_HEIGHT * (len(arrow.events) - 1) / 2
-        return "".join(
-            _label(x, y + 4 + number * LINE_HEIGHT, event)
-            for number, event in enumerate(arrow.events)
-        )
+        for number, event in enumerate(arrow.events):
+            look = {"text_anchor": "middle", "fill": TEXT, **outlined(4.0)}
+            child(svg, "text", event, x=x, y=y + 4 + number * LINE_HEIGHT, **look)
 
 
 def _edge(centre: Point, towards: Point) -> Point:
@@ -125,17 +121,29 @@ def _edge(centre: Point, towards: Point) -> Point:
     return Point(centre.x + dx * scale, centre.y + dy * scale)
 
 
-def _label(x: float, y: float, words: str) -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="middle" fill="{TEXT}" '
-        f'stroke="{BACKGROUND}" stroke-width="4" paint-order="stroke">{escape(words)}</text>'
-    )
+def new_picture(title: str, width: float, height: float, marker: str) -> Element:
+    """An empty picture, with the head that arrows of that marker end in."""
+    size = {"viewBox": f"0 0 {width:g} {height:g}", "style": f"max-width:{width:g}px;width:100%"}
+    look = {"font_size": 11.5, "font_family": "sans-serif", "role": "img", "class_": "drawn"}
+    svg = child(Element("div"), "svg", None, **size, **look)
+    child(svg, "title", title)
+    head = {"markerWidth": 7, "markerHeight": 7, "refX": 7, "refY": 4, "viewBox": "0 0 8 8"}
+    made = child(child(svg, "defs"), "marker", None, id=marker, orient="auto-start-reverse", **head)
+    child(made, "path", d="M0,0 L8,4 L0,8 z", fill=SOFT)
+    return svg
 
 
-def arrow_head(name: str) -> str:
-    """The head that arrows of that name end in."""
-    return (
-        f'<defs><marker id="{name}" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
-        f'markerHeight="7" orient="auto-start-reverse"><path d="M0,0 L8,4 L0,8 z" fill="{SOFT}"/>'
-        "</marker></defs>"
-    )
+def draw_box(svg: Element, left: float, top: float, width: float, height: float) -> None:
+    """Draw the box of a name."""
+    look = {"rx": 8, "fill": BACKGROUND, "stroke": STRONG, "stroke_width": 1.6}
+    child(svg, "rect", None, x=left, y=top, width=width, height=height, **look)
+
+
+def outlined(width: float) -> dict[str, object]:
+    """How words look that stand over lines."""
+    return {"stroke": BACKGROUND, "stroke_width": width, "paint_order": "stroke"}
+
+
+def as_svg(svg: Element) -> str:
+    """A picture as text."""
+    return tostring(svg, encoding="unicode", method="html")

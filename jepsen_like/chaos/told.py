@@ -13,7 +13,7 @@ from jepsen_like.chaos.stages.brokers import EXPLANATIONS
 from jepsen_like.chaos.verdict import RunVerdict
 from jepsen_like.check_files import Checked as CheckedFile
 from jepsen_like.history.operation import Operation
-from jepsen_like.report.told_run import Checked, Death, Fault, GapRow, Link, Outcome, ToldRun
+from jepsen_like.report.told_run import Checked, Death, Fault, GapRow, Link, ToldRun
 
 Event = Mapping[str, object]
 
@@ -30,7 +30,7 @@ def told_run(
     nemeses = ", ".join(plan.nemeses) or "nothing"
     return ToldRun(
         title=f"{plan.service} on {plan.nodes} members, broken by {nemeses}",
-        outcome=Outcome(int(verdict.exit)),
+        outcome=verdict.exit,
         reason=verdict.reason,
         command=command,
         facts=[

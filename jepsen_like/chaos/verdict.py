@@ -7,7 +7,6 @@ import platform
 import shlex
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from enum import IntEnum
 from pathlib import Path
 
 import trio
@@ -25,18 +24,10 @@ from jepsen_like.checkers.report import Verdict
 from jepsen_like.history.errors import HistoryUnreadable
 from jepsen_like.history.operation import Operation
 from jepsen_like.history.reading import read_history
+from jepsen_like.report.told_run import RunExit
 
 RUN_FORMAT = 1
 STATISTICS = "statistics"
-
-
-class RunExit(IntEnum):
-    """How `jepsen-like run` ends."""
-
-    NOTHING_FOUND = 0
-    VIOLATION = 1
-    UNDECIDED = 2
-    HARNESS_FAILED = 3
 
 
 @dataclass(frozen=True)

@@ -17,13 +17,13 @@ from jepsen_like.report.frame import BANDS_MAX, Frame
 from jepsen_like.report.overview import LEGEND, draw_overview
 from jepsen_like.report.style import RUN_STYLE
 from jepsen_like.report.timeline import draw_timeline
-from jepsen_like.report.told_run import Checked, Outcome, ToldRun
+from jepsen_like.report.told_run import Checked, RunExit, ToldRun
 
 VERDICTS = {
-    Outcome.NOTHING_FOUND: "Nothing found",
-    Outcome.VIOLATION: "Violation",
-    Outcome.UNDECIDED: "Undecided",
-    Outcome.HARNESS_FAILED: "The harness failed",
+    RunExit.NOTHING_FOUND: "Nothing found",
+    RunExit.VIOLATION: "Violation",
+    RunExit.UNDECIDED: "Undecided",
+    RunExit.HARNESS_FAILED: "The harness failed",
 }
 # Problems shown of one checker; `jepsen-like check --json` has more.
 PROBLEMS_MAX = 8
@@ -79,7 +79,7 @@ def _verdict(body: Element, run: ToldRun) -> None:
             one.tail = ", " if at + 1 < len(run.links) else ""
 
 
-def told_verdict(body: Element, outcome: Outcome, reason: str) -> None:
+def told_verdict(body: Element, outcome: RunExit, reason: str) -> None:
     """Tell how a run or a suite ended, and why."""
     class_ = outcome.name.lower().replace("_", "-")
     box = child(body, "div", class_=f"verdict {class_}")

@@ -10,7 +10,7 @@ from dledger.pages.markup import as_html, child, new_page, note
 from dledger.pages.table import Cell, Column, draw_table
 from jepsen_like.report.page import VERDICTS, told_verdict
 from jepsen_like.report.style import RUN_STYLE
-from jepsen_like.report.told_run import Outcome
+from jepsen_like.report.told_run import RunExit
 
 COLUMNS = (
     *(Column("run", "word"), Column("workload", "word"), Column("nemeses", "text")),
@@ -35,13 +35,13 @@ class SuiteRun(NamedTuple):
     nemeses: str
     nodes: int
     operations: int
-    outcome: Outcome
+    outcome: RunExit
     reason: str
     report: str
     gap: Sequence[str]
 
 
-def suite_page(title: str, command: str, outcome: Outcome, runs: Sequence[SuiteRun]) -> str:
+def suite_page(title: str, command: str, outcome: RunExit, runs: Sequence[SuiteRun]) -> str:
     """The index of the runs that were made so far: one HTML page that needs nothing else."""
     root, body = new_page(f"{VERDICTS[outcome]}: {title}", RUN_STYLE)
     child(body, "h1", title)
@@ -51,7 +51,7 @@ def suite_page(title: str, command: str, outcome: Outcome, runs: Sequence[SuiteR
     child(body, "pre", command)
     draw_table(body, COLUMNS, map(_cells, runs))
     for run in runs:
-        if run.outcome is not Outcome.NOTHING_FOUND:
+        if run.outcome is not RunExit.NOTHING_FOUND:
             child(body, "p", f"{run.name}: {run.reason}")
     return as_html(root)
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from enum import Enum
+from enum import IntEnum
 from typing import NamedTuple
 
 from jepsen_like.checkers.report import Report
 from jepsen_like.history.operation import Operation
 
 
-class Outcome(Enum):
-    """How a run ended; the values are the exit statuses of `jepsen-like run`."""
+class RunExit(IntEnum):
+    """How a run ended: the exit statuses of `jepsen-like run`."""
 
     NOTHING_FOUND = 0
     VIOLATION = 1
@@ -101,7 +101,7 @@ class ToldRun:
     """
 
     title: str
-    outcome: Outcome
+    outcome: RunExit
     reason: str
     command: str
     facts: Sequence[tuple[str, str]]

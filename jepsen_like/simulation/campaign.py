@@ -101,24 +101,15 @@ def trace_seed(plan: Plan, seed: int, sink: LineSink | None = None) -> Trace:
     return trace
 
 
-class _SeedOfPlan(NamedTuple):
-    plan: Plan
-    seed: int
-
-
-def _run(task: _SeedOfPlan) -> SeedResult:
-    return run_seed(task.plan, task.seed)
-
-
 def _results(plan: Plan, jobs: int) -> Iterator[SeedResult]:
     seeds = range(plan.first_seed, plan.first_seed + plan.seeds)
-    tasks = [_SeedOfPlan(plan, seed) for seed in seeds]
+    run = partial(run_seed, plan)
     if jobs == 1 or plan.seeds == 1:
-        yield from map(_run, tasks)
+        yield from map(run, seeds)
         return
     with workers(min(jobs, plan.seeds)) as pool:
         # In the order of the seeds: the first failure reported is that of the lowest seed.
-        yield from pool.imap(_run, tasks, chunksize=SEEDS_AT_ONCE)
+        yield from pool.imap(run, seeds, chunksize=SEEDS_AT_ONCE)
 
 
 def run_campaign(

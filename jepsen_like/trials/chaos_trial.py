@@ -10,9 +10,9 @@ from pathlib import Path
 
 from dledger.declared_error import DeclaredError
 from jepsen_like.chaos.dirty import shown_by
-from jepsen_like.chaos.verdict import RunExit
 from jepsen_like.chaos.watcher.watched import watched
 from jepsen_like.mutants.mutant import Mutant
+from jepsen_like.report.told_run import RunExit
 from jepsen_like.trials.trial import Found, Trial, search
 
 # A run of so long finds each; the budget allows for its check, and for slow machines.

@@ -17,7 +17,8 @@ from jepsen_like.chaos.nemeses.executor import executor_of
 from jepsen_like.chaos.nemeses.network_faults import NetworkFaults
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.run import RunResult
-from jepsen_like.chaos.verdict import RunExit, doubted, run_file
+from jepsen_like.chaos.verdict import doubted, run_file
+from jepsen_like.report.told_run import RunExit
 
 FATES = {"lost": 3, "held": 5, "copied": 2}
 

@@ -20,8 +20,8 @@ from jepsen_like.chaos.stages.brokers import EXPLANATIONS
 from jepsen_like.chaos.suites.catalogue import SUITES, Planned, Row, planned
 from jepsen_like.chaos.suites.made_run import finished_run, worst_gap
 from jepsen_like.chaos.suites.suite_folder import SuiteFolder
-from jepsen_like.chaos.verdict import RunExit
 from jepsen_like.chaos.workloads.catalogue import WORKLOADS
+from jepsen_like.report.told_run import RunExit
 
 PROJECT = Path(__file__).parents[3]
 SEED, TIME_S = 40, 45.0

@@ -19,7 +19,7 @@ from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.report.buckets import buckets
 from jepsen_like.report.failing_window import OPERATIONS_MAX, failing_window
 from jepsen_like.report.page import page
-from jepsen_like.report.told_run import Checked, Death, Fault, GapRow, Link, Outcome, ToldRun
+from jepsen_like.report.told_run import Checked, Death, Fault, GapRow, Link, RunExit, ToldRun
 from tests.picture_texts import PAIRS_IN_A_BROWSER
 
 SECOND_NS = 1_000_000_000
@@ -51,7 +51,7 @@ def run_of(history: Sequence[Operation], problem: Problem | None = None) -> Told
     problems = () if problem is None else (problem,)
     return ToldRun(
         title="register under kill and halves on 3 nodes",
-        outcome=Outcome.NOTHING_FOUND if problem is None else Outcome.VIOLATION,
+        outcome=RunExit.NOTHING_FOUND if problem is None else RunExit.VIOLATION,
         reason="all keys are linearizable" if problem is None else "k1 is not linearizable",
         command="jepsen-like run --workload register --seed 1",
         facts=[("seed", "1")],
@@ -141,7 +141,7 @@ def test_the_command_breaks_between_words_and_is_copied_as_it_is() -> None:
 
 
 def test_a_run_without_any_operation_has_a_page_too() -> None:
-    empty = replace(run_of([]), faults=[], deaths=[], gaps=[], outcome=Outcome.HARNESS_FAILED)
+    empty = replace(run_of([]), faults=[], deaths=[], gaps=[], outcome=RunExit.HARNESS_FAILED)
     text = page(empty)
     assert "The harness failed" in text
     assert "<svg" not in text
