@@ -8,6 +8,7 @@ import trio
 
 # A tenth of the shortest election.
 FIRST_PAUSE_S = 0.05
+LONGEST_PAUSE_S = 1.0
 
 
 class Pauses:
@@ -18,7 +19,7 @@ class Pauses:
             clients: all clients of a leader lose it at once.
     """
 
-    def __init__(self, longest_s: float = 1.0, spread: float = 0.5) -> None:
+    def __init__(self, longest_s: float = LONGEST_PAUSE_S, spread: float = 0.5) -> None:
         self._longest_s = longest_s
         self._spread = spread
         self._next_s = FIRST_PAUSE_S
