@@ -5,24 +5,17 @@ their connection is new. Source: RocketMQ's ConsumerManager.
 """
 
 from bisect import bisect_left, insort
-from collections import OrderedDict
 from collections.abc import Collection, Generator
 from dataclasses import dataclass, field
 from heapq import nsmallest
-from itertools import islice
 from typing import Final
 
 from broker.consumers.kinds import Kind, Kinds, kind_of
+from broker.serving.memberships import Memberships
 from broker.serving.origin import Origin
 from broker.serving.parts import Shared
 from remoting.bodies.heartbeat import ConsumerData, MessageModel, SubscriptionData
 from remoting.bodies.pieces import pieces
-
-# A member without a heartbeat for this long is gone; RocketMQ's value, four heartbeats.
-MEMBER_EXPIRY_SECONDS: Final = 120.0
-
-# Members that are dropped in one step: half a millisecond.
-DROPPED_AT_ONCE: Final = 64
 
 
 @dataclass(slots=True)
@@ -125,14 +118,12 @@ class Consumers:
         self.differing: set[str] = set()
         self.namesakes: dict[tuple[str, str], dict[Origin, Member]] = {}
         self._groups: dict[str, GroupMembers] = {}
-        self._groups_of: dict[Origin, set[str]] = {}
+        self._memberships = Memberships()
         self._sizes: dict[Origin, int] = {}
-        self._heard: OrderedDict[tuple[Origin, str], Member] = OrderedDict()  # the latest last
-        self._count = 0
         self.size = 0
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._memberships)
 
     def size_of(self, origin: Origin) -> int:
         """Bytes that a connection's memberships take, roughly."""
@@ -145,18 +136,17 @@ class Consumers:
 
     def group_count(self, origin: Origin) -> int:
         """In how many groups a connection is."""
-        return len(self._groups_of.get(origin, ()))
+        return len(self._memberships.groups(origin))
 
     def is_member(self, origin: Origin, group: str) -> bool:
         """Whether a connection is registered for a group."""
-        return group in self._groups_of.get(origin, ())
+        return (origin, group) in self._memberships
 
     def register(self, origin: Origin, member: Member) -> bool:
         """Note a heartbeat for one group; whether the group's members must be told."""
         name = member.data.group
         group = self._groups.setdefault(name, GroupMembers())
         old = group.members.get(origin)
-        self._count += old is None
         if old is not None and old.data == member.data:
             member.kind, member.size = old.kind, old.size
         else:
@@ -169,10 +159,8 @@ class Consumers:
         self._note_namesakes(name, group, member.client_id)
         if old is not None and old.client_id != member.client_id:
             self._note_namesakes(name, group, old.client_id)
-        self._heard[origin, name] = member
-        self._heard.move_to_end((origin, name))
+        self._memberships.put(origin, name, member.last_heartbeat)
         self._resize(origin, member.size - (0 if old is None else old.size))
-        self._groups_of.setdefault(origin, set()).add(name)
         topics_changed = self._subscribe(group, member.data)
         return old is None or old.client_id != member.client_id or topics_changed
 
@@ -182,23 +170,18 @@ class Consumers:
         member = None if members is None else members.drop(origin)
         if members is None or member is None:
             return False
-        self._count -= 1
-        del self._heard[origin, group]
         self._resize(origin, -member.size)
         self._note_namesakes(group, members, member.client_id)
         self._move(group, members, member.kind, None)
         if not members.members:
             del self._groups[group]
-        groups = self._groups_of[origin]
-        groups.discard(group)
-        if not groups:
-            del self._groups_of[origin]
+        if self._memberships.drop(origin, group):
             del self._sizes[origin]
         return True
 
     def drop(self, origin: Origin) -> list[str]:
         """A connection is gone: the groups it was in."""
-        groups = sorted(self._groups_of.get(origin, ()))
+        groups = sorted(self._memberships.groups(origin))
         for group in groups:
             self.unregister(origin, group)
         return groups
@@ -208,13 +191,10 @@ class Consumers:
 
         Returns the groups that lost one; empty when nobody is left to drop.
         """
-        groups: set[str] = set()
-        for (origin, name), member in list(islice(self._heard.items(), DROPPED_AT_ONCE)):
-            if now - member.last_heartbeat < MEMBER_EXPIRY_SECONDS:
-                break  # all others were heard of later
-            self.unregister(origin, name)
-            groups.add(name)
-        return sorted(groups)
+        silent = self._memberships.silent(now)
+        for origin, group in silent:
+            self.unregister(origin, group)
+        return sorted({group for _origin, group in silent})
 
     def count(self, group: str) -> int:
         """How many members a group has."""
@@ -263,12 +243,11 @@ class Consumers:
     def clear(self) -> None:
         """Forget all members."""
         self._groups.clear()
-        self._groups_of.clear()
-        self._heard.clear()
+        self._memberships.clear()
         self._sizes.clear()
         self.differing.clear()
         self.namesakes.clear()
-        self._count = self.size = 0
+        self.size = 0
 
     def _resize(self, origin: Origin, bytes_more: int) -> None:
         self._sizes[origin] = self._sizes.get(origin, 0) + bytes_more

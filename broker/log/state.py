@@ -57,6 +57,19 @@ class Rows(Generic[S]):
     take: Callable[[S, list[Any]], None]
 
 
+def mapping_rows(what: str, of: Callable[[S], dict[str, V]], value: Callable[[Any], V]) -> Rows[S]:
+    """Rows of a dictionary of a part: each is a name, and what `value` makes its value of."""
+
+    def captured(part: S) -> Iterator[object]:
+        rows = list(of(part).items())
+        return map(list, rows)
+
+    def take(part: S, rows: list[Any]) -> None:
+        of(part).update((str(name), value(one)) for name, one in rows)
+
+    return Rows(what, captured, take)
+
+
 def _untouched(_part: object, _deletion: Deletion) -> None:
     """Stands for a part that has nothing of a topic or a group."""
 

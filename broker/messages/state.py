@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from broker.log.state import Deletion, Rows, StatePart
+from broker.log.state import Deletion, Rows, StatePart, mapping_rows
 from broker.messages.ended_topics import EndedTopics
 from broker.messages.passed_over import PassedOver
 from broker.messages.quarter_counts import QuarterCounts
@@ -89,14 +89,6 @@ def _take_ends(messages: Messages, rows: list[Any]) -> None:
     messages.queue_ends.update((topic, table) for topic, table in rows)
 
 
-def _captured_begins(messages: Messages) -> Iterator[object]:
-    return iter([list(row) for row in messages.begins.items()])
-
-
-def _take_begins(messages: Messages, rows: list[Any]) -> None:
-    messages.begins.update((str(topic), int(begin)) for topic, begin in rows)
-
-
 def _captured_ended(messages: Messages) -> Iterator[object]:
     ended = messages.ended
     rows: list[list[object]] = [list(row) for row in ended.ends.items()]
@@ -127,7 +119,7 @@ MESSAGES: Final = StatePart(
         Rows("times", _captured_times, _take_times),
         Rows("quarters", _captured_quarters, _take_quarters),
         Rows("ends", _captured_ends, _take_ends),
-        Rows("begins of topics", _captured_begins, _take_begins),
+        mapping_rows("begins of topics", lambda messages: messages.begins, int),
         Rows("ended topics", _captured_ended, _take_ended),
         Rows("passed over", _captured_passed_over, _take_passed_over),
     ),

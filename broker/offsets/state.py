@@ -1,6 +1,6 @@
 """How far each consumer group has come."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -78,20 +78,16 @@ def _group_deleted(offsets: Offsets, deletion: Deletion) -> None:
         offsets.began.drop_group(deletion.name)
 
 
-def _captured(offsets: Offsets) -> Iterator[object]:
-    return ([*key, table] for key, table in offsets.tables.captured())
+def _tables(
+    what: str, of: Callable[[Offsets], Belongings[tuple[str, str], dict[int, int]]]
+) -> Rows[Offsets]:
+    def captured(offsets: Offsets) -> Iterator[object]:
+        return ([*key, table] for key, table in of(offsets).captured())
 
+    def take(offsets: Offsets, rows: list[Any]) -> None:
+        of(offsets).update(((group, topic), table) for group, topic, table in rows)
 
-def _take(offsets: Offsets, rows: list[Any]) -> None:
-    offsets.tables.update(((group, topic), table) for group, topic, table in rows)
-
-
-def _captured_resets(offsets: Offsets) -> Iterator[object]:
-    return ([*key, table] for key, table in offsets.resets.captured())
-
-
-def _take_resets(offsets: Offsets, rows: list[Any]) -> None:
-    offsets.resets.update(((group, topic), table) for group, topic, table in rows)
+    return Rows(what, captured, take)
 
 
 def _captured_began(offsets: Offsets) -> Iterator[object]:
@@ -108,8 +104,8 @@ OFFSETS: Final = StatePart(
     Offsets,
     numbers=("resets_made",),
     rows=(
-        Rows("offsets", _captured, _take),
-        Rows("resets", _captured_resets, _take_resets),
+        _tables("offsets", lambda offsets: offsets.tables),
+        _tables("resets", lambda offsets: offsets.resets),
         Rows("begun resets", _captured_began, _take_began),
     ),
     topic_deleted=_topic_deleted,

@@ -7,17 +7,11 @@ RocketMQ's ProducerManager.
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from itertools import islice
 from typing import Final
 
+from broker.serving.memberships import Memberships
 from broker.serving.origin import Origin
 from broker.serving.parts import Shared
-
-# A member without a heartbeat for this long is gone; RocketMQ's value, four heartbeats.
-MEMBER_EXPIRY_SECONDS: Final = 120.0
-
-# Members that are dropped in one step: a quarter of a millisecond.
-DROPPED_AT_ONCE: Final = 64
 
 
 @dataclass(slots=True)
@@ -42,26 +36,21 @@ class Producers:
 
     def __init__(self) -> None:
         self._groups: dict[str, OrderedDict[Origin, Producer]] = {}
-        self._heard: OrderedDict[tuple[Origin, str], Producer] = OrderedDict()  # the latest last
-        self._groups_of: dict[Origin, set[str]] = {}
+        self._memberships = Memberships()
         self._clients: dict[str, Origin] = {}
         self._client_ids: dict[Origin, str] = {}  # the last one that a connection has said
-        self._count = 0
 
     def __len__(self) -> int:
-        return self._count
+        return len(self._memberships)
 
     def is_member(self, origin: Origin, group: str) -> bool:
         """Whether a connection is registered for a group."""
-        return group in self._groups_of.get(origin, ())
+        return (origin, group) in self._memberships
 
     def register(self, origin: Origin, group: str, member: Producer) -> None:
         """Note a heartbeat for one group."""
-        self._count += not self.is_member(origin, group)
         self._groups.setdefault(group, OrderedDict())[origin] = member
-        self._heard[origin, group] = member
-        self._heard.move_to_end((origin, group))
-        self._groups_of.setdefault(origin, set()).add(group)
+        self._memberships.put(origin, group, member.last_heartbeat)
         if self._client_ids.get(origin) != member.client_id:
             self._forget_client(origin)
             self._client_ids[origin] = member.client_id
@@ -71,28 +60,23 @@ class Producers:
         """A connection leaves a group."""
         if not self.is_member(origin, group):
             return
-        self._count -= 1
-        del self._groups[group][origin], self._heard[origin, group]
+        del self._groups[group][origin]
         if not self._groups[group]:
             del self._groups[group]
-        self._groups_of[origin].discard(group)
-        if not self._groups_of[origin]:
-            del self._groups_of[origin]
+        if self._memberships.drop(origin, group):
             self._forget_client(origin)
 
     def drop(self, origin: Origin) -> None:
         """A connection is gone."""
-        for group in list(self._groups_of.get(origin, ())):
+        for group in list(self._memberships.groups(origin)):
             self.unregister(origin, group)
 
     def expire(self, now: float) -> bool:
         """Drop a few members that have been silent too long; whether there were any."""
-        before = self._count
-        for (origin, group), member in list(islice(self._heard.items(), DROPPED_AT_ONCE)):
-            if now - member.last_heartbeat < MEMBER_EXPIRY_SECONDS:
-                break  # all others were heard of later
+        silent = self._memberships.silent(now)
+        for origin, group in silent:
             self.unregister(origin, group)
-        return self._count < before
+        return bool(silent)
 
     def members(self, group: str) -> dict[Origin, Producer]:
         """A group's members, by connection."""
@@ -117,7 +101,7 @@ class Producers:
 
     def group_count(self, origin: Origin) -> int:
         """For how many groups a connection produces."""
-        return len(self._groups_of.get(origin, ()))
+        return len(self._memberships.groups(origin))
 
     def _forget_client(self, origin: Origin) -> None:
         """A connection has another client id, or produces for no group any more."""
@@ -130,9 +114,7 @@ class Producers:
         self._clients.clear()
         self._client_ids.clear()
         self._groups.clear()
-        self._heard.clear()
-        self._groups_of.clear()
-        self._count = 0
+        self._memberships.clear()
 
 
 PRODUCERS: Final = Shared("producers", lambda _parts: Producers())

@@ -1,10 +1,9 @@
 """The settings that operators have changed, as the log says."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
-from broker.log.state import Rows, StatePart
+from broker.log.state import StatePart, mapping_rows
 
 
 @dataclass(slots=True)
@@ -22,17 +21,9 @@ class ChangedSettings:
     settings_changed_ms: int = 0
 
 
-def _captured(settings: ChangedSettings) -> Iterator[object]:
-    return iter([list(pair) for pair in settings.values.items()])
-
-
-def _take(settings: ChangedSettings, rows: list[Any]) -> None:
-    settings.values.update((str(name), str(value)) for name, value in rows)
-
-
 CHANGED_SETTINGS: Final = StatePart(
     "settings",
     ChangedSettings,
     numbers=("setting_changes", "settings_changed_ms"),
-    rows=(Rows("settings", _captured, _take),),
+    rows=(mapping_rows("settings", lambda settings: settings.values, str),),
 )

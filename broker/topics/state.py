@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from broker.errors import RequestRefused
-from broker.log.state import Rows, StatePart
+from broker.log.state import Rows, StatePart, mapping_rows
 from broker.topics.names import FIRST_TOPICS
 from broker.topics.settings import read_topic, topic_members
 from remoting.bodies.topic_config import TopicConfig
@@ -54,19 +54,13 @@ def _take(topics: Topics, rows: list[Any]) -> None:
     topics.configs.update((topic.topic, topic) for topic in map(read_topic, rows))
 
 
-def _captured_created(topics: Topics) -> Iterator[object]:
-    created = topics.created_at.copy()
-    return (list(row) for row in created.items())
-
-
-def _take_created(topics: Topics, rows: list[Any]) -> None:
-    topics.created_at.update((topic, position) for topic, position in rows)
-
-
 TOPICS: Final = StatePart(
     "topics",
     Topics,
     blank=lambda: Topics(configs={}),
     numbers=("topic_changes", "topics_changed_ms"),
-    rows=(Rows("topics", _captured, _take), Rows("created", _captured_created, _take_created)),
+    rows=(
+        Rows("topics", _captured, _take),
+        mapping_rows("created", lambda topics: topics.created_at, int),
+    ),
 )

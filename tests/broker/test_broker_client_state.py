@@ -9,9 +9,10 @@ from typing import Any, cast
 
 import pytest
 
-from broker.consumers.members import MEMBER_EXPIRY_SECONDS, Consumers, Member
+from broker.consumers.members import Consumers, Member
 from broker.limits import BrokerLimits
 from broker.producers.members import Producer, Producers
+from broker.serving.memberships import MEMBER_EXPIRY_SECONDS
 from remoting.bodies.heartbeat import ConsumerData, MessageModel, SubscriptionData
 from remoting.wire.codes import RequestCode, ResponseCode, language_named
 from tests.broker.one_broker import served

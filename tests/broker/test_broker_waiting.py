@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from broker.consumers.members import MEMBER_EXPIRY_SECONDS, Consumers, Member
+from broker.consumers.members import Consumers, Member
 from broker.errors import RequestRefused
 from broker.features import REGISTRY, empty_state
 from broker.formats.commands import RaiseFormat
@@ -36,6 +36,7 @@ from broker.sends.awaited_topics import AWAITED_TOPICS
 from broker.sends.entry_packing import PACKED_BYTES
 from broker.sends.pending_messages import MadeMessages, PendingSend
 from broker.sends.sends import SENDS, Sends
+from broker.serving.memberships import MEMBER_EXPIRY_SECONDS
 from broker.topics.state import TOPICS
 from dledger.entry import (
     HEADER_BYTES,
