@@ -57,7 +57,7 @@ def dledger_mq() -> None:
 def dledger_spark() -> None:
     """The `dledger-spark` command."""
     with _loading("dledger-spark"):
-        from dledger_spark.commands import main
+        from dledger_spark.commands.spark_commands import main
     main()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dledger_spark.commands import main
+from dledger_spark.commands.spark_commands import main
 
 if __name__ == "__main__":
     main()

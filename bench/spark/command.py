@@ -22,7 +22,7 @@ from bench.process_figures import tree_processor_seconds
 from bench.spark.message_log import RARE_TOPIC, write_message_log
 from bench.spark.stream_lag import StreamRow, stream_rows
 from dledger.command_line.options import flag, given, option
-from dledger_spark.tables_command import memory_option
+from dledger_spark.commands.tables_command import memory_option
 
 DEFAULT_MESSAGES: Final = 600_000
 DEFAULT_ROUNDS: Final = 3

@@ -78,9 +78,10 @@ def number(value: object) -> int:
 
 def natural(value: object) -> int:
     """A member that is a time or a position: what fits 63 bits. Raises TypeError, ValueError."""
-    if not 0 <= number(value) <= _MAX_NATURAL:
-        raise ValueError(f"{value} is no time and no position")
-    return number(value)
+    found = number(value)
+    if not 0 <= found <= _MAX_NATURAL:
+        raise ValueError(f"{found} is no time and no position")
+    return found
 
 
 class Form(NamedTuple):

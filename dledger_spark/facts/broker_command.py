@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -35,13 +36,16 @@ class BrokerCommand(NamedTuple):
         return REGISTRY.type_of(self.command).is_attached
 
 
-def broker_commands(entries: pa.RecordBatch) -> list[BrokerCommand]:
-    """The commands in a batch of the table of entries, in the log's order."""
+def broker_commands(entries: pa.RecordBatch) -> Iterator[BrokerCommand]:
+    """The commands in a batch of the table of entries, in the log's order.
+
+    Each is made when it is asked for: a batch may hold many thousand, which nobody needs together.
+    """
     bodies = entries.column("body")
     begins, ends = bounds(bodies)
     rows = np.flatnonzero(ends - begins >= PREFIX_BYTES)
     if not len(rows):
-        return []
+        return
     data = bodies.buffers()[2]
     begins, ends = begins[rows], ends[rows]
     sizes = number_at(data, begins)
@@ -54,7 +58,6 @@ def broker_commands(entries: pa.RecordBatch) -> list[BrokerCommand]:
         *(begins[found], at[found], ends[found]),
     ]
     view = memoryview(data)
-    commands = []
     for index, term, pos, begin, place, end in np.transpose(columns).tolist():
         content = bytes(view[place:end])
         try:
@@ -65,5 +68,4 @@ def broker_commands(entries: pa.RecordBatch) -> list[BrokerCommand]:
         if REGISTRY.type_of(command).is_attached is is_attached:
             body = bytes(view[begin:end]) if is_attached else content
             entry = Entry(index, term, pos, Magic.NORMAL, body)
-            commands.append(BrokerCommand(entry, content[7], command))
-    return commands
+            yield BrokerCommand(entry, content[7], command)

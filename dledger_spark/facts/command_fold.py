@@ -93,11 +93,10 @@ class CommandFold:
         command = read.command
         kind = REGISTRY.type_of(command)
         told = kind.layout.spelt_out(command, read.version)
-        about = dict(told)
+        topic, group = told.get("topic"), told.get("group")
         for part in told.values():  # such as the configuration of a topic, which has its name
             if isinstance(part, dict):
-                about |= part
-        topic, group = about.get("topic"), about.get("group")
+                topic, group = part.get("topic", topic), part.get("group", group)
         self._rows.add(
             *("commands", *head, read.entry.term, command.kind, kind.name, read.version),
             kind.is_attached,

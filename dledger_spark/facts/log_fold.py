@@ -80,17 +80,17 @@ class LogFold:
     def _fold_commands(
         self, entries: pa.RecordBatch, messages: pa.RecordBatch, refused: list[tuple[int, int]]
     ) -> None:
-        commands = broker_commands(entries)
         stored = messages.column("store_time").cast(pa.int64()).fill_null(0).to_numpy() // 1000
         newest = np.maximum.accumulate(np.append(self._log_ms or 0, stored))
-        indexes = np.array([command.entry.index for command in commands], np.int64)
         # A record comes before the command behind it, so it counts for the command's time.
+        indexes = entries.column("index").to_numpy()
         before = np.searchsorted(messages.column("index").to_numpy(), indexes, side="right")
-        for command, log_ms in zip(commands, newest[before].tolist(), strict=True):
+        times = newest[before].tolist()
+        for command in broker_commands(entries):
             index = command.entry.index
             if command.is_attached and any(a <= index <= b for a, b in refused):
                 continue
-            self._commands.fold(command, log_ms or None)
+            self._commands.fold(command, times[index - self.next_index] or None)
         self._log_ms = int(newest[-1]) or None
 
     def _lives(self, messages: pa.RecordBatch, before: dict[str, int]) -> pa.Array:

@@ -14,7 +14,7 @@ from dledger.entry import Body
 from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
-from dledger_spark.commands import dledger_spark
+from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.errors import JavaMissing
 from dledger_spark.session import QUERY_LOGGERS, local_session
 from tests.dledger_spark.entry_writer import write_entries

@@ -16,9 +16,9 @@ import pytest
 from click.testing import CliRunner
 
 from dledger.entry import Body
-from dledger_spark.commands import dledger_spark
+from dledger_spark.commands.rows import json_line
+from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.replay.replay import Piece, write_piece
-from dledger_spark.rows import json_line
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 
@@ -57,7 +57,8 @@ def test_help_shows_the_commands_and_how_to_call_them() -> None:
 def test_help_needs_none_of_the_heavy_packages(tmp_path: Path) -> None:
     program = (
         "import sys; sys.modules.update(dict.fromkeys(('numpy', 'pyarrow', 'pyspark', 'pandas')));"
-        "sys.argv[1:] = sys.argv[1:]; from dledger_spark.commands import main; main()"
+        "sys.argv[1:] = sys.argv[1:];"
+        "from dledger_spark.commands.spark_commands import main; main()"
     )
 
     def call(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -239,7 +240,7 @@ def test_ctrl_c_ends_a_command_with_the_code_that_shells_report(
         os.kill(os.getpid(), signal.SIGINT)
         raise AssertionError("the signal arrives before this")
 
-    monkeypatch.setattr("dledger_spark.preview.first_rows", interrupted)
+    monkeypatch.setattr("dledger_spark.commands.preview.first_rows", interrupted)
     # What a shell starts in the background ignores Ctrl-C.
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     try:

@@ -18,8 +18,8 @@ import pytest
 pytest.importorskip("deltalake", reason="deltalake is not installed: run make setup-spark")
 pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-spark")
 
-from dledger_spark import ending
-from dledger_spark.commands import dledger_spark
+from dledger_spark.commands import ending
+from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.errors import TablesInvalid
 from dledger_spark.tables import table_stream
 from dledger_spark.tables.table_home import TableHome
@@ -30,8 +30,8 @@ ROOT = Path(__file__).parents[2]
 # Where each command is while it does what takes long.
 LONG_WORK = {
     "replay": "dledger_spark.replay.replay.run_replay",
-    "count": "dledger_spark.topic_count.count_topics",
-    "show": "dledger_spark.preview.first_rows",
+    "count": "dledger_spark.commands.topic_count.count_topics",
+    "show": "dledger_spark.commands.preview.first_rows",
     "tables": "dledger_spark.tables.update.update_tables",
     "stream": "dledger_spark.tables.table_stream.TableStream.start",
     "sql": "dledger_spark.tables.duckdb_engine.DuckdbEngine.query",
@@ -105,7 +105,7 @@ def test_a_query_of_duckdb_is_interrupted_while_the_main_thread_waits_for_it(
         "    threading.Timer(0.2, os.kill, (os.getpid(), int(os.environ['SIGNAL']))).start()\n"
         "    return query(self, os.environ['ENDLESS'])\n"
         "duckdb_engine.DuckdbEngine.batches = told\n"
-        "from dledger_spark.commands import main\n"
+        "from dledger_spark.commands.spark_commands import main\n"
         "main()\n"
     )
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -191,7 +191,7 @@ def test_a_stream_that_ends_writes_nothing_more_and_waits_for_what_is_written(
 def test_a_process_that_cannot_stop_its_threads_ends_at_once_with_the_right_code() -> None:
     program = (
         "import threading, time\n"
-        "from dledger_spark.ending import Terminated, end_now\n"
+        "from dledger_spark.commands.ending import Terminated, end_now\n"
         "threading.Thread(target=time.sleep, args=(600,)).start()\n"
         "end_now(Terminated())\n"
     )

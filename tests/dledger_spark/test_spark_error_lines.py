@@ -27,13 +27,13 @@ from dledger.store.disk import OsDisk
 from dledger.store.open_store import open_store
 from dledger.store.store_config import StoreConfig
 from dledger_spark import session
-from dledger_spark.commands import dledger_spark
+from dledger_spark.commands.spark_commands import dledger_spark
+from dledger_spark.commands.terminal import line_of_spark
 from dledger_spark.errors import DledgerSparkError, SparkTooOld
 from dledger_spark.log import folder_log, network_log
 from dledger_spark.query.source_options import OPTIONS
 from dledger_spark.source import DledgerDataSource
 from dledger_spark.spark_version import FOR_STREAMS, require_spark
-from dledger_spark.terminal import line_of_spark
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies
 from tests.dledger_spark.file_size_limit import file_size_limit

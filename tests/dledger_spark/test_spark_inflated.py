@@ -17,7 +17,7 @@ from click.testing import CliRunner
 pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-spark")
 
 from dledger_spark import inflated_bodies
-from dledger_spark.commands import dledger_spark
+from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.errors import OptionInvalid, PackageMissing
 from dledger_spark.inflated_bodies import inflated
 from dledger_spark.scan import arrow_batches

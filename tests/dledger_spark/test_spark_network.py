@@ -21,7 +21,7 @@ import dledger
 from dledger import blocking
 from dledger.free_ports import free_addresses
 from dledger_spark import session
-from dledger_spark.commands import dledger_spark
+from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.errors import (
     DataLost,
     GroupUnavailable,

@@ -16,7 +16,7 @@ import pytest
 pytest.importorskip("deltalake", reason="deltalake is not installed: run make setup-spark")
 pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-spark")
 
-from dledger_spark.commands import dledger_spark
+from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.errors import OptionInvalid, TablesInvalid
 from dledger_spark.local_path import SPARK_PATHS, pattern_for_duckdb, tables_path
 from dledger_spark.query.source_options import read_options

@@ -17,7 +17,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed: run make setup-
 
 
 from dledger import TlsConfig
-from dledger_spark.commands import dledger_spark
+from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.errors import GroupUnavailable
 from dledger_spark.tables.table_home import TableHome
 from dledger_spark.tables.table_stream import TableStream
@@ -27,12 +27,12 @@ from tests.dledger_spark.test_spark_ending import Batch
 # What commands call, and what they would answer.
 CALLED: dict[str, Any] = {
     "dledger_spark.query.named_logs.open_group": None,
-    "dledger_spark.preview.first_rows": [],
+    "dledger_spark.commands.preview.first_rows": [],
     "dledger_spark.replay.replay.plan_replay": SimpleNamespace(
         lost=[], pieces=[SimpleNamespace(entries=range(1))], entries=1
     ),
     "dledger_spark.replay.replay.run_replay": {},
-    "dledger_spark.topic_count.count_topics": [],
+    "dledger_spark.commands.topic_count.count_topics": [],
     "dledger_spark.tables.update.update_tables": SimpleNamespace(
         entries=range(0), rows={}, group="g"
     ),

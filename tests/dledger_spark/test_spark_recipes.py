@@ -11,7 +11,7 @@ from click.testing import CliRunner
 pytest.importorskip("deltalake", reason="deltalake is not installed: run make setup-spark")
 pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-spark")
 
-from dledger_spark.commands import dledger_spark
+from dledger_spark.commands.spark_commands import dledger_spark
 
 PAGE = Path(__file__).parents[2] / "docs" / "tables.md"
 RECIPE = re.compile(r"<!-- ask -->\n```sql\n(.*?)```\n\n```text\n(.*?)```\n", re.DOTALL)

@@ -23,7 +23,7 @@ from click.testing import CliRunner
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dledger_spark.commands import dledger_spark
+from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.report import lag, latency, throughput
 from dledger_spark.report.header import checks, logs_of, span_of

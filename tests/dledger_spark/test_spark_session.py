@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from dledger.entry import Body
 from dledger_spark import session
-from dledger_spark.commands import dledger_spark
+from dledger_spark.commands.spark_commands import dledger_spark
 from remoting.message.properties import encode_properties
 from remoting.message.record import MessageRecord
 from tests.dledger_spark.broker_bodies import BrokerBodies

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 pytest.importorskip("deltalake", reason="deltalake is not installed: run make setup-spark")
 pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-spark")
 
-from dledger_spark.commands import dledger_spark
+from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.tables.table_home import TableHome
 from tests.dledger_spark.test_spark_table_updates import rows_of, scripted, update, write
 

@@ -21,7 +21,7 @@ pytest.importorskip("duckdb", reason="duckdb is not installed: run make setup-sp
 from click.testing import CliRunner
 
 from dledger.store.store_config import StoreConfig
-from dledger_spark.commands import dledger_spark
+from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.errors import DataLost, TablesInvalid
 from dledger_spark.facts.fact_schemas import FACTS
 from dledger_spark.log.folder_log import FolderLog
@@ -139,7 +139,7 @@ def test_a_command_that_is_killed_at_any_moment_doubles_and_loses_nothing(
     program = (
         "from dledger_spark.tables import update; "
         "update.update_tables.__kwdefaults__['piece_bytes'] = 100_000; "
-        "from dledger_spark.commands import main; main()"
+        "from dledger_spark.commands.spark_commands import main; main()"
     )
     command = [sys.executable, "-c", program, "tables", "--path", folder.name, "--out", home.path]
     command.append("--facts-only")

@@ -147,7 +147,7 @@ for _ in range(2):
 """
 QUERIES = """\
 import sys
-from dledger_spark.commands import dledger_spark
+from dledger_spark.commands.spark_commands import dledger_spark
 from dledger_spark.session import local_session
 
 path, checkpoint, out = sys.argv[1:]

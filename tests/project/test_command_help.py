@@ -11,7 +11,7 @@ import pytest
 MODULES = (
     "dledger.__main__",
     "dledger_mq.__main__",
-    "dledger_spark.commands",
+    "dledger_spark.commands.spark_commands",
     "jepsen_like.__main__",
 )
 

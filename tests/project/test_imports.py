@@ -44,7 +44,7 @@ def test_the_parts_of_a_package_import_only_downwards(
     assert not found, "\n".join(found)
 
 
-@pytest.mark.parametrize("package", ["dledger", "dledger_mq"])
+@pytest.mark.parametrize("package", ["dledger", "dledger_mq", "dledger_spark"])
 def test_the_page_on_the_architecture_names_the_parts_from_the_ground_up(
     package: str, rules: Rules
 ) -> None:

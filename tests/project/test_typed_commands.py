@@ -22,7 +22,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = {
     "dledger": ("dledger.commands.group_commands", "commands"),
     "dledger-mq": ("dledger_mq.__main__", "main"),
-    "dledger-spark": ("dledger_spark.commands", "dledger_spark"),
+    "dledger-spark": ("dledger_spark.commands.spark_commands", "dledger_spark"),
     "jepsen-like": ("jepsen_like.__main__", "main"),
     "python -m broker": ("broker.broker_command", "broker"),
     "python -m nameserver": ("nameserver.nameserver_command", "main"),

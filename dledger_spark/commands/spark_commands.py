@@ -11,13 +11,13 @@ import click
 
 from dledger.command_line.options import flag, json_option, option
 from dledger.shown_output import escape_what_cannot_be_shown
-from dledger_spark.ending import end_at_signals
-from dledger_spark.log_options import given_logs, log_options
-from dledger_spark.report_command import report
-from dledger_spark.rows import json_line, print_rows
-from dledger_spark.stream_command import stream
-from dledger_spark.tables_command import sql, tables
-from dledger_spark.terminal import (
+from dledger_spark.commands.ending import end_at_signals
+from dledger_spark.commands.log_options import given_logs, log_options
+from dledger_spark.commands.report_command import report
+from dledger_spark.commands.rows import json_line, print_rows
+from dledger_spark.commands.stream_command import stream
+from dledger_spark.commands.tables_command import sql, tables
+from dledger_spark.commands.terminal import (
     Commands,
     progress,
     resumable,
@@ -160,8 +160,8 @@ def _kept(out: str, pieces: Sequence[Piece], total: int) -> str:
 @session_options
 def count(as_json: bool) -> None:
     """Print how many messages each topic has."""
+    from dledger_spark.commands.topic_count import TopicCount, count_topics  # noqa: PLC0415
     from dledger_spark.log.log_range import END, left_out  # noqa: PLC0415
-    from dledger_spark.topic_count import TopicCount, count_topics  # noqa: PLC0415
 
     named = given_logs()
     logs: list[dict[str, Any]] = []
@@ -216,8 +216,8 @@ def count(as_json: bool) -> None:
 @json_option("Print all columns, a JSON object a line.")
 def show(table: str, topic: str | None, decompress: bool, limit: int, as_json: bool) -> None:
     """Print the first entries or messages of a range. Does not start Spark."""
+    from dledger_spark.commands.preview import first_rows  # noqa: PLC0415
     from dledger_spark.inflated_bodies import BODY_PROBLEM  # noqa: PLC0415
-    from dledger_spark.preview import first_rows  # noqa: PLC0415
 
     named = given_logs()
     table = "messages" if topic is not None or decompress else table

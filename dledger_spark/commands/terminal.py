@@ -17,7 +17,7 @@ from rich.progress import SpinnerColumn
 from dledger.command_line.options import given, kept_option, options
 from dledger.command_line.progress import counting_bar
 from dledger.shown_output import escaped
-from dledger_spark.ending import exit_code, signal_behind
+from dledger_spark.commands.ending import exit_code, signal_behind
 from dledger_spark.errors import DledgerSparkError, PackageMissing
 
 if TYPE_CHECKING:

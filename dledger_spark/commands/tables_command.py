@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 
 from dledger.command_line.options import Decorated, flag, given, json_option, kept_option, option
-from dledger_spark.log_options import given_logs, hint_unrecorded, log_options
-from dledger_spark.rows import json_line, print_rows
+from dledger_spark.commands.log_options import given_logs, hint_unrecorded, log_options
+from dledger_spark.commands.rows import json_line, print_rows
+from dledger_spark.commands.terminal import progress, resumable, session_options, started_session
 from dledger_spark.tables.table_home import KEPT_HOURS, KEPT_HOURS_MAX
-from dledger_spark.terminal import progress, resumable, session_options, started_session
 
 if TYPE_CHECKING:
     from dledger_spark.log.readable_log import ReadableLog

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from dledger.command_line.options import option
-from dledger_spark.terminal import progress
+from dledger_spark.commands.terminal import progress
 
 if TYPE_CHECKING:
     from dledger_spark.tables.catalog import CatalogTable

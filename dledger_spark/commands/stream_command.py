@@ -8,10 +8,10 @@ from typing import Any, Final
 import click
 
 from dledger.command_line.options import flag, given, option
-from dledger_spark.ending import end_now
-from dledger_spark.log_options import given_logs, hint_unrecorded, log_options
-from dledger_spark.tables_command import keep_option, memory_option
-from dledger_spark.terminal import progress, resumable, session_options, started_session
+from dledger_spark.commands.ending import end_now
+from dledger_spark.commands.log_options import given_logs, hint_unrecorded, log_options
+from dledger_spark.commands.tables_command import keep_option, memory_option
+from dledger_spark.commands.terminal import progress, resumable, session_options, started_session
 
 MAX_SECONDS: Final = 86_400.0
 # The command says it itself, in a line.

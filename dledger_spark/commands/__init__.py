@@ -1,0 +1,1 @@
+"""The command `dledger-spark`, and what its commands share."""
