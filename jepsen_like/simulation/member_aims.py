@@ -59,6 +59,21 @@ MEMBER_AIMS: Final[Mapping[str, Aim]] = {
     },
     "install-answer-lost-pins": _INSTALLS,
     "joint-decided-by-one-half": _CHANGES,
+    # A leader that stalls, and is cut off when it goes on.
+    "lease-extended-by-a-stall": {
+        **_LEASES,
+        "election_timeout_s": 0.15,
+        "heartbeat_interval_s": 0.015,
+        "network": {},
+        "faults": {
+            "crash_every_s": NEVER,
+            "pause_every_s": 0.3,
+            "pause_mean_s": 0.3,
+            "cut_with_pause": 0.7,
+            "stall_every_s": 0.5,
+            "stall_mean_s": 0.3,
+        },
+    },
     # Answers that take a good part of an election timeout.
     "lease-from-answer": {
         **_LEASES,
