@@ -39,7 +39,6 @@ _INSTALLS: Aim = {
 _FULL_DISKS: Aim = {"room": {"fill_every_s": 1.0, "reserve_bytes": 98_304}}
 
 MEMBER_AIMS: Final[Mapping[str, Aim]] = {
-    "clocks-beyond-bound": _LEASES,
     # Leaders that end, or hand over, before a quorum has their entries.
     "commit-older-term": {
         "nodes": 5,
@@ -50,7 +49,6 @@ MEMBER_AIMS: Final[Mapping[str, Aim]] = {
         "load": {"read_every_s": 0.03, "append_every_s": 0.03},
         "leadership": {"transfer_every_s": 0.5},
     },
-    "entries-take-the-reserve": _FULL_DISKS,
     "full-disk-is-final": _FULL_DISKS,
     "grown-group-forgotten": {
         "nodes": 1,
