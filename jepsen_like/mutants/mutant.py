@@ -29,6 +29,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+from dledger.declared_error import DeclaredError
+
 FOLDER: Final = Path(__file__).parent / "catalogue"
 # Of the packages: this checkout, or where they are installed.
 ROOT: Final = Path(__file__).parents[2]
@@ -36,8 +38,10 @@ SERVICES = "services"
 SCENARIOS_TEST = "tests/dledger/scenarios/test_scenarios.py::test_a_scenario_goes_as_it_says"
 
 
-class MutantUnusable(Exception):
-    """An entry of the catalogue does not fit the code: say which, and how."""
+class MutantUnusable(DeclaredError):
+    """An entry of the catalogue does not fit the code. Its text says which, and how."""
+
+    problem: str
 
 
 class Change(NamedTuple):
