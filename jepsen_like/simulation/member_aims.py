@@ -39,7 +39,6 @@ _INSTALLS: Aim = {
 _FULL_DISKS: Aim = {"room": {"fill_every_s": 1.0, "reserve_bytes": 98_304}}
 
 MEMBER_AIMS: Final[Mapping[str, Aim]] = {
-    "clocks-beyond-bound": _LEASES,
     # Leaders that end, or hand over, before a quorum has their entries.
     "commit-older-term": {
         "nodes": 5,
@@ -50,7 +49,6 @@ MEMBER_AIMS: Final[Mapping[str, Aim]] = {
         "load": {"read_every_s": 0.03, "append_every_s": 0.03},
         "leadership": {"transfer_every_s": 0.5},
     },
-    "entries-take-the-reserve": _FULL_DISKS,
     "full-disk-is-final": _FULL_DISKS,
     "grown-group-forgotten": {
         "nodes": 1,
@@ -59,6 +57,21 @@ MEMBER_AIMS: Final[Mapping[str, Aim]] = {
     },
     "install-answer-lost-pins": _INSTALLS,
     "joint-decided-by-one-half": _CHANGES,
+    # A leader that stalls, and is cut off when it goes on.
+    "lease-extended-by-a-stall": {
+        **_LEASES,
+        "election_timeout_s": 0.15,
+        "heartbeat_interval_s": 0.015,
+        "network": {},
+        "faults": {
+            "crash_every_s": NEVER,
+            "pause_every_s": 0.3,
+            "pause_mean_s": 0.3,
+            "cut_with_pause": 0.7,
+            "stall_every_s": 0.5,
+            "stall_mean_s": 0.3,
+        },
+    },
     # Answers that take a good part of an election timeout.
     "lease-from-answer": {
         **_LEASES,

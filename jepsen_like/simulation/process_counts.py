@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from dledger.core.member_state import Role
-from dledger.core.replica import Messages
+from dledger.core.replica import Messages, Replica
 from dledger.node.member import Member
 from dledger.snapshots.restoring import Opened
 from jepsen_like.simulation.coverage import Coverage
-from jepsen_like.simulation.role_counts import RoleCounts
 
 
 class ProcessCounts:
@@ -17,7 +16,7 @@ class ProcessCounts:
         self._member = member
         self._store = opened.store
         self._coverage = coverage
-        self._roles = RoleCounts(member.replica, coverage)
+        self._roles = _RoleCounts(member.replica, coverage)
         self._newest = opened.restored
         self._awaited = opened.awaited
         self._first_index = opened.store.first_index
@@ -68,3 +67,37 @@ class ProcessCounts:
             "logs cut at the beginning", first_index > self._first_index and not begun_anew
         )
         self._awaited, self._newest, self._first_index = awaited, newest, first_index
+
+
+class _RoleCounts:
+    """Counts how members became leaders and stepped down."""
+
+    def __init__(self, replica: Replica, coverage: Coverage) -> None:
+        self._replica = replica
+        self._coverage = coverage
+        self._before = (replica.state.role, replica.state.term)
+        self._early = False  # whether the present candidacy began early
+
+    def note(self, now: float) -> None:
+        """Compare with the end of the last turn."""
+        state, coverage = self._replica.state, self._coverage
+        seen = (state.role, state.term)
+        if state.role is Role.PRE_CANDIDATE:
+            self._early = self._replica.elector.early_until > float("-inf")
+        if seen == self._before:
+            return
+        (role_before, term_before), self._before = self._before, seen
+        if state.role is Role.LEADER:
+            coverage.count("elections")
+            coverage.count("early elections", self._early)
+        elif state.role is Role.CANDIDATE and role_before is Role.FOLLOWER:
+            coverage.count("members told to stand")
+        elif role_before is Role.LEADER and not state.votes:
+            coverage.count("leaders removed")
+        elif role_before is Role.LEADER:
+            how = "silence" if state.term == term_before else "a higher term"
+            if self._replica.handover.disk_stalled(now):
+                how = "their disks"
+            coverage.count(f"leaders deposed by {how}")
+        if state.role not in (Role.PRE_CANDIDATE, Role.CANDIDATE):
+            self._early = False

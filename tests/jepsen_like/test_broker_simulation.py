@@ -6,9 +6,12 @@ import sys
 
 import pytest
 
+from broker.topics.names import FIRST_TOPICS
+from broker.topics.settings import topic_members
 from dledger.entry import HEADER_BYTES, Entry, Magic
 from jepsen_like.chance import Chance
 from jepsen_like.simulation.broker.broker_simulation import EXPECTED_OF_BROKERS
+from jepsen_like.simulation.broker.log_model import LogModel
 from jepsen_like.simulation.broker.queue_disk import VirtualQueueDisk
 from jepsen_like.simulation.broker.reference import Reference
 from jepsen_like.simulation.campaign import Plan, run_campaign, trace_seed
@@ -122,7 +125,9 @@ def test_a_fold_that_differs_from_the_model_is_a_broken_promise() -> None:
     body = bytes.fromhex("0000000c444c420193") + b"\x02\xa1T"  # DeleteTopic without its time
     entries = [Entry(0, 1, 0, Magic.NORMAL, body + b"\x09")]
     assert entries[0].body_pos == HEADER_BYTES
-    reference = Reference(entries, set(), 3, True, lambda *_: None, lambda *_: None)
-    reference.model.topics["U"] = []  # the broker knows of none
+    first = {name: topic_members(config) for name, config in FIRST_TOPICS.items()}
+    model = LogModel(first, set(), 3, True, lambda *_: None, lambda *_: None)
+    model.topics["U"] = []  # the broker knows of none
+    reference = Reference(entries, model)
     with pytest.raises(InvariantViolated, match="topics after entry 0"):
         reference.advance(0)

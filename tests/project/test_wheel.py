@@ -52,6 +52,7 @@ def test_the_wheel_holds_the_packages_their_types_and_the_licence(wheel: Path) -
         assert f"{package}/__init__.py" in names
         assert f"{package}/py.typed" in names
     assert "jepsen_like/chaos/inside/calls.c" in names  # it is built on the user's machine
+    assert "jepsen_like/mutants/catalogue/broker.toml" in names
     (metadata,) = {name.partition("/")[0] for name in names if ".dist-info/" in name}
     assert f"{metadata}/licenses/LICENSE" in names
     assert {name.partition("/")[0] for name in names} == {*PACKAGES, metadata}

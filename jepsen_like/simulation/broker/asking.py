@@ -3,30 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Protocol
 
-from jepsen_like.simulation.broker.served_broker import ServedBroker
+from jepsen_like.chance import Chance
+from jepsen_like.simulation.broker.client_history import ClientHistory
+from jepsen_like.simulation.broker.served_broker import Client, ServedBroker
+from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.event_loop import EventLoop
-from remoting.wire.codes import RequestCode
+from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command
 
 PRODUCERS = "P"
 # How long a client waits for an answer before it asks again.
 PATIENCE_S = 1.0
-
-
-class Asks(Protocol):
-    """Sends a request, and calls `then` with the reply."""
-
-    def __call__(
-        self,
-        broker: ServedBroker,
-        code: RequestCode,
-        fields: Mapping[str, object],
-        body: bytes = b"",
-        then: Callable[[Command], None] = ...,
-    ) -> None:
-        """Send it."""
 
 
 class Waits(Protocol):
@@ -41,19 +31,54 @@ class Waits(Protocol):
     era: int
 
 
-def question(
-    asker: Waits, loop: EventLoop, then: Callable[[Command], None]
-) -> Callable[[Command], None]:
-    """`then` for the answer to a question that is asked now."""
-    era = asker.era
-    asker.asks_until = loop.now + PATIENCE_S
+@dataclass(frozen=True, slots=True)
+class ClientRun:
+    """What all clients of a run share.
 
-    def answered(reply: Command) -> None:
-        if asker.era == era:
-            asker.asks_until = 0.0
+    Attributes:
+        seed: of the run.
+        history: what its clients sent, and were told.
+        coverage, loop: of the run.
+    """
+
+    seed: int
+    history: ClientHistory
+    coverage: Coverage
+    loop: EventLoop
+
+    def chance(self, purpose: str) -> Chance:
+        """A stream of choices."""
+        return Chance(self.seed, purpose)
+
+    def ask(
+        self,
+        broker: ServedBroker,
+        code: RequestCode,
+        fields: Mapping[str, object],
+        body: bytes = b"",
+        then: Callable[[Command], None] = lambda _reply: None,
+    ) -> None:
+        """Send a request, and call `then` with the reply."""
+
+        def answered(reply: Command) -> None:
+            code = ResponseCode(reply.code).name.lower().replace("_", " ")
+            self.coverage.count(f"answers: {code}")
             then(reply)
 
-    return answered
+        texts = {name: str(value) for name, value in fields.items()}
+        broker.ask(Client(answered), [Command(code, texts, body)])
+
+    def question(self, asker: Waits, then: Callable[[Command], None]) -> Callable[[Command], None]:
+        """`then` for the answer to a question that is asked now."""
+        era = asker.era
+        asker.asks_until = self.loop.now + PATIENCE_S
+
+        def answered(reply: Command) -> None:
+            if asker.era == era:
+                asker.asks_until = 0.0
+                then(reply)
+
+        return answered
 
 
 def send_fields(topic: str, queue_id: int, properties: str) -> dict[str, object]:

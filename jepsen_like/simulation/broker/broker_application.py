@@ -6,12 +6,15 @@ import logging
 from collections.abc import Sequence
 
 from broker.log.entry import FORMAT_VERSION
+from broker.topics.names import FIRST_TOPICS
+from broker.topics.settings import topic_members
 from jepsen_like.chance import Chance
+from jepsen_like.simulation.broker.asking import ClientRun
 from jepsen_like.simulation.broker.broker_clients import BrokerClients
 from jepsen_like.simulation.broker.broker_member import ROOT, BrokerMember
 from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
 from jepsen_like.simulation.broker.client_history import ClientHistory
-from jepsen_like.simulation.broker.log_model import COMMIT, GIVE_UP, ROLLBACK, OffsetKey
+from jepsen_like.simulation.broker.log_model import COMMIT, GIVE_UP, ROLLBACK, LogModel, OffsetKey
 from jepsen_like.simulation.broker.lost_queues import LostQueues
 from jepsen_like.simulation.broker.queue_disk import VirtualQueueDisk
 from jepsen_like.simulation.broker.reference import Reference
@@ -59,22 +62,17 @@ class BrokerApplication:
         self._brokers: dict[str, ServedBroker] = {}
         self._failures = Failures()
         self._losses: LostQueues | None = None
-        self._clients = BrokerClients(
-            seed,
-            style,
-            self._brokers,
-            self._told,
-            coverage,
-            loop,
-        )
-        self._reference = Reference(
-            history.entries,
+        run = ClientRun(seed, self._told, coverage, loop)
+        self._clients = BrokerClients(run, style, self._brokers)
+        model = LogModel(
+            {name: topic_members(config) for name, config in FIRST_TOPICS.items()},
             self._clients.raw.malformed,
             CHECKS.max_checks,
             not style.weights["append raw"],
             self._offset_taken,
             self._pop_taken,
         )
+        self._reference = Reference(history.entries, model)
         self._clients.reference = self._reference
 
     def machine(self, name: str, disk: VirtualDisk) -> BrokerMember:

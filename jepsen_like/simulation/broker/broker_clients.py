@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 
 from broker.messages.state import MESSAGES
 from broker.topics.state import TOPICS
-from jepsen_like.chance import Chance
-from jepsen_like.simulation.broker.asking import PRODUCERS, send_fields
+from jepsen_like.simulation.broker.asking import PRODUCERS, ClientRun, send_fields
 from jepsen_like.simulation.broker.broker_swarm import BrokerStyle
-from jepsen_like.simulation.broker.client_history import POSITION_DIGITS, ClientHistory
+from jepsen_like.simulation.broker.client_history import POSITION_DIGITS
 from jepsen_like.simulation.broker.log_model import COMMIT, ROLLBACK, LogModel
 from jepsen_like.simulation.broker.operators import Operators
 from jepsen_like.simulation.broker.ordered_clients import OrderedClients
@@ -20,8 +19,6 @@ from jepsen_like.simulation.broker.raw_entries import MOST_QUEUES, NUMBER_BYTES,
 from jepsen_like.simulation.broker.reference import Reference
 from jepsen_like.simulation.broker.remade_clients import REMADE_GROUPS, TOPIC, RemadeClients
 from jepsen_like.simulation.broker.served_broker import Client, ServedBroker
-from jepsen_like.simulation.coverage import Coverage
-from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.node_settings import GROUP
 from remoting.bodies.consumer_group import QueueLock, encode_queue_lock
 from remoting.bodies.heartbeat import Heartbeat, encode_heartbeat
@@ -46,10 +43,9 @@ class BrokerClients:
     """Requests at random times.
 
     Args:
-        seed: of the run.
+        run: what all clients share.
         style: how often they ask what.
         brokers: those that run, by member.
-        history, coverage, loop: of the run.
 
     Attributes:
         reference: of the run; given before the start.
@@ -60,68 +56,30 @@ class BrokerClients:
     """
 
     def __init__(
-        self,
-        seed: int,
-        style: BrokerStyle,
-        brokers: Mapping[str, ServedBroker],
-        history: ClientHistory,
-        coverage: Coverage,
-        loop: EventLoop,
+        self, run: ClientRun, style: BrokerStyle, brokers: Mapping[str, ServedBroker]
     ) -> None:
-        self._seed = seed
-        self._chance = Chance(seed, "broker clients")
+        self._run = run
+        self._chance = run.chance("broker clients")
         self._every_s = style.request_every_s
         self._wrong_member = style.wrong_member
         self._topics = [f"T{number}" for number in range(style.topics)]
         self._brokers = brokers
-        self._history = history
-        self._coverage = coverage
-        self._loop = loop
         self._over = False
         self._handles: list[tuple[int, str, str]] = []  # of delayed messages: number, topic, text
         self._halves: list[tuple[int, dict[str, object]]] = []  # number, fields of its end
         self.reference: Reference | None = None
         self.raw = RawEntries(
-            Chance(seed, "raw entries"),
-            self._topics,
-            GROUPS_OF_CLIENTS,
-            CLIENTS,
-            self._next_offset,
+            run.chance("raw entries"), self._topics, GROUPS_OF_CLIENTS, CLIENTS, self._next_offset
         )
-        pops = self._pop_clients("pop clients", self._topic, GROUPS, FILTERS)
-        pops_of_remade = self._pop_clients("pops of remade", lambda: TOPIC, REMADE_GROUPS, ("*",))
-        self.ordered = OrderedClients(
-            Chance(seed, "ordered clients"),
-            self._request,
-            history.new_message,
-            # Raw entries lock queues at times that leap, and so end the locks of others.
-            not style.weights["append raw"],
-            coverage,
-            loop,
-        )
-        self.remade = RemadeClients(
-            Chance(seed, "remade clients"), self._request, history.new_message, coverage, loop
-        )
-        self.operators = Operators(
-            Chance(seed, "operators"),
-            self._request,
-            self._model,
-            RETRYING,
-            not style.weights["pop"],
-            coverage,
-        )
-        kinds = self._actions(pops, pops_of_remade)
+        pops = PopClients(run, "pop clients", self._topic, GROUPS, FILTERS)
+        remade_pops = PopClients(run, "pops of remade", lambda: TOPIC, REMADE_GROUPS, ("*",))
+        # Raw entries lock queues at times that leap, and so end the locks of others.
+        self.ordered = OrderedClients(run, not style.weights["append raw"])
+        self.remade = RemadeClients(run)
+        self.operators = Operators(run, self._model, RETRYING, not style.weights["pop"])
+        kinds = self._actions(pops, remade_pops)
         self._kinds = list(kinds.values())
         self._weights = [style.weights[name] for name in kinds]
-
-    def _pop_clients(
-        self, name: str, topic: Callable[[], str], groups: tuple[str, str], filters: Sequence[str]
-    ) -> PopClients:
-        chance = Chance(self._seed, name)
-        return PopClients(
-            *(chance, self._request, topic, groups, filters),
-            *(self._history, self._coverage, self._loop),
-        )
 
     def _actions(
         self, pops: PopClients, pops_of_remade: PopClients
@@ -172,7 +130,7 @@ class BrokerClients:
         self._over = True
 
     def _again(self) -> None:
-        self._loop.after(self._chance.wait_s(self._every_s), self._next)
+        self._run.loop.after(self._chance.wait_s(self._every_s), self._next)
 
     def _next(self) -> None:
         if self._over:
@@ -189,22 +147,6 @@ class BrokerClients:
             leaders = brokers
         return self._chance.choice(leaders) if leaders else None
 
-    def _request(
-        self,
-        broker: ServedBroker,
-        code: RequestCode,
-        fields: Mapping[str, object],
-        body: bytes = b"",
-        then: Callable[[Command], None] = lambda _reply: None,
-    ) -> None:
-        def answered(reply: Command) -> None:
-            code = ResponseCode(reply.code).name.lower().replace("_", " ")
-            self._coverage.count(f"answers: {code}")
-            then(reply)
-
-        texts = {name: str(value) for name, value in fields.items()}
-        broker.ask(Client(answered), [Command(code, texts, body)])
-
     def _model(self) -> LogModel:
         assert self.reference is not None
         return self.reference.model
@@ -218,7 +160,7 @@ class BrokerClients:
     # --- producers ------------------------------------------------------------------------------
 
     def _message(self) -> tuple[int, bytes]:
-        number = self._history.new_message()
+        number = self._run.history.new_message()
         padding = self._chance.randrange(LONGEST_PADDING)
         return number, number.to_bytes(NUMBER_BYTES, "big") + bytes(padding)
 
@@ -233,8 +175,9 @@ class BrokerClients:
     def _send(self, broker: ServedBroker) -> None:
         topic = self._topic()
         number, body = self._message()
-        fields, then = self._send_fields(topic), partial(self._history.answered, topic, [number])
-        self._request(broker, RequestCode.SEND_MESSAGE, fields, body, then)
+        fields = self._send_fields(topic)
+        then = partial(self._run.history.answered, topic, [number])
+        self._run.ask(broker, RequestCode.SEND_MESSAGE, fields, body, then)
 
     def _send_batch(self, broker: ServedBroker) -> None:
         topic = self._topic()
@@ -244,8 +187,8 @@ class BrokerClients:
             BatchMessage(body, self._properties().encode()) for _, body in messages
         )
         fields = {**self._send_fields(topic), "batch": "true", "properties": ""}
-        then = partial(self._history.answered, topic, [number for number, _ in messages])
-        self._request(broker, RequestCode.SEND_MESSAGE, fields, body, then)
+        then = partial(self._run.history.answered, topic, [number for number, _ in messages])
+        self._run.ask(broker, RequestCode.SEND_MESSAGE, fields, body, then)
 
     def _send_delayed(self, broker: ServedBroker) -> None:
         topic = self._topic()
@@ -256,19 +199,19 @@ class BrokerClients:
         fields["properties"] = f"{fields['properties']}{due}"
 
         def then(reply: Command) -> None:
-            self._history.delayed_answered(number, reply)
+            self._run.history.delayed_answered(number, reply)
             if "recallHandle" in reply.fields:
                 self._handles.append((number, topic, reply.fields["recallHandle"]))
                 del self._handles[:-MOST_HANDLES]
 
-        self._request(broker, RequestCode.SEND_MESSAGE, fields, body, then)
+        self._run.ask(broker, RequestCode.SEND_MESSAGE, fields, body, then)
 
     def _recall(self, broker: ServedBroker) -> None:
         if self._handles:
             number, topic, handle = self._chance.choice(self._handles)
             fields = {"topic": topic, "recallHandle": handle}
-            then = partial(self._history.recall_answered, number)
-            self._request(broker, RequestCode.RECALL_MESSAGE, fields, then=then)
+            then = partial(self._run.history.recall_answered, number)
+            self._run.ask(broker, RequestCode.RECALL_MESSAGE, fields, then=then)
 
     def _send_half(self, broker: ServedBroker) -> None:
         topic = self._topic()
@@ -277,10 +220,10 @@ class BrokerClients:
         due = self._chance.choice(("", "", "DELAY\x011\x02"))
         properties = f"TRAN_MSG\x01true\x02PGROUP\x01{PRODUCERS}\x02{due}"
         fields["properties"] = f"{fields['properties']}{properties}"
-        self._history.half_sent(number)
+        self._run.history.half_sent(number)
 
         def then(reply: Command) -> None:
-            self._history.half_answered(number, reply)
+            self._run.history.half_answered(number, reply)
             if reply.code == ResponseCode.SUCCESS:
                 position = int(reply.fields["msgId"][-POSITION_DIGITS:], 16)
                 half_offset = reply.fields["queueOffset"]
@@ -288,7 +231,7 @@ class BrokerClients:
                 self._halves.append((number, {**end, "producerGroup": PRODUCERS, "msgId": "x"}))
                 del self._halves[:-MOST_HANDLES]
 
-        self._request(broker, RequestCode.SEND_MESSAGE, fields, body, then)
+        self._run.ask(broker, RequestCode.SEND_MESSAGE, fields, body, then)
 
     def _end(self, broker: ServedBroker) -> None:
         """End a transaction, or one that has ended, now and then in the other way."""
@@ -301,17 +244,17 @@ class BrokerClients:
     ) -> None:
         commits = (number % 3 > 0) != contradicts
         how = COMMIT if commits else ROLLBACK
-        self._history.end_asked(number, how)
-        then = partial(self._history.end_answered, number, how)
+        self._run.history.end_asked(number, how)
+        then = partial(self._run.history.end_answered, number, how)
         flag = TRANSACTION_COMMIT if commits else TRANSACTION_ROLLBACK
         fields = {**fields, "commitOrRollback": flag}
-        self._request(broker, RequestCode.END_TRANSACTION, fields, then=then)
+        self._run.ask(broker, RequestCode.END_TRANSACTION, fields, then=then)
 
     def _be_producer(self, broker: ServedBroker) -> None:
         """Join the producers; their broker asks how transactions have ended."""
 
         def asked(command: Command) -> None:
-            self._coverage.count("questions about transactions")
+            self._run.coverage.count("questions about transactions")
             if not self._over and self._chance.happens(0.5):
                 record, _end = decode_record(command.body)
                 number = int.from_bytes(record.body[:NUMBER_BYTES], "big")
@@ -325,7 +268,7 @@ class BrokerClients:
     # --- consumers ------------------------------------------------------------------------------
 
     def _commit(self, broker: ServedBroker) -> None:
-        topic, offset = self._topic(), self._history.new_offset()
+        topic, offset = self._topic(), self._run.history.new_offset()
         # The broker looks at its topics when the request arrives, in a turn that comes later.
         broker.before_requests(partial(self._note_topic, broker, topic, offset))
         fields = {
@@ -334,13 +277,13 @@ class BrokerClients:
             "queueId": self._chance.randrange(MOST_QUEUES),
             "commitOffset": offset,
         }
-        self._request(broker, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
+        self._run.ask(broker, RequestCode.UPDATE_CONSUMER_OFFSET, fields)
 
     def _note_topic(self, broker: ServedBroker, topic: str, offset: int) -> None:
         assert self.reference is not None
         if topic in broker.member.broker.state[TOPICS].configs:
             self.reference.advance(broker.applied)
-            self._history.meant(offset, self.reference.model.born(topic, broker.applied))
+            self._run.history.meant(offset, self.reference.model.born(topic, broker.applied))
 
     def _reset(self, broker: ServedBroker) -> None:
         """An operator moves a group to a time, or to the end, in all queues or in one."""
@@ -352,15 +295,15 @@ class BrokerClients:
             "queueId": self._chance.randrange(-1, MOST_QUEUES),
             "offset": self._chance.choice((-1, -1, 0)),
         }
-        self._request(broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
+        self._run.ask(broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields)
 
     def _send_back(self, broker: ServedBroker) -> None:
         """A consumer failed with one of the last messages."""
-        places = list(self._history.stored.items())[-MOST_HANDLES:]
+        places = list(self._run.history.stored.items())[-MOST_HANDLES:]
         if not places:
             return
         number, place = self._chance.choice(places)
-        self._history.asked_back(number)
+        self._run.history.asked_back(number)
         fields = {
             "offset": place.position,
             "group": RETRYING,
@@ -369,8 +312,8 @@ class BrokerClients:
             "originTopic": place.topic,
             "maxReconsumeTimes": self._chance.choice((0, 16, 16)),
         }
-        then = partial(self._history.back_answered, number)
-        self._request(broker, RequestCode.CONSUMER_SEND_MSG_BACK, fields, then=then)
+        then = partial(self._run.history.back_answered, number)
+        self._run.ask(broker, RequestCode.CONSUMER_SEND_MSG_BACK, fields, then=then)
 
     def _lock(self, broker: ServedBroker) -> None:
         chance, topic = self._chance, self._topic()
@@ -378,7 +321,7 @@ class BrokerClients:
         asked = chance.sample(queues, 1 + chance.randrange(MOST_QUEUES))
         body = encode_queue_lock(QueueLock(self._group(), chance.choice(CLIENTS), asked))
         lock, unlock = RequestCode.LOCK_BATCH_MQ, RequestCode.UNLOCK_BATCH_MQ
-        self._request(broker, chance.choice((lock, lock, unlock)), {}, body)
+        self._run.ask(broker, chance.choice((lock, lock, unlock)), {}, body)
 
     def _ask(self, broker: ServedBroker) -> None:
         """What consumers ask when they begin; the answer reads consume queues and the log."""
@@ -397,28 +340,28 @@ class BrokerClients:
             "queueId": self._chance.randrange(MOST_QUEUES),
             "timestamp": broker.wall_clock_ms() - self._chance.randrange(5_000),
         }
-        self._request(broker, code, fields)
+        self._run.ask(broker, code, fields)
 
     # --- administrators -------------------------------------------------------------------------
 
     def _put_topic(self, broker: ServedBroker) -> None:
         queues = 1 + self._chance.randrange(MOST_QUEUES)
         fields = {"topic": self._topic(), "readQueueNums": queues, "writeQueueNums": queues}
-        self._request(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, {**fields, "perm": 6})
+        self._run.ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, {**fields, "perm": 6})
 
     def _delete_topic(self, broker: ServedBroker) -> None:
         fields = {"topic": self._topic()}
-        self._request(broker, RequestCode.DELETE_TOPIC_IN_BROKER, fields)
+        self._run.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, fields)
 
     def _put_group(self, broker: ServedBroker) -> None:
         group = {"groupName": self._group(), "retryMaxTimes": self._chance.randrange(20)}
         body = json.dumps(group).encode()
-        self._request(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
+        self._run.ask(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, body)
 
     def _delete_group(self, broker: ServedBroker) -> None:
         clean = str(self._chance.happens(0.5)).lower()
         fields = {"groupName": self._group(), "cleanOffset": clean}
-        self._request(broker, RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
+        self._run.ask(broker, RequestCode.DELETE_SUBSCRIPTIONGROUP, fields)
 
     # --- entries that no request makes ----------------------------------------------------------
 

@@ -10,11 +10,9 @@ from collections.abc import Callable
 from functools import partial
 
 from broker.dead_letters.request import MAX_LETTERS, TO_GROUP, TO_TOPIC
-from jepsen_like.chance import Chance
-from jepsen_like.simulation.broker.asking import Asks
+from jepsen_like.simulation.broker.asking import ClientRun
 from jepsen_like.simulation.broker.log_model import LogModel
 from jepsen_like.simulation.broker.served_broker import ServedBroker
-from jepsen_like.simulation.coverage import Coverage
 from jepsen_like.simulation.invariants import InvariantViolated
 from remoting.message.message_id import message_id
 from remoting.wire.codes import RequestCode, ResponseCode
@@ -39,30 +37,21 @@ class Operators:
     """Requests of operators.
 
     Args:
-        chance: of the operators.
-        ask: sends a request.
+        run: of all clients.
         model: what the log says.
         group: whose dead letters are delivered once more; nobody deletes it.
         to_topics: whether some go to the topic that they come from. Clients that pop there take
             them for messages that come again.
-        coverage: of the run.
     """
 
     def __init__(
-        self,
-        chance: Chance,
-        ask: Asks,
-        model: Callable[[], LogModel],
-        group: str,
-        to_topics: bool,
-        coverage: Coverage,
+        self, run: ClientRun, model: Callable[[], LogModel], group: str, to_topics: bool
     ) -> None:
-        self._chance = chance
-        self._ask = ask
+        self._run = run
+        self._chance = run.chance("operators")
         self._model = model
         self._group = group
         self._targets = (TO_GROUP, TO_TOPIC) if to_topics else (TO_GROUP,)
-        self._coverage = coverage
         self._changes = 0
         self._next_offset = 0  # of the dead letters
         self._changed: list[tuple[str, str]] = []  # acknowledged
@@ -78,11 +67,11 @@ class Operators:
 
         def then(reply: Command) -> None:
             if reply.code == ResponseCode.SUCCESS:
-                self._coverage.count("changes of settings")
+                self._run.coverage.count("changes of settings")
                 self._changed.append(numbered)
 
         body = "".join(f"{name}={value}\n" for name, value in changes.items()).encode()
-        self._ask(broker, RequestCode.UPDATE_BROKER_CONFIG, {}, body, then)
+        self._run.ask(broker, RequestCode.UPDATE_BROKER_CONFIG, {}, body, then)
 
     def redrive(self, broker: ServedBroker) -> None:
         """Deliver some dead letters once more: from the first one on, or where the last request
@@ -104,11 +93,11 @@ class Operators:
             counts = {name: int(value) for name, value in reply.fields.items()}
             self._next_offset = following = counts["nextOffset"]
             done = counts["redriven"] + counts["taken"]
-            self._coverage.count("dead letters delivered once more", counts["redriven"])
+            self._run.coverage.count("dead letters delivered once more", counts["redriven"])
             if not counts["withoutTopic"]:  # else it is not known which ones
                 self._redriven.update(range(following - done, following))
 
-        self._ask(broker, RequestCode.REDRIVE_DEAD_LETTERS, fields, then=then)
+        self._run.ask(broker, RequestCode.REDRIVE_DEAD_LETTERS, fields, then=then)
 
     def resume(self, broker: ServedBroker) -> None:
         """Have producers asked once more about a transaction that was given up."""
@@ -119,11 +108,11 @@ class Operators:
 
         def then(reply: Command) -> None:
             if reply.code == ResponseCode.SUCCESS:
-                self._coverage.count("transactions resumed")
+                self._run.coverage.count("transactions resumed")
                 self._resumed.add(position)
 
         fields = {"msgId": message_id("10.0.0.1", 10_911, position)}
-        self._ask(broker, RequestCode.RESUME_CHECK_HALF_MESSAGE, fields, then=then)
+        self._run.ask(broker, RequestCode.RESUME_CHECK_HALF_MESSAGE, fields, then=then)
 
     def check(self, model: LogModel) -> None:
         """Compare with the whole log. Raises InvariantViolated."""

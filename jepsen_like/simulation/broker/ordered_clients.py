@@ -14,13 +14,10 @@ from functools import partial
 from typing import NamedTuple
 
 from broker.pulls.request import SUBSCRIPTION_FLAG, SUSPEND_FLAG
-from jepsen_like.chance import Chance
-from jepsen_like.simulation.broker.asking import PATIENCE_S, Asks, question, send_fields
+from jepsen_like.simulation.broker.asking import PATIENCE_S, ClientRun, send_fields
 from jepsen_like.simulation.broker.log_model import LogModel
 from jepsen_like.simulation.broker.raw_entries import NUMBER_BYTES
 from jepsen_like.simulation.broker.served_broker import ServedBroker
-from jepsen_like.simulation.coverage import Coverage
-from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.invariants import InvariantViolated
 from jepsen_like.simulation.node_settings import GROUP
 from remoting.bodies.consumer_group import QueueLock, decode_locked_queues, encode_queue_lock
@@ -90,28 +87,14 @@ class OrderedClients:
     """Requests of these clients.
 
     Args:
-        chance: of these clients.
-        ask: sends a request.
-        new_message: the number of a message that a client will send.
+        run: of all clients.
         locks_hold: whether nothing but their clients ends locks.
-        coverage, loop: of the run.
     """
 
-    def __init__(
-        self,
-        chance: Chance,
-        ask: Asks,
-        new_message: Callable[[], int],
-        locks_hold: bool,
-        coverage: Coverage,
-        loop: EventLoop,
-    ) -> None:
-        self._chance = chance
-        self._ask = ask
-        self._new_message = new_message
+    def __init__(self, run: ClientRun, locks_hold: bool) -> None:
+        self._run = run
+        self._chance = run.chance("ordered clients")
         self._locks_hold = locks_hold
-        self._coverage = coverage
-        self._loop = loop
         self._sent: dict[int, _Sent] = {}
         self._busy_keys: dict[int, float] = {}  # until when
         self._in_order: list[tuple[int, int]] = []  # of a key: the one was stored, then the other
@@ -138,10 +121,10 @@ class OrderedClients:
         self._look()
         chance = self._chance
         key = chance.randrange(KEYS)
-        if self._busy_keys.get(key, 0.0) > self._loop.now:
+        if self._busy_keys.get(key, 0.0) > self._run.loop.now:
             return
-        self._busy_keys[key] = self._loop.now + PATIENCE_S
-        number = self._new_message()
+        self._busy_keys[key] = self._run.loop.now + PATIENCE_S
+        number = self._run.history.new_message()
         sent = self._sent[number] = _Sent(
             key, chance.choice(("", "A", "B")), chance.randrange(LARGEST_N)
         )
@@ -158,7 +141,7 @@ class OrderedClients:
                 self._last[key] = number
 
         body = number.to_bytes(NUMBER_BYTES, "big")
-        self._ask(broker, RequestCode.SEND_MESSAGE, fields, body, then)
+        self._run.ask(broker, RequestCode.SEND_MESSAGE, fields, body, then)
 
     # --- consumers in order ---------------------------------------------------------------------
 
@@ -167,14 +150,14 @@ class OrderedClients:
         self._look()
         client, queue = self._chance.choice(CLIENTS), self._chance.randrange(QUEUES)
         seat = self._seats[client, queue]
-        if seat.left or seat.asks_until > self._loop.now:
+        if seat.left or seat.asks_until > self._run.loop.now:
             return
         if not seat.holds:
             self._lock(broker, client, queue, seat)
         elif self._chance.happens(0.1):
             self._leave(broker, client, queue, seat)
         elif self._chance.happens(0.05):  # and begins again; the broker keeps its lock
-            self._coverage.count("consumers in order that crashed")
+            self._run.coverage.count("consumers in order that crashed")
             seat.holds, seat.offset = False, None
             seat.era += 1
         elif seat.offset is None:
@@ -194,12 +177,12 @@ class OrderedClients:
                         "no two consumers hold a queue",
                         f"{client} was given queue {queue}, which {other} holds",
                     )
-            self._coverage.count("queues locked by consumers in order")
+            self._run.coverage.count("queues locked by consumers in order")
             seat.holds, seat.offset = True, None
 
         body = encode_queue_lock(QueueLock(CONSUMERS, client, [_mq(queue)]))
-        answered = question(seat, self._loop, then)
-        self._ask(broker, RequestCode.LOCK_BATCH_MQ, {}, body, answered)
+        answered = self._run.question(seat, then)
+        self._run.ask(broker, RequestCode.LOCK_BATCH_MQ, {}, body, answered)
 
     def _leave(self, broker: ServedBroker, client: str, queue: int, seat: _Seat) -> None:
         seat.holds, seat.offset, seat.left = False, None, True
@@ -209,7 +192,7 @@ class OrderedClients:
             seat.left = reply.code != ResponseCode.SUCCESS
 
         body = encode_queue_lock(QueueLock(CONSUMERS, client, [_mq(queue)]))
-        self._ask(broker, RequestCode.UNLOCK_BATCH_MQ, {}, body, then)
+        self._run.ask(broker, RequestCode.UNLOCK_BATCH_MQ, {}, body, then)
 
     def _ask_offset(self, broker: ServedBroker, queue: int, seat: _Seat) -> None:
         asked_for = self._committed[queue]
@@ -228,8 +211,8 @@ class OrderedClients:
                 )
 
         fields = {"consumerGroup": CONSUMERS, "topic": TOPIC, "queueId": queue}
-        answered = question(seat, self._loop, then)
-        self._ask(broker, RequestCode.QUERY_CONSUMER_OFFSET, fields, then=answered)
+        answered = self._run.question(seat, then)
+        self._run.ask(broker, RequestCode.QUERY_CONSUMER_OFFSET, fields, then=answered)
 
     def _pull(self, broker: ServedBroker, queue: int, seat: _Seat, offset: int) -> None:
         def then(reply: Command) -> None:
@@ -243,7 +226,7 @@ class OrderedClients:
             self._commit(broker, queue, following)
 
         fields = self._pull_fields(queue, offset, "*", "TAG")
-        self._ask(broker, RequestCode.PULL_MESSAGE, fields, then=question(seat, self._loop, then))
+        self._run.ask(broker, RequestCode.PULL_MESSAGE, fields, then=self._run.question(seat, then))
 
     def _pull_fields(
         self, queue: int, offset: int, expression: str, kind: str
@@ -276,7 +259,7 @@ class OrderedClients:
                     f"{at} of queue {queue} is consumed, {self._next[queue]} never was",
                 )
             self._next[queue] = max(self._next[queue], at + 1)
-            self._coverage.count("messages consumed in order")
+            self._run.coverage.count("messages consumed in order")
             offset += 1
 
     def _read(self, queue: int, reply: Command) -> list[tuple[int, int]]:
@@ -306,7 +289,7 @@ class OrderedClients:
             "queueId": queue,
             "commitOffset": offset,
         }
-        self._ask(broker, RequestCode.UPDATE_CONSUMER_OFFSET, fields, then=then)
+        self._run.ask(broker, RequestCode.UPDATE_CONSUMER_OFFSET, fields, then=then)
 
     # --- consumers with filters -----------------------------------------------------------------
 
@@ -318,7 +301,7 @@ class OrderedClients:
         wanted = self._chance.choice(WANTED)
         fields = self._pull_fields(queue, offset, wanted.expression, wanted.kind)
         then = partial(self._filtered, queue, offset, wanted)
-        self._ask(broker, RequestCode.PULL_MESSAGE, fields, then=then)
+        self._run.ask(broker, RequestCode.PULL_MESSAGE, fields, then=then)
 
     def _filtered(self, queue: int, offset: int, wanted: Wanted, reply: Command) -> None:
         passed = (ResponseCode.SUCCESS, ResponseCode.PULL_RETRY_IMMEDIATELY)
@@ -343,7 +326,7 @@ class OrderedClients:
                     f"{sent} did not come to a pull of {offset} to {following} with "
                     f"{wanted.expression}",
                 )
-        self._coverage.count("messages let through by filters", len(given))
+        self._run.coverage.count("messages let through by filters", len(given))
 
     # --- the end --------------------------------------------------------------------------------
 

@@ -6,13 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import NamedTuple
 
-from jepsen_like.chance import Chance
-from jepsen_like.simulation.broker.asking import Asks
-from jepsen_like.simulation.broker.client_history import ClientHistory
+from jepsen_like.simulation.broker.asking import ClientRun
 from jepsen_like.simulation.broker.raw_entries import MOST_QUEUES, NUMBER_BYTES
 from jepsen_like.simulation.broker.served_broker import ServedBroker
-from jepsen_like.simulation.coverage import Coverage
-from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.node_settings import GROUP
 from remoting.message.record import decode_records
 from remoting.wire.codes import RequestCode, ResponseCode
@@ -44,33 +40,26 @@ class PopClients:
     """Requests of consumers that pop.
 
     Args:
-        chance: of these clients.
-        ask: sends a request.
+        run: of all clients.
+        purpose: of the choices of these.
         topic: chooses one.
         groups: that pop, one of them in order.
         filters: the tags that they want.
-        history, coverage, loop: of the run.
     """
 
     def __init__(
         self,
-        chance: Chance,
-        ask: Asks,
+        run: ClientRun,
+        purpose: str,
         topic: Callable[[], str],
         groups: tuple[str, str],
         filters: Sequence[str],
-        history: ClientHistory,
-        coverage: Coverage,
-        loop: EventLoop,
     ) -> None:
-        self._chance = chance
-        self._ask = ask
+        self._run = run
+        self._chance = run.chance(purpose)
         self._topic = topic
         self._groups = groups
         self._filters = filters
-        self._history = history
-        self._coverage = coverage
-        self._loop = loop
         self._given: list[Given] = []
         self._attempts = 0
 
@@ -92,8 +81,8 @@ class PopClients:
             "exp": chance.choice(self._filters),
             "expType": "TAG",
         }
-        then = partial(self._popped, fields, is_ordered, self._loop.now)
-        self._ask(broker, RequestCode.POP_MESSAGE, fields, then=then)
+        then = partial(self._popped, fields, is_ordered, self._run.loop.now)
+        self._run.ask(broker, RequestCode.POP_MESSAGE, fields, then=then)
 
     def _popped(
         self, asked: Mapping[str, object], is_ordered: bool, asked_s: float, reply: Command
@@ -104,8 +93,8 @@ class PopClients:
         times = [reply.fields[name] for name in ("popTime", "invisibleTime", "reviveQid")]
         for record in decode_records(reply.body):
             number = int.from_bytes(record.body[:NUMBER_BYTES], "big")
-            self._history.popped(number, is_ordered, asked_s)
-            self._coverage.count("messages popped")
+            self._run.history.popped(number, is_ordered, asked_s)
+            self._run.coverage.count("messages popped")
             handle = " ".join([first, *times, kind, GROUP, queue_id, str(record.queue_offset)])
             fields = {
                 "consumerGroup": asked["consumerGroup"],
@@ -120,18 +109,18 @@ class PopClients:
     def ack(self, broker: ServedBroker) -> None:
         """Acknowledge a message, perhaps one that was given again to another consumer."""
         if self._given:
-            given = self._chance.choice(self._given)
+            given, run = self._chance.choice(self._given), self._run
 
             def then(reply: Command) -> None:
                 if reply.code == ResponseCode.SUCCESS:
-                    self._coverage.count("pops acknowledged")
-                    self._history.pop_acknowledged(given.number, given.is_ordered, self._loop.now)
+                    run.coverage.count("pops acknowledged")
+                    run.history.pop_acknowledged(given.number, given.is_ordered, run.loop.now)
 
-            self._ask(broker, RequestCode.ACK_MESSAGE, given.fields, then=then)
+            run.ask(broker, RequestCode.ACK_MESSAGE, given.fields, then=then)
 
     def hide(self, broker: ServedBroker) -> None:
         """Have a message given again sooner, or later."""
         if self._given:
             given = self._chance.choice(self._given)
             fields = {**given.fields, "invisibleTime": self._chance.choice(INVISIBLE_MS)}
-            self._ask(broker, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)
+            self._run.ask(broker, RequestCode.CHANGE_MESSAGE_INVISIBLETIME, fields)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import fields, is_dataclass
 from hashlib import blake2b
 
@@ -20,12 +20,11 @@ from broker.offsets.state import OFFSETS
 from broker.pop.state import POPS
 from broker.relays.state import LEADER_PLACE
 from broker.settings.state import CHANGED_SETTINGS
-from broker.topics.names import FIRST_TOPICS
 from broker.topics.settings import topic_members
 from broker.topics.state import TOPICS
 from broker.transactions.state import TRANSACTIONS
 from dledger.entry import Entry, Magic
-from jepsen_like.simulation.broker.log_model import LogModel, OffsetKey, QueueKey
+from jepsen_like.simulation.broker.log_model import LogModel, QueueKey
 from jepsen_like.simulation.invariants import InvariantViolated
 
 DIGEST_BYTES = 16
@@ -61,25 +60,14 @@ class Reference:
 
     Args:
         committed: the entries that any member applied, by index; it grows.
-        malformed, max_checks, only_leaders_delete, offset_taken, pop_taken: see LogModel.
+        model: of an empty log.
     """
 
-    def __init__(
-        self,
-        committed: Sequence[Entry],
-        malformed: Collection[bytes],
-        max_checks: int,
-        only_leaders_delete: bool,
-        offset_taken: Callable[[OffsetKey, int, int], None],
-        pop_taken: Callable[[OffsetKey, int, int, Sequence[int]], None],
-    ) -> None:
+    def __init__(self, committed: Sequence[Entry], model: LogModel) -> None:
         self._committed = committed
         self._digests: list[bytes] = []
         self.state = BrokerState(REGISTRY)
-        first = {name: topic_members(config) for name, config in FIRST_TOPICS.items()}
-        self.model = LogModel(
-            first, malformed, max_checks, only_leaders_delete, offset_taken, pop_taken
-        )
+        self.model = model
 
     def digest_at(self, index: int) -> bytes:
         """The sum of the state after an entry that some member has applied."""

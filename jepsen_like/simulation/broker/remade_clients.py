@@ -15,13 +15,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from broker.pulls.request import COMMIT_OFFSET_FLAG, SUBSCRIPTION_FLAG, SUSPEND_FLAG
-from jepsen_like.chance import Chance
-from jepsen_like.simulation.broker.asking import Asks, question, send_fields
+from jepsen_like.simulation.broker.asking import ClientRun, send_fields
 from jepsen_like.simulation.broker.log_model import UNIT, LogModel
 from jepsen_like.simulation.broker.raw_entries import NUMBER_BYTES
 from jepsen_like.simulation.broker.served_broker import Client, ServedBroker
-from jepsen_like.simulation.coverage import Coverage
-from jepsen_like.simulation.event_loop import EventLoop
 from jepsen_like.simulation.invariants import InvariantViolated
 from remoting.message.record import decode_records
 from remoting.wire.codes import RequestCode, ResponseCode
@@ -85,28 +82,11 @@ class _Connection:
 
 
 class RemadeClients:
-    """Requests of these clients.
+    """Requests of these clients."""
 
-    Args:
-        chance: of these clients.
-        ask: sends a request of a producer or an operator.
-        new_message: the number of a message that a client will send.
-        coverage, loop: of the run.
-    """
-
-    def __init__(
-        self,
-        chance: Chance,
-        ask: Asks,
-        new_message: Callable[[], int],
-        coverage: Coverage,
-        loop: EventLoop,
-    ) -> None:
-        self._chance = chance
-        self._ask = ask
-        self._new_message = new_message
-        self._coverage = coverage
-        self._loop = loop
+    def __init__(self, run: ClientRun) -> None:
+        self._run = run
+        self._chance = run.chance("remade clients")
         self._connections: dict[int, _Connection] = {}  # by member
         self._seats = {(one, queue): _Seat() for one in range(MEMBERS) for queue in range(QUEUES)}
         # By queue and offset: how far the log was applied when the message was given last.
@@ -118,9 +98,9 @@ class RemadeClients:
 
     def send(self, broker: ServedBroker) -> None:
         """Send a message."""
-        body = self._new_message().to_bytes(NUMBER_BYTES, "big")
+        body = self._run.history.new_message().to_bytes(NUMBER_BYTES, "big")
         fields = send_fields(TOPIC, self._chance.randrange(QUEUES), "")
-        self._ask(broker, RequestCode.SEND_MESSAGE, fields, body)
+        self._run.ask(broker, RequestCode.SEND_MESSAGE, fields, body)
 
     def remake(self, broker: ServedBroker) -> None:
         """Delete the topic, and make it again when that is done, or at once."""
@@ -128,14 +108,14 @@ class RemadeClients:
         def make() -> None:
             queues = {"readQueueNums": QUEUES, "writeQueueNums": QUEUES}
             fields = {"topic": TOPIC, **queues, "perm": 6}
-            self._ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
+            self._run.ask(broker, RequestCode.UPDATE_AND_CREATE_TOPIC, fields)
 
         def then(reply: Command) -> None:
             if reply.code == ResponseCode.SUCCESS:
-                self._coverage.count("topics deleted under their consumers")
-                self._loop.after(0.0, make)
+                self._run.coverage.count("topics deleted under their consumers")
+                self._run.loop.after(0.0, make)
 
-        self._ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC}, then=then)
+        self._run.ask(broker, RequestCode.DELETE_TOPIC_IN_BROKER, {"topic": TOPIC}, then=then)
         if self._chance.happens(0.3):
             make()
 
@@ -144,7 +124,7 @@ class RemadeClients:
 
         def then(reply: Command) -> None:
             if reply.code == ResponseCode.SUCCESS:
-                self._coverage.count("groups moved under their consumers")
+                self._run.coverage.count("groups moved under their consumers")
 
         chance = self._chance
         queue = chance.randrange(QUEUES)
@@ -157,7 +137,7 @@ class RemadeClients:
             "queueId": chance.choice((-1, queue)),
             "offset": chance.choice((-1, -1, chance.choice(places))),
         }
-        self._ask(broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields, then=then)
+        self._run.ask(broker, RequestCode.INVOKE_BROKER_TO_RESET_OFFSET, fields, then=then)
 
     # --- consumers --------------------------------------------------------------------------------
 
@@ -172,13 +152,13 @@ class RemadeClients:
             connection = self._connections[member] = _Connection(broker)
             # Pulls bring no offsets of groups that are not known.
             group = json.dumps({"groupName": CONSUMERS}).encode()
-            self._ask(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group)
+            self._run.ask(broker, RequestCode.UPDATE_AND_CREATE_SUBSCRIPTIONGROUP, {}, group)
             for each in range(QUEUES):
                 self._seats[member, each].asks_until = 0.0
                 self._seats[member, each].era += 1
         if seat.places and chance.happens(0.2):
             self._commit(connection, queue, chance.choice(seat.places))
-        elif seat.asks_until > self._loop.now:
+        elif seat.asks_until > self._run.loop.now:
             return
         elif seat.offset is None or chance.happens(0.05):
             self._ask_offset(connection, queue, seat)
@@ -193,7 +173,7 @@ class RemadeClients:
                 seat.is_at(0)
 
         fields = {"consumerGroup": CONSUMERS, "topic": TOPIC, "queueId": queue}
-        answered = question(seat, self._loop, then)
+        answered = self._run.question(seat, then)
         connection.ask(RequestCode.QUERY_CONSUMER_OFFSET, fields, answered)
 
     def _pull(self, connection: _Connection, queue: int, seat: _Seat, offset: int) -> None:
@@ -214,14 +194,14 @@ class RemadeClients:
             "subVersion": 1,
         }
         then = partial(self._pulled, connection.broker, queue, seat)
-        connection.ask(RequestCode.PULL_MESSAGE, fields, question(seat, self._loop, then))
+        connection.ask(RequestCode.PULL_MESSAGE, fields, self._run.question(seat, then))
 
     def _pulled(self, broker: ServedBroker, queue: int, seat: _Seat, reply: Command) -> None:
         if reply.code == ResponseCode.SUCCESS:
             applied = broker.member.broker.state.log_end
             for record in decode_records(reply.body):
                 self._given[queue, record.queue_offset] = applied
-                self._coverage.count("messages consumed of topics made again")
+                self._run.coverage.count("messages consumed of topics made again")
         elif reply.code == ResponseCode.PULL_OFFSET_MOVED:
             self._begin = max(self._begin, broker.process.store.begin_pos)
         else:
@@ -254,7 +234,7 @@ class RemadeClients:
         judged = self._judged.get(queue)
         if judged is not None and judged[0] == since:
             first = max(first, judged[1])
-        self._coverage.count("commits judged of topics made again")
+        self._run.coverage.count("commits judged of topics made again")
         end = begin + len(model.units(TOPIC, queue, len(model.touched))) // UNIT.size
         if offset > end:
             raise InvariantViolated(
@@ -283,7 +263,7 @@ class RemadeClients:
         group, topic, queue = key
         if topic != TOPIC or group not in REMADE_GROUPS or model.generation(key) is None:
             return
-        self._coverage.count("pops judged of topics made again")
+        self._run.coverage.count("pops judged of topics made again")
         for at in self._kept(model, queue, range(first, following)):
             if at not in given:
                 raise InvariantViolated(
