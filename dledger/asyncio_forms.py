@@ -69,12 +69,13 @@ class AsyncioIterator(Generic[R]):
         return self
 
     async def __anext__(self) -> R:
-        future = self._coming.next()
         try:
-            return await given_up(future)
-        finally:
-            if future.done():
-                self._coming.taken()
+            value = await given_up(self._coming.next())
+        except BaseException as error:
+            self._coming.failed(error)
+            raise
+        self._coming.taken()
+        return value
 
 
 async def carried_out(loop: LoopThread[Any], call: Callable[[], Awaitable[R]]) -> R:

@@ -130,8 +130,16 @@ class Coming(Generic[R]):
         return self._next
 
     def taken(self) -> None:
-        """The value was given to the caller, or its error."""
+        """The value was given to the caller."""
         self._next = None
+
+    def failed(self, error: BaseException) -> None:
+        """The wait ended by an error, which is the iterator's own or has interrupted the waiter."""
+        future = self._next
+        if future is None or not future.done():
+            return
+        if future.cancelled() or future.exception() is error:
+            self._next = None
 
     async def _come(self) -> R:
         if self._values is None:
@@ -151,12 +159,14 @@ class BlockingIterator(Generic[R]):
     def __next__(self) -> R:
         future = self._coming.next()
         try:
-            return future.result()
-        except StopAsyncIteration:
-            raise StopIteration from None
-        finally:
-            if future.done():
-                self._coming.taken()
+            value = future.result()
+        except BaseException as error:
+            self._coming.failed(error)
+            if isinstance(error, StopAsyncIteration):
+                raise StopIteration from None
+            raise
+        self._coming.taken()
+        return value
 
 
 def iterator_of(loop: LoopThread[Any], values: AsyncIterator[R]) -> BlockingIterator[R]:
