@@ -78,6 +78,9 @@ MEMBER_AIMS: Final[Mapping[str, Aim]] = {
         "election_timeout_s": 0.15,
         "heartbeat_interval_s": 0.015,
         "network": {"leader_cuts": 0.9, "least_delay_s": 0.01, "mean_delay_s": 0.03},
+        "faults": {"partition_every_s": 0.7, "crash_every_s": NEVER},
+        "leadership": {**_LEASES["leadership"], "transfer_every_s": NEVER},
+        "signs": {"ends_seen": False, "wrong_every_s": NEVER},
     },
     "lease-ignores-drift": _LEASES,
     "lease-kept-in-transfer": {
