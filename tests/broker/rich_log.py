@@ -32,7 +32,7 @@ from broker.transactions.commands import (
 from dledger.entry import HEADER_BYTES, Entry
 from remoting.bodies.topic_config import TopicConfig
 from remoting.message.record import MessageRecord, encode_record
-from tests.broker.test_broker_fold import Log
+from tests.broker.log.test_broker_fold import Log
 
 NOW_MS = 1_700_000_000_000
 

@@ -41,7 +41,7 @@ from remoting.wire.codes import RequestCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 from tests.broker.one_broker import Client, Clock, send_fields
-from tests.broker.popping_broker import PopClient
+from tests.broker.pop.popping_broker import PopClient
 
 NODES = ("n0", "n1", "n2")
 HOUR_MS = 3_600_000

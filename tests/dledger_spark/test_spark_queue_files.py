@@ -7,7 +7,7 @@ from pathlib import Path
 from broker.log.entry import encode_log_command
 from broker.topics.commands import DeleteTopic
 from dledger_spark.log.queue_files import QueueCursors, queue_folder
-from tests.broker.test_broker_fold import Log, with_topic
+from tests.broker.log.test_broker_fold import Log, with_topic
 from tests.dledger_spark.queue_writer import write_queues
 
 

@@ -1,0 +1,113 @@
+"""Queues that the broker assigns (400): each member has some, and loses none by accident."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from broker.assignment.processor import AssignmentProcessor
+from broker.assignment.state import MODES, Mode
+from broker.consumers.members import CONSUMERS, Consumers, Member
+from broker.features import REGISTRY
+from broker.log.state import BrokerState
+from broker.serving.routes import ROUTES, Routes
+from remoting.bodies.assignment import POP
+from remoting.bodies.heartbeat import ConsumerData
+from remoting.bodies.route import QueueData, TopicRoute
+from remoting.wire.codes import RequestCode
+from remoting.wire.command import Command
+from tests.broker.parts_alone import parts_alone
+from tests.broker.serving.test_broker_waiting import FakeLog, Origin
+
+ROUTE = TopicRoute([QueueData("a", 2, 2, 6), QueueData("b", 1, 1, 6)])
+
+
+class KnownRoutes(Routes):
+    """Says at once where a topic is."""
+
+    def __init__(self, route: TopicRoute | None) -> None:
+        super().__init__(lambda *_: None, ())
+        self.route = route
+
+    def find(self, _topic: str, then: Callable[[TopicRoute | None], None]) -> None:
+        then(self.route)
+
+
+class Assigning:
+    """A broker that knows some members of group g."""
+
+    def __init__(self, *members: str, mode: Mode | None = None) -> None:
+        self.state = BrokerState(REGISTRY)
+        if mode is not None:
+            self.state[MODES].modes["T", "g"] = mode
+        self.routes = KnownRoutes(ROUTE)
+        consumers = Consumers()
+        for name in members:
+            consumers.register(Origin(), Member(name, 0.0, ConsumerData("g")))
+        self.processor = AssignmentProcessor(
+            parts_alone(self.state, FakeLog(), made={CONSUMERS: consumers, ROUTES: self.routes})
+        )
+
+    def ask(self, client_id: str, **more: str) -> list[tuple[str, int, str]] | None:
+        body = {"topic": "T", "consumerGroup": "g", "clientId": client_id, **more}
+        origin = Origin()
+        command = Command(RequestCode.QUERY_ASSIGNMENT, body=json.dumps(body).encode())
+        self.processor.query(origin, command)
+        (reply,) = origin.sent
+        rows = json.loads(reply.body)["messageQueueAssignments"]
+        if rows is None:
+            return None
+        queues = [(one["messageQueue"], one["mode"]) for one in rows]
+        return [(queue["brokerName"], queue["queueId"], mode) for queue, mode in queues]
+
+
+@pytest.mark.parametrize("strategy", ["AVG", "AVG_BY_CIRCLE"])
+def test_members_that_pull_share_the_queues(strategy: str) -> None:
+    broker = Assigning("c0", "c1")
+    first, second = [broker.ask(name, strategyName=strategy) or [] for name in ("c0", "c1")]
+    assert sorted(first + second) == [("a", 0, "PULL"), ("a", 1, "PULL"), ("b", 0, "PULL")]
+
+
+@pytest.mark.parametrize("shares", [-1, 0, 3, 4])
+def test_members_that_all_share_pop_any_queue_of_each_broker(shares: int) -> None:
+    broker = Assigning("c0", "c1", "c2", "c3", mode=Mode(POP, shares))
+    assert broker.ask("c2") == [("a", -1, "POP"), ("b", -1, "POP")]
+
+
+def test_a_member_pops_its_queues_and_those_of_the_members_behind_it() -> None:
+    broker = Assigning("c0", "c1", "c2", mode=Mode(POP, 1))
+    assert broker.ask("c0") == [("a", 0, "POP"), ("a", 1, "POP")]
+    assert broker.ask("c2") == [("a", 0, "POP"), ("b", 0, "POP")]
+
+
+def test_each_of_more_members_than_queues_pops_one() -> None:
+    names = [f"c{number}" for number in range(5)]
+    broker = Assigning(*names, mode=Mode(POP, 1))
+    queues = [broker.ask(name) for name in names]
+    assert queues == [
+        [("a", 0, "POP")],
+        [("a", 1, "POP")],
+        [("b", 0, "POP")],
+        [("a", 0, "POP")],
+        [("a", 1, "POP")],
+    ]
+
+
+def test_a_member_that_broadcasts_pulls_everything() -> None:
+    broker = Assigning("c0", "c1", mode=Mode(POP, -1))
+    shares = broker.ask("c1", messageModel="BROADCASTING")
+    assert shares == [("a", 0, "PULL"), ("a", 1, "PULL"), ("b", 0, "PULL")]
+
+
+def test_a_client_that_a_new_leader_does_not_know_yet_keeps_its_queues() -> None:
+    assert Assigning("c0").ask("c1") is None
+    assert Assigning(mode=Mode(POP, -1)).ask("c1") is None
+
+
+def test_clients_keep_their_queues_while_no_name_server_answers() -> None:
+    broker = Assigning("c0")
+    broker.routes.route = None
+    assert broker.ask("c0") is None
+    assert broker.ask("c0", messageModel="BROADCASTING") is None
