@@ -8,7 +8,8 @@ from dataclasses import replace
 from jepsen_like.checkers.changed_queues import joined
 from jepsen_like.checkers.checker import Check, Request, wrong_value
 from jepsen_like.checkers.report import Problem, Report, Verdict
-from jepsen_like.history.history import Header, History
+from jepsen_like.history.header import Header
+from jepsen_like.history.history import History
 from jepsen_like.history.operation import Operation
 from jepsen_like.history.value import Map, Value, shown
 

@@ -6,28 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from jepsen_like.history.errors import HistoryUnreadable
+from jepsen_like.history.header import Header
 from jepsen_like.history.operation import Operation
-from jepsen_like.history.value import Map, Value
-
-FORMAT_VERSION = 1
-
-
-@dataclass(frozen=True)
-class Header:
-    """The first line of a history; all fields are optional except the format's version.
-
-    `model` names the checker; `seed` that of the run. `settings` are all fields, and those of
-    checkers among them, such as `initial` and `total`: docs/checkers.md names them.
-    """
-
-    workload: str | None = None
-    model: str | None = None
-    seed: int | None = None
-    settings: Map = field(default_factory=Map)
-
-    def setting(self, name: str, default: Value = None) -> Value:
-        """A field by its name."""
-        return self.settings.get(name, default)
 
 
 @dataclass(frozen=True)

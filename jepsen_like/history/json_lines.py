@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from jepsen_like.history.errors import BadLine
-from jepsen_like.history.history import FORMAT_VERSION, Header
+from jepsen_like.history.header import FORMAT_VERSION, Header
 from jepsen_like.history.operation import Event, EventType
 from jepsen_like.history.value import Map, Value, frozen, shown
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from jepsen_like.history.edn_wrapping import unwrapped
 from jepsen_like.history.errors import BadLine, HistoryUnreadable
-from jepsen_like.history.history import Header, History
+from jepsen_like.history.header import Header
+from jepsen_like.history.history import History
 from jepsen_like.history.jepsen import LOGGED_EVENT, parse_edn_event, parse_logged_event
 from jepsen_like.history.json_lines import VERSION_FIELD, parse_event, parse_header
 from jepsen_like.history.operation import Event

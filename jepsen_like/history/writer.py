@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 
 from jepsen_like.history.errors import BadLine, EventRefused
-from jepsen_like.history.history import FORMAT_VERSION
+from jepsen_like.history.header import FORMAT_VERSION
 from jepsen_like.history.json_lines import (
     VERSION_FIELD,
     checked_function,

@@ -10,7 +10,8 @@ from jepsen_like.checkers.checker import Bounds
 from jepsen_like.checkers.checker import Request as CheckRequest
 from jepsen_like.checkers.report import Report
 from jepsen_like.fingerprint import shortened
-from jepsen_like.history.history import Header, History
+from jepsen_like.history.header import Header
+from jepsen_like.history.history import History
 from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.history.value import Map, Value, frozen
 from jepsen_like.simulation.service.machine_error import called

@@ -8,7 +8,8 @@ from random import Random
 from hypothesis import strategies as st
 
 from jepsen_like.checkers.models.model import Model
-from jepsen_like.history.history import Header, History
+from jepsen_like.history.header import Header
+from jepsen_like.history.history import History
 from jepsen_like.history.operation import Event, EventType, Operation
 from jepsen_like.history.pairing import Pairing
 from jepsen_like.history.value import Map, Value, frozen

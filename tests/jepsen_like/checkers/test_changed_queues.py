@@ -8,7 +8,8 @@ from jepsen_like.checkers.catalogue import CATALOGUE
 from jepsen_like.checkers.checker import Request
 from jepsen_like.checkers.report import Report, Verdict
 from jepsen_like.history.errors import HistoryUnreadable
-from jepsen_like.history.history import Header, History
+from jepsen_like.history.header import Header
+from jepsen_like.history.history import History
 from jepsen_like.history.operation import EventType, Operation
 from jepsen_like.history.value import Map, Value
 

@@ -18,7 +18,8 @@ from jepsen_like.checkers.sets import check_set
 from jepsen_like.checkers.statistics import check_statistics
 from jepsen_like.checkers.transactions import check_transactions
 from jepsen_like.history.errors import HistoryUnreadable
-from jepsen_like.history.history import Header, History
+from jepsen_like.history.header import Header
+from jepsen_like.history.history import History
 from jepsen_like.history.operation import Event, EventType
 from jepsen_like.history.pairing import Pairing
 from tests.jepsen_like.checkers.recorded import alone, one, recorded, told
