@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import dis
 import importlib
 import inspect
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from types import CodeType, FunctionType
 from typing import Any
 
@@ -63,16 +65,27 @@ def _parts(code: CodeType) -> list[CodeType]:
 
 def _frame(code: CodeType) -> CodeType:
     """What a module or class does besides its functions and classes."""
-    others = [value for value in code.co_consts if not isinstance(value, CodeType)]
+    others = [None if isinstance(value, CodeType) else value for value in code.co_consts]
     return _unplaced(code.replace(co_consts=tuple(others)))
 
 
 def _unplaced(code: CodeType) -> CodeType:
     """The code without the lines that it was on."""
     values = [_unplaced(one) if isinstance(one, CodeType) else one for one in code.co_consts]
-    if not code.co_flags & inspect.CO_OPTIMIZED:  # the body of a class names its line since 3.13
-        values = [0 if one == code.co_firstlineno else one for one in values]
+    if not code.co_flags & inspect.CO_OPTIMIZED:
+        noted = _noted(code)
+        values = [None if one in noted else one for one in values]
     return code.replace(co_firstlineno=1, co_linetable=b"", co_consts=tuple(values))
+
+
+def _noted(code: CodeType) -> list[object]:
+    """What the body of a class notes of its source since 3.13: its line, and what methods set."""
+    instructions = list(dis.get_instructions(code))
+    return [
+        loaded.argval
+        for loaded, stored in pairwise(instructions)
+        if stored.argval in ("__firstlineno__", "__static_attributes__")
+    ]
 
 
 def _function(owner: Any, code: CodeType) -> FunctionType:
