@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import linecache
 import os
 import pickle
 import signal
@@ -124,6 +125,13 @@ def main_thread_id() -> int:
     return main.ident
 
 
+def is_waiting(frame: FrameType) -> bool:
+    """Whether a frame is at the line where a condition waits to be notified."""
+    if frame.f_code is not threading.Condition.wait.__code__:
+        return False
+    return "waiter.acquire(" in linecache.getline(frame.f_code.co_filename, frame.f_lineno)
+
+
 def interrupted(call: Call) -> BaseException | None:
     """What a call raises whose wait a signal handler ends; Ctrl-C does the same."""
     main = main_thread_id()
@@ -131,7 +139,8 @@ def interrupted(call: Call) -> BaseException | None:
 
     def interrupt(_number: int, frame: FrameType | None) -> None:
         # Only where it waits: the handler of Ctrl-C may raise anywhere, and nobody can mend that.
-        if frame is not None and frame.f_code.co_filename == threading.__file__:
+        # Where `threading` has just taken a lock, it stays taken, and the loop's end hangs.
+        if frame is not None and is_waiting(frame):
             signal.signal(signal.SIGUSR1, signal.SIG_IGN)
             raise Interrupted
 
