@@ -11,7 +11,6 @@ from broker.errors import RequestRefused
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from broker.store.message_reader import MESSAGE_READER
-from remoting.message.message_id import parse_message_id
 from remoting.wire.codes import RequestCode, ResponseCode
 from remoting.wire.command import Command, server_request
 from remoting.wire.errors import RemotingError
@@ -45,11 +44,7 @@ class Forwarding:
             RequestRefused (1): the consumer or the message is not here.
         """
         message_id = command.text("msgId")
-        try:
-            position = parse_message_id(message_id).physical_offset
-        except RemotingError:
-            position = -1
-        record = self._reader.record_at(position)
+        record = self._reader.record_named(message_id)
         if record is None:
             raise RequestRefused.failed(
                 f"no message of this broker has the id {message_id:.80}: give its offset id"

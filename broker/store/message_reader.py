@@ -29,8 +29,10 @@ from broker.serving.parts import Shared
 from broker.serving.queues import Queues
 from broker.store.record_runs import read_records
 from dledger import HEADER_BYTES, OutsideLog
+from remoting.message.message_id import parse_message_id
 from remoting.message.properties import decode_some
 from remoting.message.record import MESSAGE_MAGIC
+from remoting.wire.errors import RemotingError
 
 # What one pull may spend on judging messages by a condition, in characters that the condition looks
 # at: some 5 ms. The pull is answered then with what it has.
@@ -263,6 +265,14 @@ class MessageReader:
         """The applied message whose record begins at a position of the log, or None."""
         outline = self.outline_at(position)
         return None if outline is None else self._log.read_bytes(position, outline.size)
+
+    def record_named(self, message_id: str) -> bytes | None:
+        """The applied message that an offset id names, by its position in it; or None."""
+        try:
+            position = parse_message_id(message_id).physical_offset
+        except RemotingError:
+            return None
+        return self.record_at(position)
 
     def outline_at(self, position: int) -> "Outline | None":
         """What an applied message says of itself besides its body, as `record_at`.

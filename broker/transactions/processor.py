@@ -16,7 +16,6 @@ from broker.store.message_reader import MESSAGE_READER
 from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC
 from broker.transactions.ends import ENDS
 from broker.transactions.state import TRANSACTIONS, End, Half
-from remoting.message.message_id import parse_message_id
 from remoting.message.properties import PRODUCER_GROUP
 from remoting.message.record import (
     TRANSACTION_COMMIT,
@@ -26,7 +25,6 @@ from remoting.message.record import (
 )
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
-from remoting.wire.errors import RemotingError
 
 _ENDS: Final = {TRANSACTION_COMMIT: End.COMMITTED, TRANSACTION_ROLLBACK: End.ROLLED_BACK}
 
@@ -140,14 +138,11 @@ class TransactionProcessor:
         """
         self._disk.check()
         message_id = command.text("msgId")
-        try:
-            position = parse_message_id(message_id).physical_offset
-        except RemotingError:
-            position = -1
-        stored = self._reader.record_at(position)
+        stored = self._reader.record_named(message_id)
         record = None if stored is None else decode_record(stored)[0]
         if record is None or record.topic != GIVEN_UP_TOPIC:
             raise _none(message_id)
+        position = record.physical_offset
         if position in self._transactions.resumed or self._ends.is_under_way(position):
             raise _resumed(message_id)
         settings, open_now = self._settings.now, len(self._transactions.halves)
