@@ -296,8 +296,8 @@ class _Rings:
     """The ring of each file: the lowest that allows what it uses and imports, up to its highest."""
 
     def __init__(self, files: dict[str, SourceFile], rules: Rules) -> None:
-        self._files = files
         self._rules = rules
+        self._highest = {path: rules.highest_ring(path) for path in files}
         by_module = {file.module: file.path for file in files.values()}
         handed_on = _handed_on(files, rules)
         self._targets = {
@@ -314,20 +314,20 @@ class _Rings:
             is_settled = True
             for path, targets in self._targets.items():
                 above = max((self.of[target] for _line, target in targets), default=0)
-                ring = min(max(self.of[path], above), rules.highest_ring(path))
+                ring = min(max(self.of[path], above), self._highest[path])
                 if ring != self.of[path]:
                     self.of[path] = ring
                     is_settled = False
 
     def _lowest(self, file: SourceFile) -> int:
         """The lowest ring that allows what a file uses."""
-        highest = self._rules.highest_ring(file.path)
+        highest = self._highest[file.path]
         fits = (ring for ring in range(highest) if not denied_uses(file, ring, self._rules))
         return next(fits, highest)
 
     def breaches_of(self, file: SourceFile) -> list[str]:
         """What a file uses that its highest ring is denied, and files of higher rings."""
-        ring = self._rules.highest_ring(file.path)
+        ring = self._highest[file.path]
         found = [
             f"{file.path}:{line}: ring {ring} may not use {name}"
             for line, name in denied_uses(file, ring, self._rules)
