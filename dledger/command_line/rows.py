@@ -42,7 +42,7 @@ def say(line: str) -> bool:
 
 
 def say_each(lines: Iterable[str]) -> None:
-    """Print lines for as long as somebody reads them."""
+    """Print lines, until there are no more or the reader of the output closes it."""
     for line in lines:
         if not say(line):
             return

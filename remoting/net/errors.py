@@ -26,7 +26,7 @@ class RequestTimedOut(RemotingError):
     )
 
 
-# Why a connection closed whose own program, or part of it, was ended.
+# The reason of a connection that closes because its own task is cancelled.
 ENDED_HERE: Final = "this side ended it"
 
 
@@ -48,7 +48,7 @@ class ConnectionClosed(RemotingError):
 
     @property
     def is_own_end(self) -> bool:
-        """Whether this side was ended; the peer, and what lies between, may be well."""
+        """Whether this side was cancelled, which says nothing of the peer or of the network."""
         return self.reason == ENDED_HERE
 
     def _text(self) -> str:
