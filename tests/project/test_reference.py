@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -28,6 +29,7 @@ PROJECT = Path(__file__).parent.parent.parent
 PAGES = "\n".join(
     page.read_text(encoding="utf-8") for page in (PROJECT / "docs" / "reference").glob("*.md")
 )
+OURS = {"dledger", "dledger_mq", "dledger_spark", "jepsen_like", "remoting", "tests"}
 DOCUMENTED = re.compile(r"^\.\. auto\w+:: ([\w.]+)", re.MULTILINE)
 # Names for a union of types or for a kind of function, and constants: they have no docstring.
 IN_WORDS = {
@@ -93,6 +95,27 @@ def test_each_public_name_says_what_it_is_in_words_of_its_own() -> None:
     assert [words for words in wrong if words] == []
 
 
+def silent_members(value: object) -> list[str]:
+    """Public methods and properties of a class of ours that neither it nor a parent describes."""
+    if not isinstance(value, type):
+        return []
+    members = {
+        name: member
+        for owner in value.__mro__
+        if owner.__module__.partition(".")[0] in OURS
+        for name, member in vars(owner).items()
+        if not name.startswith("_")
+        and (inspect.isroutine(member) or isinstance(member, property | classmethod | staticmethod))
+    }
+    return [
+        f"{value.__name__}.{name}" for name in members if not inspect.getdoc(getattr(value, name))
+    ]
+
+
+def test_each_method_of_a_public_class_is_described() -> None:
+    assert [name for path in PUBLIC for name in silent_members(value_of(path))] == []
+
+
 def test_each_error_stands_under_what_it_says_of_the_append() -> None:
     page = errors()
     places = {title: page.index(f"## {title}") for title, _ in OUTCOMES.values()}
@@ -141,6 +164,20 @@ class Generated(NamedTuple):
 def test_a_name_without_words_of_its_own_is_found(name: str, wrong: str) -> None:
     path = f"{__name__}.{name}"
     assert wrong_words(path) == f"{path} has {wrong}"
+
+
+class Mute:
+    """A class whose method is not described."""
+
+    def speak(self) -> None:
+        pass
+
+    def _whisper(self) -> None:
+        pass
+
+
+def test_a_method_that_nothing_describes_is_found() -> None:
+    assert silent_members(Mute) == ["Mute.speak"]
 
 
 class Settings:
