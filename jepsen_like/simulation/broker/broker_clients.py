@@ -85,6 +85,11 @@ class BrokerClients:
         self, pops: PopClients, pops_of_remade: PopClients
     ) -> dict[str, Callable[[ServedBroker], None]]:
         """What clients do, by the names of their weights."""
+
+        def pop_remade(broker: ServedBroker) -> None:
+            self.remade.look(broker)
+            pops_of_remade.pop(broker)
+
         return {
             "send": self._send,
             "send batch": self._send_batch,
@@ -107,7 +112,7 @@ class BrokerClients:
             "consume remade": self.remade.consume,
             "remake": self.remade.remake,
             "reset remade": self.remade.reset,
-            "pop remade": pops_of_remade.pop,
+            "pop remade": pop_remade,
             "acknowledge remade": pops_of_remade.ack,
             "pop": pops.pop,
             "acknowledge pop": pops.ack,

@@ -92,7 +92,9 @@ class RemadeClients:
         # By queue and offset: how far the log was applied when the message was given last.
         self._given: dict[tuple[int, int], int] = {}
         self._judged: dict[int, tuple[int, int]] = {}  # by queue: since when, and up to where
-        self._begin = 0  # of the log, where it was seen furthest; retention may be faster
+        # Of the log, where it was seen furthest: retention may be faster than the model, and a
+        # member that was given a snapshot lacks the messages before it.
+        self._begin = 0
 
     # --- producers and operators ------------------------------------------------------------------
 
@@ -144,7 +146,7 @@ class RemadeClients:
     def consume(self, broker: ServedBroker) -> None:
         """The next step of a member at a queue."""
         chance = self._chance
-        self._begin = max(self._begin, broker.process.store.begin_pos)
+        self.look(broker)
         member, queue = chance.randrange(MEMBERS), chance.randrange(QUEUES)
         seat = self._seats[member, queue]
         connection = self._connections.get(member)
@@ -216,6 +218,10 @@ class RemadeClients:
             "commitOffset": offset,
         }
         connection.ask(RequestCode.UPDATE_CONSUMER_OFFSET, fields, lambda _reply: None)
+
+    def look(self, broker: ServedBroker) -> None:
+        """See where the log of a broker begins that is going to be asked for messages."""
+        self._begin = max(self._begin, broker.process.store.begin_pos)
 
     # --- what is judged ---------------------------------------------------------------------------
 
