@@ -1,4 +1,4 @@
-"""Appends on their way from other threads into a node's loop."""
+"""Hands appends from other threads over to a node's loop."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ class TooManyCalls(Rejected):
 
 
 class HandedOver:
-    """Appends of any thread; those that come together share one turn of the node."""
+    """Takes appends from any thread; those that arrive together share one turn of the node."""
 
     def __init__(self, loop: LoopThread[Any], node: Node) -> None:
         self._loop = loop
         self._node = node
         self._waiting: deque[tuple[Sequence[Body], Future[list[Appended]]]] = deque()
-        self._is_told = False  # whether the loop will look
+        self._is_told = False  # whether the loop is going to call `_take_over`
         loop.at_end(self._refuse_all)
 
     def add(self, bodies: Sequence[Body]) -> Future[list[Appended]]:
@@ -59,22 +59,21 @@ class HandedOver:
         return future
 
     def add_one(self, body: Body) -> Future[Appended]:
-        """As `add`, of one entry."""
         one: Future[Appended] = Future()
         one.set_running_or_notify_cancel()
         self.add((body,)).add_done_callback(partial(_pass_on_first, one))
         return one
 
     def _take_over(self) -> None:
-        """In the loop's thread: submit everything that other threads handed over."""
-        self._is_told = False  # before looking: what comes later tells again
+        """Submit everything that other threads handed over. Runs in the loop's thread."""
+        self._is_told = False  # before looking: a later `add` schedules another call
         while self._waiting:
             bodies, future = self._waiting.popleft()
             if not future.set_running_or_notify_cancel():
                 continue
             try:
                 self._node.submit(bodies, partial(_resolve, future))
-            except Exception as error:  # the loop would end with it
+            except Exception as error:  # would end the loop
                 _resolve(future, error)
 
     def _refuse_all(self) -> None:

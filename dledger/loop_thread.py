@@ -1,7 +1,7 @@
 """A trio loop in a thread of its own, for programs that do not use trio.
 
-All calls of other threads cross here, as futures: nothing waits for a lock, so that a call may come
-from a signal handler or a destructor, and none keeps a thread but the one that waits for it.
+All calls of other threads cross here, as futures. Nothing waits for a lock, so a call may come from
+a signal handler or a destructor, and only a caller that waits for its result occupies a thread.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from dledger.unwrapping_nursery import unwrapping_nursery
 T = TypeVar("T")
 Opened = TypeVar("Opened")
 
-# What is under way at the end of a program that has left its loop open gets so long to be done, and
-# so long again to be closed in order. A supervisor waits for longer before it kills a process.
+# If a program ends with its loop open, running calls get this long to finish, and the close gets
+# this long again. A supervisor waits for longer before it kills a process.
 EXIT_SECONDS: Final = 5.0
 
 _FORKED: Final = (
@@ -53,7 +53,7 @@ class CallCutOff(OutcomeUnknown):
 
 
 class CallMisplaced(Rejected):
-    """A call was made where nothing could answer it: see `reason`. Nothing was done."""
+    """A call was made where it could not be answered, for `reason`. Nothing was done."""
 
     reason: str
     _template = "the call was not made: {reason}"
@@ -62,20 +62,20 @@ class CallMisplaced(Rejected):
 class LoopThread(Generic[Opened]):
     """Keeps one asynchronous context manager open in a loop, and carries out calls there.
 
-    Calls begin in the order in which they were submitted. Each returns a future; to cancel it
-    before the call has begun prevents the call, and later gives up the wait alone. Everything but
-    what stands below "in the loop's thread" may be called in any thread.
+    Calls begin in the order in which they were submitted. Each returns a future. Cancelling it
+    prevents a call that has not begun; later it gives up the wait alone. Everything above the line
+    "in the loop's thread" may be called in any thread.
 
     Args:
-        make: gives the context manager, in the loop.
+        make: makes the context manager, in the loop.
         name: of the thread.
         closed: makes the error of calls after the end.
         cut_off: makes the error of calls that the end interrupts.
-        misplaced: makes the error of calls that nothing could answer, from the reason.
+        misplaced: makes the error of calls that could not be answered, from the reason.
 
     Attributes:
-        is_ending: whether it was told to end; a loop may also end by an error.
-        ended: is done when the loop has ended, and has the error that ended it, if one did.
+        is_ending: whether `end` was called; a loop may also end by an error.
+        ended: is done when the loop has ended, with its error if any.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class LoopThread(Generic[Opened]):
     # --- opening and closing --------------------------------------------------------------------
 
     def begin(self) -> Future[Opened]:
-        """Start the thread; the future has the context manager's value, or its error."""
+        """Start the thread; return a future of the context manager's value."""
         if _is_patched():
             self._opening.set_exception(self._misplaced(_PATCHED))
             self.ended.set_result(None)
@@ -129,7 +129,7 @@ class LoopThread(Generic[Opened]):
         return self.ended
 
     def open(self) -> Opened:
-        """As `begin`, and wait."""
+        """Start the thread, and wait for the context manager's value."""
         opening = self.begin()
         try:
             return opening.result()
@@ -138,7 +138,7 @@ class LoopThread(Generic[Opened]):
             raise
 
     def close(self) -> None:
-        """As `end`, and wait. Raises the error that ended the loop."""
+        """Leave the context manager, and wait. Raises the error that ended the loop."""
         self._come_to(self.end())
 
     def at_end(self, told: Callable[[], None]) -> None:
@@ -146,19 +146,19 @@ class LoopThread(Generic[Opened]):
         self._ends.append(told)
 
     def leave(self, patience_s: float) -> None:
-        """End at the program's exit: let what is under way be done first, for so long."""
+        """End at the program's exit, after waiting up to `patience_s` for running calls."""
         until = time.monotonic() + patience_s
         blocks = list(self._blocks)
         wait_for_all(self._calls.copy() - {block.holding for block in blocks}, patience_s)
         closing = [block.leave() for block in blocks]
         wait_for_all(closing, max(0.0, until - time.monotonic()))
         wait_for_all([self.end()], patience_s)
-        pass_over(self.ended)  # whatever closes it now must not wait for a frozen thread
+        pass_over(self.ended)  # a later close must not wait for a frozen thread
 
     # --- calls ----------------------------------------------------------------------------------
 
     def soon(self, function: Callable[[], object]) -> bool:
-        """Run a function in the loop's thread, soon; return whether the loop still runs."""
+        """Run a function in the loop's thread, soon; return False if the loop has ended."""
         if self._token is None:
             return False
         try:
@@ -168,7 +168,6 @@ class LoopThread(Generic[Opened]):
         return True
 
     def submit(self, call: Callable[[], Awaitable[T]]) -> Future[T]:
-        """Begin a call in the loop."""
         self.check()
         future: Future[T] = self.tracked()
         if not self.soon(lambda: self._start(call, future)):
@@ -176,14 +175,14 @@ class LoopThread(Generic[Opened]):
         return future
 
     def tracked(self) -> Future[Any]:
-        """A future that is answered at the loop's end at the latest."""
+        """Return a future that is answered at the loop's end at the latest."""
         future: Future[Any] = Future()
         self._calls.add(future)
         future.add_done_callback(self._calls.discard)
         return future
 
     def wait(self, call: Callable[[], Awaitable[T]], timeout_s: float | None = None) -> T:
-        """As `submit`, and wait for the answer. Raises TimeoutError when the time is over."""
+        """Carry out a call in the loop, and wait for its result. Raises TimeoutError."""
         self.check_waitable()
         return self.submit(call).result(timeout_s)
 
@@ -196,7 +195,7 @@ class LoopThread(Generic[Opened]):
 
     @contextmanager
     def kept_open(self, make: Callable[[], AbstractAsyncContextManager[T]]) -> Iterator[T]:
-        """As `hold`, during a `with` block of another thread."""
+        """Enter another context manager in the loop, and keep it open during a `with` block."""
         self.check_waitable()
         block = self.hold(make)
         try:
@@ -210,29 +209,29 @@ class LoopThread(Generic[Opened]):
             self._come_to(block.leave())
 
     def settle(self, futures: Collection[Future[Any]]) -> None:
-        """Wait at the end of a block for what is under way.
+        """Wait at the end of a block for these futures.
 
-        It does not wait where that could never end: in a process that was forked since, with
-        patched threads, and in the loop's own thread. A block that was forgotten ends in any of
-        them, as garbage.
+        It does not wait where they would never be done: in a process that was forked since, with
+        patched threads, and in the loop's own thread. A block that is never left ends in any of
+        these, when it is garbage-collected.
         """
         is_own_thread = threading.get_ident() == self._thread_id
         if not (self.is_elsewhere or _is_patched() or is_own_thread):
             wait_for_all(futures)
 
     def _come_to(self, ending: Future[None]) -> None:
-        """As `settle`, and raise the error of an end."""
+        """Settle the end of a block, and raise its error."""
         self.settle([ending])
         if ending.done():
             ending.result()
 
     @property
     def is_elsewhere(self) -> bool:
-        """Whether this process was forked since, so that the loop runs in the other one."""
+        """Whether this process was forked since, so that the loop runs in the parent."""
         return os.getpid() != self._process_id
 
     def check(self) -> None:
-        """Raise if no call can be answered here: this process was forked, or threads were patched
+        """Raise if no call can be answered: this process was forked, or threads were patched
         since.
         """
         if self.is_elsewhere:
@@ -241,17 +240,17 @@ class LoopThread(Generic[Opened]):
             raise self._misplaced(_PATCHED)
 
     def check_waitable(self) -> None:
-        """Raise if a wait for a call could never end: it is made in the loop's own thread."""
+        """Raise if a wait for a call would never end, as in the loop's own thread."""
         self.check()
         if threading.get_ident() == self._thread_id:
             raise self._misplaced(_IN_ITS_LOOP)
 
     def gone(self) -> BaseException:
-        """The error for calls after the loop's end."""
+        """Return the error for calls after the loop's end."""
         return self._ended or self._closed()
 
     def cut_off(self) -> BaseException:
-        """The error for calls that the loop's end interrupted."""
+        """Return the error for calls that the loop's end interrupted."""
         error = self._cut_off()
         error.__cause__ = self._ended
         return error
@@ -262,7 +261,7 @@ class LoopThread(Generic[Opened]):
         self._thread_id = threading.get_ident()
         try:
             trio.run(self._main)
-        except BaseException as error:  # raised by what opens or closes it
+        except BaseException as error:  # the context manager raised
             if self._opening.done():
                 self._ended = error
             else:
@@ -280,7 +279,7 @@ class LoopThread(Generic[Opened]):
     async def _main(self) -> None:
         with self._stop:
             self._token = trio.lowlevel.current_trio_token()
-            if self.is_ending:  # told before there was a token
+            if self.is_ending:  # `end` was called before there was a token
                 self._stop.cancel()
             async with self._make() as opened, unwrapping_nursery() as nursery:
                 self._nursery = nursery
@@ -304,7 +303,7 @@ class LoopThread(Generic[Opened]):
         call, future = self._begun.popleft()
         try:
             result = await call()
-        except Exception as error:  # one that is cancelled is answered when it is known why
+        except Exception as error:  # a cancelled call is answered by `_run`, which knows the reason
             answer(future, error)
         else:
             future.set_result(result)
@@ -334,7 +333,7 @@ class Block(Generic[T]):
         self.holding.add_done_callback(self._not_opened)
 
     def leave(self) -> Future[None]:
-        """Leave it; the future has the error of its end."""
+        """Leave the context manager; return `holding`."""
         if self._loop.is_elsewhere:
             pass_over(self.holding)
         else:
@@ -355,13 +354,13 @@ def answer(future: Future[Any], error: BaseException) -> None:
 
 
 def pass_over(ending: Future[None]) -> None:
-    """Mark an end as done, since the loop will not report it in this process."""
+    """Mark an end as done: the loop does not report it in this process."""
     if not ending.done():
         ending.set_result(None)
 
 
 def _is_patched() -> bool:
-    """Whether gevent has replaced threads."""
+    """Return whether gevent has replaced threads."""
     monkey = sys.modules.get("gevent.monkey")
     return monkey is not None and monkey.is_module_patched("threading")
 
@@ -370,7 +369,7 @@ _left_open: WeakSet[LoopThread[Any]] = WeakSet()
 
 
 def _leave_all() -> None:
-    """End the loops that a program has left open: its threads stop when this returns."""
+    """End the loops that a program has left open: daemon threads stop when this returns."""
     for loop in list(_left_open):
         if not (loop.is_elsewhere or _is_patched()):
             loop.leave(EXIT_SECONDS)

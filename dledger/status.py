@@ -12,7 +12,7 @@ LEARNER, REMOVED, JOINING = "learner", "removed", "joining"
 
 
 def role_name(state: MemberState) -> str:
-    """Return the role of a member: that of Raft, or the reason why it does not vote."""
+    """Return the role of a member in Raft, or the reason why it does not vote."""
     if state.role is not Role.FOLLOWER or state.votes:
         return state.role.value
     if state.self_id in state.membership.members:
@@ -42,7 +42,6 @@ class GroupStatus:
 
 
 def group_status(replica: Replica) -> GroupStatus:
-    """The configuration in force on a member."""
     membership = replica.state.membership
     configuration = membership.configuration
     return GroupStatus(
@@ -138,7 +137,7 @@ class Status:
     # while one of them is not connected or has not told, or if the machine has no versions.
     machine_version: int | None = None
     machine_stopped: str | None = None  # why it applies no more: it does not read an entry
-    disk_short: str | None = None  # why it takes no appends, and what to do; None: it does
+    disk_short: str | None = None  # why it takes no appends, and what to do; None if it does
     alarms: list[MemberAlarm] = field(default_factory=list)  # of this node and its peers
 
     not_begun: str | None = None  # why its folder is empty and it does not begin the group
@@ -150,7 +149,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class RoleChange:
-    """The leader, as this node knows it. `ready` as in Status."""
+    """The leader and this node's role, as the node knows them. `ready` as in Status."""
 
     role: str
     term: int
