@@ -1,4 +1,4 @@
-"""`dledger append`: arguments, or the lines of standard input as they come."""
+"""`dledger append`: appends its arguments, or lines of standard input as they come."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def append(
     Exit code 1: an entry was not appended, nor any after it. Exit code 3: it is not known whether
     the last batch was appended; read the log before you append it again.
     """
-    # The bytes that the shell passed, even if they are not UTF-8.
+    # fsencode restores the bytes from the shell, even if they are not UTF-8.
     bodies_given = [os.fsencode(body) for body in bodies]
     trio.run(_append, given_group(), bodies_given, timeout, as_json)
 
@@ -78,7 +78,7 @@ async def append_batches(
     batches: AsyncGenerator[list[bytes], None],
     tell: Callable[[int, int, int], None],
 ) -> None:
-    """Append one batch after the other, and report every entry once it is committed.
+    """Append the batches in turn, and report every entry once it is committed.
 
     Raises as RemoteLog.append_many; reported entries stay appended.
     """
@@ -102,7 +102,7 @@ async def lines(read: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[list[byt
     `read` returns some bytes, or none at the end. Holds at most one piece of the input and one
     line. Raises EntryTooLarge for a line that is longer than any entry.
     """
-    begun: list[bytes] = []  # of a line whose newline was not read yet
+    begun: list[bytes] = []  # the parts of a line whose newline was not read yet
     begun_bytes = 0
     while piece := await read():
         first, *others = piece.split(b"\n")

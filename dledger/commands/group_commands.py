@@ -1,4 +1,4 @@
-"""Commands over a group: run members, append, read, look. Folders at rest: see offline_commands."""
+"""Commands over a group: run members, append, read. `offline_commands` reads folders at rest."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from dledger.store.noop_body import decode_noop_body
 
 _MAGICS = {int(magic): magic.name.lower() for magic in Magic}
 
-# How often a starting group is asked for its leader.
+# How often the command asks a starting group for its leader.
 _POLL_S = 0.2
 
 
@@ -73,7 +73,6 @@ class CommandsBySection(Commands):
     """Lists the commands in sections, by purpose."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the list."""
         listed = {name for names in _SECTIONS.values() for name in names}
         others = tuple(name for name in self.list_commands(ctx) if name not in listed)
         for section, names in {**_SECTIONS, "More": others}.items():
@@ -95,8 +94,7 @@ class CommandsBySection(Commands):
     help=_HELP,
 )
 @click.version_option(__version__)
-def commands() -> None:
-    """All commands."""
+def commands() -> None: ...
 
 
 @commands.command("group")
@@ -182,7 +180,7 @@ async def _follow(group: NamedGroup, first: int, as_json: bool) -> None:
             except OutsideLog as error:
                 if error.first <= first:
                     raise
-                first = error.first  # snapshots replace the entries before
+                first = error.first  # a snapshot replaces the earlier entries
 
 
 def _print_entry(entry: Entry, as_json: bool) -> None:

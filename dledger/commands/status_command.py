@@ -1,4 +1,4 @@
-"""`dledger status`: shows a group once, or again and again."""
+"""`dledger status`: shows a group once or repeatedly."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from dledger.commands.group_options import NamedGroup, given_group, group_option
 from dledger.errors import DLedgerError
 from dledger.unwrapping_nursery import unwrapping_nursery
 
-# A frozen member must not hold up the answers of the others.
+# The limit for a frozen member, which must not delay the answers of the others.
 _ANSWER_S = 2.0
 # One round for the given members, one for those that they name, one for a change meanwhile.
 _MOST_ROUNDS = 3
@@ -73,9 +73,9 @@ def _print_json(found: Statuses, notes: Sequence[str]) -> None:
 async def member_statuses(client: GroupClient, given: Mapping[str, str]) -> Statuses:
     """Return the status of each member, or the reason why it did not answer.
 
-    Asks the known members at once, and then those that they name: the group decides its members,
-    and the given list may be older. Given nodes that are no longer members are shown if they
-    answer: they run, and may not know of their removal yet.
+    Asks the known members at once, and then the members that they name: the group decides its
+    members, and the given list may be older. Given nodes that are no longer members are shown if
+    they answer: they run, and may not know of their removal yet.
     """
     asked: dict[tuple[str, str], dict[str, Any]] = {}
     for _ in range(_MOST_ROUNDS):
@@ -110,7 +110,7 @@ async def _ask(
 
 
 def member_notes(client: GroupClient, given: Mapping[str, str]) -> list[str]:
-    """Return notes for the operator about the origin of the shown members."""
+    """Return notes for the operator about the source of the shown members."""
     if not client.members_are_told:
         return ["no member answers: these are the members as given, the group may have others"]
     members = client.members
@@ -128,7 +128,7 @@ async def _watch(
     count: int | None,
     as_json: bool,
 ) -> None:
-    """Show the group repeatedly: in place in a terminal, one after the other in a pipe."""
+    """Show the group repeatedly: in place in a terminal, one picture after the other in a pipe."""
     from rich.live import Live
 
     from dledger.commands.status_picture import Syncs, group_picture, syncs_of

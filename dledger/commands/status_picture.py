@@ -1,7 +1,7 @@
 """Draws the status of a group: the alarms first, then every member.
 
-A terminal without room for all columns gets the important ones, and a line that names the others: a
-squeezed table is unreadable.
+A terminal without room for all columns gets the important ones, and a line that names the others:
+a squeezed table is unreadable.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ _STYLES = {Severity.CRITICAL: "bold red", Severity.WARNING: "yellow"}
 
 
 class Syncs(NamedTuple):
-    """Counts of one member at an earlier look."""
+    """The counts of one member's syncs when it was asked before."""
 
     syncs: int
     seconds: float
 
 
 def syncs_of(said: Mapping[str, Any]) -> Syncs:
-    """The counts of one member."""
     return Syncs(int(said["syncs"]), float(said["sync_seconds"]))
 
 

@@ -23,7 +23,7 @@ CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 _LABELS = ("group", "node")
 _PEER_LABELS = (*_LABELS, "peer")
 
-# Name in the status, and its description.
+# The name of a field of the status, and its description.
 _STATUS_GAUGES = {
     "term": "Raft term that the node is in.",
     "first_index": "First entry in the log.",
@@ -55,12 +55,11 @@ _TALLY_COUNTERS = {
 
 
 def render(nodes: Iterable[tuple[Status, Tally]], more: Iterable[Metric] = ()) -> bytes:
-    """Render the metrics of these nodes, and further ones."""
     return b"".join(rendered(nodes, more))
 
 
 def rendered(nodes: Iterable[tuple[Status, Tally]], more: Iterable[Metric] = ()) -> Iterator[bytes]:
-    """As `render`, a metric at a time: one of a thousand rows takes ten milliseconds."""
+    """Render the same metric by metric: a metric with a thousand rows takes ten milliseconds."""
     for metric in chain(_Nodes(list(nodes)).collect(), more):
         registry = CollectorRegistry()
         registry.register(_Made(metric))
@@ -68,8 +67,6 @@ def rendered(nodes: Iterable[tuple[Status, Tally]], more: Iterable[Metric] = ())
 
 
 class _Made(Collector):
-    """A metric that is made already."""
-
     def __init__(self, metric: Metric) -> None:
         self._metric = metric
 

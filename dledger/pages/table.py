@@ -8,7 +8,7 @@ from xml.etree.ElementTree import Element
 
 from dledger.pages.markup import child
 
-# A text, or what fills the cell.
+# A text, or a function that fills the cell.
 Cell: TypeAlias = str | Callable[[Element], object]
 
 
@@ -16,7 +16,7 @@ class Column(NamedTuple):
     """A column of a table.
 
     Attributes:
-        name: what it says.
+        name: its title.
         kind: the class of its cells: `number`, `text`, or another of the page's style.
     """
 
