@@ -1,4 +1,4 @@
-"""The two ids of a message: where the broker put it, and what the client called it."""
+"""The two ids of a message: its place in a broker's log, and the id from its client."""
 
 import struct
 from dataclasses import dataclass
@@ -23,9 +23,9 @@ class OffsetMessageId:
 
 
 def message_id(host: str, port: int, physical_offset: int) -> str:
-    """The offset id: upper-case hex of host, port and physical offset; 32 digits for IPv4.
+    """Return the offset id: upper-case hex of host, port and physical offset; 32 digits for IPv4.
 
-    Clients send it back to ask for that message, to the address that stands in it.
+    Clients request the message by it, from the address that it contains.
 
     Raises:
         MessageMalformed: the host is not a numeric address, or a number does not fit.
@@ -38,11 +38,7 @@ def message_id(host: str, port: int, physical_offset: int) -> str:
 
 
 def parse_message_id(text: str) -> OffsetMessageId:
-    """Read an offset id of 32 (IPv4) or 56 (IPv6) hex digits.
-
-    Raises:
-        MessageMalformed: it is neither.
-    """
+    """Decode an offset id of 32 (IPv4) or 56 (IPv6) hex digits. Raises MessageMalformed."""
     packed = b""
     if len(text) in (32, 56) and text.isalnum():
         try:
@@ -60,7 +56,7 @@ def parse_message_id(text: str) -> OffsetMessageId:
 def unique_message_key(
     host: str, process_id: int, instance: int, now_milliseconds: int, counter: int
 ) -> str:
-    """The id a client gives its message (property UNIQ_KEY): 32 upper-case hex digits.
+    """Return the id that a client gives its message (property UNIQ_KEY): 32 upper-case hex digits.
 
     It has the parts of the Java client's: IPv4 host, process id (16 bits), a number that tells two
     clients of one process apart (32 bits), milliseconds since the month began (32 bits), counter
@@ -87,7 +83,7 @@ def unique_message_key(
 
 
 def month_start_milliseconds(now_milliseconds: int) -> int:
-    """When the month of `now_milliseconds` began in UTC, in milliseconds since 1970.
+    """Return the begin of the month of `now_milliseconds` in UTC, in milliseconds since 1970.
 
     Computed in years that begin in March, where the leap day is the last of its year: day d of
     such a year is in month (5 d + 2) // 153, and month m begins at day (153 m + 2) // 5.
