@@ -244,7 +244,7 @@ class LanguageCode(IntEnum):
 # below 476, which announces that we understand GO_AWAY.
 PROTOCOL_VERSION: Final = 409
 
-# Replies claim JAVA like the servers of RocketMQ: the one name that every client was seen to accept.
+# Replies claim JAVA like the servers of RocketMQ: the one name that all tested clients accept.
 REPLY_LANGUAGE: Final = LanguageCode.JAVA
 
 # Requests name our language; servers only show it to their operators.

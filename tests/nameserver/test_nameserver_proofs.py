@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from nameserver.brokers import BrokerIdentity, Speaker
 from nameserver.errors import BrokerAlive, NameHeld
 from nameserver.holders import MAX_FORMER, PROOF_KEPT_SECONDS, Holders
 from nameserver.limits import MAX_STATE_VERSION
-from nameserver.routes import (
-    BROKER_TIMEOUT_SECONDS,
-    BrokerIdentity,
-    RouteTable,
-    Speaker,
-)
+from nameserver.routes import BROKER_TIMEOUT_SECONDS, RouteTable
 from remoting.bodies.registration import BrokerRegistration
 from remoting.bodies.topic_config import DataVersion, TopicConfig
 from remoting.wire.errors import RemotingError
@@ -44,7 +40,7 @@ def register(
 
 
 def master(table: RouteTable) -> str | None:
-    found = table.master_of("b")
+    found = table.brokers.master_of("b")
     return None if found is None else found.identity.address
 
 
@@ -143,7 +139,7 @@ def test_topics_stay_in_their_routes_when_a_group_first_proves_itself() -> None:
         )
         for _step in steps:
             assert not proof or all(map(table.has_topic, topics))
-    assert table.counts[:2] == (1000, 1000)
+    assert table.places.counts[:2] == (1000, 1000)
 
 
 def test_brokers_without_proofs_follow_one_another_as_before() -> None:
