@@ -220,8 +220,6 @@ class BlockingHost:
 def _opens(
     make: Callable[P, LoopThread[T]], form: Callable[[LoopThread[Any], T], R]
 ) -> Callable[P, AbstractContextManager[R]]:
-    """Derive a function that runs a loop's thread during a `with` block."""
-
     @wraps(make, assigned=("__name__", "__qualname__", "__doc__"))
     @contextmanager
     def call(*args: P.args, **kwargs: P.kwargs) -> Iterator[R]:

@@ -185,7 +185,6 @@ def stamped_body(body: Body, pos: int) -> bytes:
 def encode(
     magic: int, index: int, term: int, pos: int, previous_chain: int, body: Body
 ) -> tuple[bytes, int]:
-    """Return one entry's bytes and its chain sum."""
     body = stamped_body(body, pos)
     size = len(body)
     body_sum = crc32(body) or 1
@@ -215,5 +214,4 @@ def decode_entries(buffer: bytes) -> list[Entry]:
 
 
 def total_bytes(bodies: Sequence[Body]) -> int:
-    """Return the bytes that the entries of these bodies take in the log."""
     return sum(map(body_bytes, bodies)) + HEADER_BYTES * len(bodies)

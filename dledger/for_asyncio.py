@@ -183,8 +183,6 @@ class AsyncioHost:
 def _opens(
     make: Callable[P, LoopThread[T]], form: Callable[[LoopThread[Any], T], R]
 ) -> Callable[P, AbstractAsyncContextManager[R]]:
-    """Derive a function that runs a loop's thread during an `async with` block."""
-
     @wraps(make, assigned=("__name__", "__qualname__", "__doc__"))
     @asynccontextmanager
     async def call(*args: P.args, **kwargs: P.kwargs) -> AsyncIterator[R]:

@@ -106,7 +106,6 @@ def connect(
 def open_group(
     group: str, peers: Peers, tls: GroupTls | TlsConfig | None = None
 ) -> LoopThread[GroupClient]:
-    """Open a client for tools and scripts, during a block."""
     return LoopThread(lambda: nullcontext(GroupClient(group, peers, tls)), f"dledger {group}")
 
 

@@ -41,7 +41,6 @@ def load_group(folder: Path) -> tuple[str, dict[str, str]]:
 
 
 def is_unborn(folder: Path) -> bool:
-    """Return whether no member of the group has ever stored anything in the folder."""
     return not any(folder.glob("dledger-*"))
 
 
@@ -66,7 +65,6 @@ def load_or_make_group(folder: Path, group: str, nodes: int) -> dict[str, str]:
 def serve_command(
     group: str, node_id: str, peers: Mapping[str, str], folder: Path, more: Sequence[str] = ()
 ) -> list[str]:
-    """Return the command line of one member, with the options `more`."""
     return [
         *(sys.executable, "-m", "dledger", "serve", "--group", group, "--node", node_id),
         *("--peers", ",".join(f"{peer}={address}" for peer, address in peers.items())),

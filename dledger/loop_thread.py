@@ -120,7 +120,6 @@ class LoopThread(Generic[Opened]):
         return self._opening
 
     def end(self) -> Future[None]:
-        """Leave the context manager; return `ended`."""
         if self.is_elsewhere:
             pass_over(self.ended)
         else:
@@ -142,7 +141,6 @@ class LoopThread(Generic[Opened]):
         self._come_to(self.end())
 
     def at_end(self, told: Callable[[], None]) -> None:
-        """Call `told` in the loop's thread when the loop has ended."""
         self._ends.append(told)
 
     def leave(self, patience_s: float) -> None:
@@ -246,11 +244,9 @@ class LoopThread(Generic[Opened]):
             raise self._misplaced(_IN_ITS_LOOP)
 
     def gone(self) -> BaseException:
-        """Return the error for calls after the loop's end."""
         return self._ended or self._closed()
 
     def cut_off(self) -> BaseException:
-        """Return the error for calls that the loop's end interrupted."""
         error = self._cut_off()
         error.__cause__ = self._ended
         return error
@@ -333,7 +329,6 @@ class Block(Generic[T]):
         self.holding.add_done_callback(self._not_opened)
 
     def leave(self) -> Future[None]:
-        """Leave the context manager; return `holding`."""
         if self._loop.is_elsewhere:
             pass_over(self.holding)
         else:
@@ -360,7 +355,6 @@ def pass_over(ending: Future[None]) -> None:
 
 
 def _is_patched() -> bool:
-    """Return whether gevent has replaced threads."""
     monkey = sys.modules.get("gevent.monkey")
     return monkey is not None and monkey.is_module_patched("threading")
 

@@ -24,7 +24,6 @@ _MAX_ERROR_CHARACTERS = 300
 
 
 def raised(error: BaseException) -> str:
-    """Say that a machine raised this error."""
     text = repr(error)
     if len(text) > _MAX_ERROR_CHARACTERS:
         text = f"{text[:_MAX_ERROR_CHARACTERS]}..."

@@ -28,6 +28,5 @@ UNKNOWN_MACHINE = MachineKind()
 
 
 def machine_kind(machine: object) -> MachineKind:
-    """Return the kind that a state machine declares; see StateMachine."""
     name = str(getattr(machine, "machine_name", ""))
     return MachineKind(name, int(getattr(machine, "machine_version", 0)))

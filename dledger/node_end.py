@@ -38,8 +38,6 @@ class NodeEnd:
 def fenced(
     call: Callable[[*Arguments], None], fail: Callable[[Exception], None]
 ) -> Callable[[*Arguments], None]:
-    """Wrap `call` so that its exceptions go to `fail`, which ends only this node."""
-
     def call_fenced(*arguments: *Arguments) -> None:
         try:
             call(*arguments)

@@ -45,7 +45,6 @@ class HasQueries(Protocol):
 
 
 def queries_of(machine: object) -> Mapping[str, Answer]:
-    """Return the queries of a state machine by name."""
     if isinstance(machine, HasQueries):
         return machine.named_queries()
     kind = type(machine)

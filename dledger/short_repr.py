@@ -23,7 +23,6 @@ def short_repr(value: object) -> str:
 
 
 def shown_fields(value: object, names: tuple[str, ...]) -> str:
-    """Return `Class(field=content, ...)` with the fields `names`."""
     shown = ", ".join(f"{name}={_SHORT.repr(getattr(value, name))}" for name in names)
     text = f"{type(value).__name__}({shown})"
     return text if len(text) <= REPR_CHARACTERS else f"{text[: REPR_CHARACTERS - 4]}...)"

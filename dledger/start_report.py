@@ -29,7 +29,6 @@ class StartReport:
         self._parts = [("program", process_age_s())]
 
     def ended(self, part: str) -> None:
-        """Note that this part has just ended."""
         now_s = time.monotonic()
         self._parts.append((part, now_s - self._last_s))
         self._last_s = now_s

@@ -160,7 +160,6 @@ def of_sqlite(code: int | None, words: str) -> OSError:
 
 
 def is_of(kind: Kind, error: BaseException) -> bool:
-    """Return whether an error means that the system refuses this resource."""
     found = refusal_of(error)
     return found is not None and found.kind is kind
 

@@ -97,7 +97,6 @@ def _networks(text: str | None) -> tuple[Network, ...] | None:
 
 
 def _is_of(networks: tuple[Network, ...] | None, host: str) -> bool:
-    """Return whether a host is in one of the networks."""
     if networks is None:
         return True
     address = ipaddress.ip_address(host.partition("%")[0])
@@ -107,7 +106,6 @@ def _is_of(networks: tuple[Network, ...] | None, host: str) -> bool:
 async def _serve(
     address: Address, serve: Callable[..., Awaitable[None]], exit_with_stdin: bool
 ) -> None:
-    """Serve until a signal, or the end of standard input."""
     with (
         watched_loop(),
         ending_signals() as signals,

@@ -64,7 +64,6 @@ class Asker:
 
     @property
     def speaker(self) -> Speaker:
-        """The origin for the route table."""
         return Speaker(self.connection, self.host)
 
 

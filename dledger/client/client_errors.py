@@ -46,7 +46,6 @@ class WrongGroup(ClientRefused):
 
 
 def refused_by_all(refusals: Sequence[ClientRefused]) -> ClientRefused:
-    """Return one error for the errors of all members."""
     problem = "; ".join(dict.fromkeys(refusal.problem for refusal in refusals))
     wrong = [refusal for refusal in refusals if isinstance(refusal, WrongGroup)]
     if len(wrong) < len(refusals):

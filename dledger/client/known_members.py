@@ -57,7 +57,6 @@ class KnownMembers:
 
     @property
     def learned(self) -> bool:
-        """Whether a member has named the members of the group."""
         return self._configuration >= BEFORE_FIRST_INDEX
 
     def find(self, node_id: str) -> KnownMember | None:

@@ -217,8 +217,6 @@ async def _wait_heard(connection: NodeConnection, scope: trio.CancelScope) -> No
 
 
 class NetworkWay:
-    """A SessionWay over a connection."""
-
     def __init__(self, leader: LeaderConnection) -> None:
         self._leader = leader
 

@@ -65,8 +65,6 @@ PROMPT = frozenset(
 
 
 class _Open:
-    """A request without an answer."""
-
     __slots__ = ("prompt", "size", "task")
 
     def __init__(self, task: trio.lowlevel.Task, size: int, prompt: bool) -> None:
@@ -197,7 +195,6 @@ class NodeConnection:
 
     @property
     def left(self) -> bool:
-        """Whether it accepts no more requests."""
         return self.ended or self.leaving
 
     async def wait_asked(self) -> None:

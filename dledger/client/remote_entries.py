@@ -141,7 +141,6 @@ def entries_in_answer(first: int, value: object, payload: bytes) -> list[Entry]:
 
 
 def held_entries(status: object) -> tuple[int, int] | None:
-    """Return the first and last committed entry in a member's status, or None."""
     match status:
         case {"first_index": int(first), "committed": int(committed), "durable": int(durable)}:
             return first, min(committed, durable)

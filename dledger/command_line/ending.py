@@ -19,8 +19,6 @@ from dledger.system_refusals import line_about, single
 
 
 class ExitCode(IntEnum):
-    """The exit codes of the commands."""
-
     DONE = 0
     FAILED = 1  # it was not done, or a check found a problem
     WRONG_CALL = 2  # click's own: an unknown option or argument

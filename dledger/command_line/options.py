@@ -36,7 +36,6 @@ def option(
 
 
 def flag(*names_and_help: str, **attributes: Any) -> Callable[[Decorated], Decorated]:
-    """Declare an option without a value."""
     return option(*names_and_help, is_flag=True, **attributes)
 
 

@@ -121,7 +121,6 @@ async def lines(read: Callable[[], Awaitable[bytes]]) -> AsyncGenerator[list[byt
 
 
 def batches(bodies: Sequence[bytes]) -> list[list[bytes]]:
-    """Split bodies, in order, into pieces that fit into one request."""
     found: list[list[bytes]] = []
     size = 0
     for body in bodies:

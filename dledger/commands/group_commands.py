@@ -70,8 +70,6 @@ _SECTIONS = {
 
 
 class CommandsBySection(Commands):
-    """Lists the commands in sections, by purpose."""
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         listed = {name for names in _SECTIONS.values() for name in names}
         others = tuple(name for name in self.list_commands(ctx) if name not in listed)

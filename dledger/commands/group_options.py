@@ -26,8 +26,6 @@ group_options = options(
 
 
 class NamedGroup(NamedTuple):
-    """The group that the options name."""
-
     name: str
     members: Mapping[str, str]
     tls: TlsConfig | None

@@ -115,8 +115,6 @@ class JsonLines(logging.Formatter):
 
 
 class TextLines(logging.Formatter):
-    """Formats lines for people: coloured in a terminal, plain in a file."""
-
     def __init__(self, node_id: str, *, coloured: bool) -> None:
         super().__init__()
         self._node_id = node_id

@@ -90,7 +90,6 @@ def members(
 
 
 def print_members(group: str, leader: str, found: dict[str, object]) -> None:
-    """Print a table of the members in a status."""
     addresses, learners = found["addresses"], found["learners"]
     voters, outgoing = found["voters"], found["outgoing"]
     if not isinstance(addresses, dict) or not isinstance(learners, dict):

@@ -116,7 +116,6 @@ def _dump(folder: Path, wanted: range, show: Callable[[EntryPlace, _Bodies], Non
 
 
 def _cannot_read(error: OSError, folder: Path) -> str:
-    """Return a line for a file or folder that cannot be read."""
     return f"{error.filename or folder} cannot be read: {error.strerror or error}"
 
 

@@ -122,7 +122,6 @@ def read_file(path: Path, group: click.Group) -> dict[str, Any]:
 
 
 def _checked(path: Path, table: str, key: str, value: object, option: click.Option) -> object:
-    """Check a value of the file against its option."""
     where = f"{path}, [{table}] {key}"
     if key.replace("_", "-") == "peers" and isinstance(value, dict):
         value = ",".join(f"{peer}={address}" for peer, address in value.items())
@@ -166,7 +165,6 @@ def _shown(value: object) -> str:
 
 
 def config_file(ctx: click.Context) -> Path | None:
-    """Return the file given by `--config`, if any."""
     path = ctx.meta.get(_PATH_KEY)
     return path if isinstance(path, Path) else None
 

@@ -44,16 +44,12 @@ class AppendNotAwaitable(DLedgerError):
 
 
 class Command(NamedTuple):
-    """One call of one object."""
-
     name: str
     operation: str
     arguments: Sequence[object]
 
 
 class HasResult(Protocol):
-    """The answer to an append."""
-
     @property
     def index(self) -> int: ...
 
@@ -62,8 +58,6 @@ class HasResult(Protocol):
 
 
 class Appender(Protocol):
-    """A node or a session."""
-
     async def append(self, body: bytes) -> HasResult:
         """Append one body; returns once it is applied."""
         ...

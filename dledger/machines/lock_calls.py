@@ -37,8 +37,6 @@ _MISSED = (Rejected, Discarded, OutcomeUnknown)
 
 @runtime_checkable
 class ShowsEntries(Protocol):
-    """A node or a session."""
-
     async def entries_from(self, first: int, wait_s: float) -> list[Entry]: ...
 
 

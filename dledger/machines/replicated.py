@@ -139,5 +139,4 @@ def _chunks(name: str, rows: Iterable[object]) -> Iterator[bytes]:
 
 
 def unknown(operation: str) -> CommandRefused:
-    """Return the answer to an operation that an object does not have."""
     return CommandRefused(f"there is no operation {operation!r}: do all members run this version?")

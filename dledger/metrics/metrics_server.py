@@ -116,7 +116,6 @@ async def serve_nodes(
     more: Callable[[], Iterable[Metric]] | None = None,
     task_status: trio.TaskStatus[int] = trio.TASK_STATUS_IGNORED,
 ) -> None:
-    """Serve the metrics of nodes, as `serving_metrics.serve_metrics` describes."""
     await serve_text(
         lambda: rendered(
             ((node.status(), node.tally) for node in nodes()), () if more is None else more()

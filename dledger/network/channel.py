@@ -22,8 +22,6 @@ ChannelRefused = Callable[[str, str], None]
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """How a member introduces itself, and where its peers reach it."""
-
     group: str
     node_id: str
     address: Address

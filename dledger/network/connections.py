@@ -71,7 +71,6 @@ class Connections:
                 connection.hurry()
 
     def end(self, connection: HostConnection) -> None:
-        """Close a connection that no channel needs any more."""
         for key, found in self._open.items():
             if found is connection:
                 del self._open[key]

@@ -106,8 +106,6 @@ RECEIVE_BYTES = 256 * 1024
 
 
 class ChannelEnd(Protocol):
-    """A channel, as its connection uses it."""
-
     @property
     def number(self) -> int: ...
 
@@ -200,7 +198,6 @@ class HostConnection:
     # --- sending ------------------------------------------------------------------------------
 
     def collect(self, message: Heartbeat | HeartbeatResponse, number: int) -> None:
-        """Keep a message of channel `number` for `flush`."""
         if not self._heartbeats and not self._responses:
             self._gathers(self)
         kept = self._heartbeats if type(message) is Heartbeat else self._responses
@@ -208,7 +205,6 @@ class HostConnection:
         kept += message
 
     def flush(self) -> None:
-        """Send the kept messages, one frame for each of the two kinds."""
         heartbeats, self._heartbeats = self._heartbeats, []
         responses, self._responses = self._responses, []
         try:
@@ -236,12 +232,10 @@ class HostConnection:
     # --- the connection -----------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Keep a connection open until `close`."""
         with self._life:
             await self._keep_open()
 
     def close(self) -> None:
-        """End the connection, and do not open another."""
         self._life.cancel()
 
     def hurry(self) -> None:

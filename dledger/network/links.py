@@ -66,7 +66,6 @@ class Links:
 
     @property
     def members(self) -> Mapping[str, Channel]:
-        """The links to all other members."""
         return self._members
 
     @property
@@ -185,7 +184,6 @@ class GroupLinks:
         self._followed: tuple[int, int] | None = None
 
     def follow(self) -> None:
-        """Open and close links if the configuration or the leader's peers changed."""
         membership, peers = self._replica.state.membership, self._replica.dispatchers
         now = (membership.index, len(peers))
         if now == self._followed:

@@ -32,8 +32,6 @@ class Network(Protocol):
 
 
 class Tcp:
-    """The network of the operating system."""
-
     async def dial(self, address: Address) -> trio.abc.Stream:
         return await dialled(*address)
 

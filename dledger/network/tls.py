@@ -109,7 +109,6 @@ def group_tls(tls: GroupTls | TlsConfig | None) -> GroupTls | None:
 
 
 def names_shown(stream: SecureStream) -> frozenset[str]:
-    """Return the DNS names in the peer's certificate."""
     return _dns_names(stream.getpeercert())
 
 

@@ -49,7 +49,6 @@ def child(parent: Element, tag: str, text: str | None = None, **attributes: obje
 
 
 def note(parent: Element, text: str | None = None) -> Element:
-    """Add a paragraph of explanation."""
     return child(parent, "p", text, class_="soft")
 
 

@@ -22,7 +22,6 @@ class Scale:
     end: float
 
     def at(self, value: float) -> float:
-        """Return the place of a value; values beyond the scale are placed at its ends."""
         extent = self.high - self.low
         share = (value - self.low) / extent if extent > 0 else 0.0
         return self.begin + min(1.0, max(0.0, share)) * (self.end - self.begin)
@@ -66,7 +65,6 @@ class LogScale:
         return LogScale(marks[first], marks[last], begin, end, marks[first : last + 1])
 
     def at(self, value: float) -> float:
-        """Return the place of a value; values beyond the scale are placed at its ends."""
         straight = Scale(math.log(self.low), math.log(self.high), self.begin, self.end)
         return straight.at(math.log(max(self.low, value)))
 

@@ -34,11 +34,9 @@ class Sheet:
 
     @property
     def right(self) -> float:
-        """The right end of pictures."""
         return self.width - RIGHT
 
     def box(self, parent: Element) -> Element:
-        """Add the element for its pictures below `parent`."""
         return child(parent, "div", class_=f"picture {self.name}")
 
     def picture(self, parent: Element, height: float, label: str) -> Element:

@@ -25,7 +25,6 @@ class Column(NamedTuple):
 
 
 def draw_table(parent: Element, columns: Sequence[Column], rows: Iterable[Sequence[Cell]]) -> None:
-    """Draw a table below `parent`, with one cell of each row for each column."""
     made = child(child(parent, "div", class_="table"), "table")
     head = child(child(made, "thead"), "tr")
     for column in columns:

@@ -84,7 +84,6 @@ class ClientAnswers:
         self._room = trio.lowlevel.ParkingLot()
 
     async def wait_room(self, size: int) -> None:
-        """Wait until there is room for a request of `size` bytes."""
         while self._open and (
             self._open >= MAX_OPEN_REQUESTS
             or self._open_bytes + self._outbox_bytes + size > MAX_OPEN_BYTES
@@ -147,8 +146,6 @@ MAX_WATCHES_OF_CONNECTION = 256
 
 
 class ServedNode(ReadableNode, Protocol):
-    """The part of a node that serves clients."""
-
     @property
     def sessions(self) -> SessionGate | None: ...
 

@@ -26,8 +26,6 @@ def now() -> float:
 
 
 class ClientTurns:
-    """The time that clients may use before the rest of the loop's work."""
-
     def __init__(self) -> None:
         self._used_seconds = 0.0
         self._line = trio.StrictFIFOLock()

@@ -17,8 +17,6 @@ _MAX_TEXT_CHARACTERS: Final = 200
 
 
 class FailedLooks:
-    """The failures, by the name of the method."""
-
     def __init__(self) -> None:
         self._told_at: dict[str, float] = {}
 

@@ -119,7 +119,6 @@ class GroupPort:
         return f"{SECOND_PROCESS}{node_id} has an open channel to another process named {sender}"
 
     def renewed(self) -> GroupPort:
-        """Close this port, and return another one of the same member."""
         new = GroupPort(
             self.identity,
             self.links,

@@ -80,7 +80,6 @@ class IdentityGuard:
 
     @property
     def generation(self) -> Generation:
-        """The generation that this member belongs to."""
         return self._file.generation
 
     @property
@@ -90,7 +89,6 @@ class IdentityGuard:
 
     @property
     def identity(self) -> Identity:
-        """This member's introduction to its peers."""
         return Identity(self._group, self._node_id, self._address, self._of_group)
 
     @property
@@ -149,7 +147,6 @@ class IdentityGuard:
             self._tell(peer, "was refused by", line, "another_group")
 
     def _other_machine(self, sender: str, theirs: str) -> str | None:
-        """Return why a caller with a machine of this name is refused, or None."""
         own = self._machine.name
         if not own or not theirs or own == theirs:
             return None

@@ -18,8 +18,6 @@ MAX_NAMES = 64
 
 
 class LastingRefusals:
-    """The refused names, with the times of their first and last refusal."""
-
     def __init__(self) -> None:
         self._since: dict[str, tuple[float, float]] = {}
         self._told: set[str] = set()

@@ -232,7 +232,6 @@ class PeerConversation:
             self._refuse(call.channel, refusal)
 
     def _refusal(self, port: GroupPort, call: Opening) -> str | None:
-        """Return why this channel is refused, or None."""
         if self._names is not None and call.sender not in self._names:
             shown = ", ".join(sorted(self._names)[:3]) or "no member"
             refusal = f"the certificate is that of {shown}, not of {call.sender}"

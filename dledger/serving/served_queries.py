@@ -25,8 +25,6 @@ Send = Callable[[bytes], None]
 
 
 class ReadableNode(Protocol):
-    """The part of a node that queries and watches use."""
-
     @property
     def config(self) -> NodeConfig: ...
 
@@ -43,8 +41,6 @@ class ReadableNode(Protocol):
 
 
 class ServedQueries:
-    """The queries of one member's state machine."""
-
     def __init__(self, node: ReadableNode, machine: StateMachine) -> None:
         self._node = node
         self._methods = queries_of(application_of(machine))

@@ -90,8 +90,6 @@ Settled = SessionAppended | ResultNotKept
 
 
 class SessionWay(Protocol):
-    """Carries commands to the leader."""
-
     async def reach(self) -> None:
         """Find the leader, but send nothing. Raises Rejected."""
         ...

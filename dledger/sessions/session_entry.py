@@ -102,8 +102,6 @@ class KeepAliveEntry(NamedTuple):
 
 
 class CloseEntry(NamedTuple):
-    """Ends a session at its client's request."""
-
     time_ms: int
     session: int
 
@@ -136,8 +134,6 @@ class AppendInSession(NamedTuple):
 
 
 class KeepSessionAlive(NamedTuple):
-    """Use a session without appending."""
-
     session: int
 
 
@@ -149,7 +145,6 @@ SessionCommand = OpenSession | AppendInSession | KeepSessionAlive | CloseSession
 
 
 def encode_command(command: SessionCommand, time_ms: int, limits: SessionLimits) -> list[bytes]:
-    """Encode the entries that carry out a command."""
     match command:
         case OpenSession(ttl_ms):
             ttl_ms = min(max(ttl_ms, 1), MAX_TTL_MS)
@@ -196,7 +191,6 @@ def _escaped(body: Body) -> Body:
 
 
 def is_envelope(body: bytes) -> bool:
-    """Return whether a body of a group with sessions is an envelope."""
     return body.startswith(MARK)
 
 

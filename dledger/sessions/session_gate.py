@@ -24,8 +24,6 @@ EXPIRY_INTERVAL_S = 1.0
 
 
 class LeadingNode(Protocol):
-    """The part of a node that `SessionGate` uses."""
-
     @property
     def term(self) -> int: ...
 
@@ -59,7 +57,7 @@ class SessionGate:
         self._node.submit_envelopes(bodies, done)
 
     async def carry_out(self, command: SessionCommand) -> list[SessionAnswer]:
-        """Append the entries of a command; return one answer each. Raises as `Node.append_many`."""
+        """Append the entries of a command. Raises as `Node.append_many`."""
         return await self._append(encode_command(command, self._now_ms(), self._machine.limits))
 
     async def run(self) -> None:

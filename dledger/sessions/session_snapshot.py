@@ -93,8 +93,6 @@ def _numbers(values: list[object], count: int) -> list[int]:
 
 
 class _Reader:
-    """Takes pieces of a given length from chunks of any length."""
-
     def __init__(self, chunks: Iterable[bytes]) -> None:
         self._chunks = iter(chunks)
         self._buffer = b""

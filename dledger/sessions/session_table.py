@@ -32,8 +32,6 @@ class SessionLimits(NamedTuple):
 
 
 class Verdict(Enum):
-    """How to treat an append."""
-
     FRESH = "apply it, then keep its result"
     REPEATED = "it was applied: give the kept result"
     GAP = "an earlier sequence is missing: refuse it"
@@ -54,8 +52,6 @@ class Kept(NamedTuple):
 
 
 class FrozenSession(NamedTuple):
-    """One session as a snapshot holds it."""
-
     session: int
     ttl_ms: int
     used_ms: int
@@ -175,7 +171,6 @@ class SessionTable:
         return len(ended)
 
     def next_expiry_ms(self) -> int | None:
-        """Return when the first session ends if none is used again."""
         return min((each.used_ms + each.ttl_ms for each in self._sessions.values()), default=None)
 
     def _advance(self, time_ms: int) -> None:
@@ -192,7 +187,6 @@ class SessionTable:
     # --- snapshots ------------------------------------------------------------------------------
 
     def frozen(self) -> list[FrozenSession]:
-        """Return every session as it is now, the least recently used first."""
         return [
             FrozenSession(
                 session,
@@ -209,7 +203,6 @@ class SessionTable:
 
     @classmethod
     def thawed(cls, time_ms: int, sessions: Iterable[FrozenSession]) -> SessionTable:
-        """Make the table that `frozen` and `time_ms` describe."""
         table = cls()
         table.time_ms = time_ms
         for frozen in sessions:

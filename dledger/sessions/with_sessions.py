@@ -88,7 +88,6 @@ class WithSessions:
     """
 
     def __new__(cls, machine: StateMachine, limits: SessionLimits | None = None) -> WithSessions:
-        """Choose the kind of wrapper that fits the machine."""
         if cls is WithSessions and isinstance(machine, SnapshottingMachine):
             retains = isinstance(machine, RetainingMachine)
             return super().__new__(_WithRetention if retains else _WithSnapshots)
@@ -169,7 +168,6 @@ class WithSessions:
 
 
 def application_of(machine: StateMachine) -> StateMachine:
-    """Return the application's own state machine, without its wrapper."""
     return machine.machine if isinstance(machine, WithSessions) else machine
 
 

@@ -51,7 +51,6 @@ class LeadershipWatch:
         return True
 
     def changes(self) -> RoleChanges:
-        """Yield the present role, and then each change."""
         return RoleChanges(lambda: self._role, self._watchers)
 
     def close(self, end: NodeEnd) -> None:
@@ -59,7 +58,6 @@ class LeadershipWatch:
         self._watchers.close(end)
 
     def look(self) -> None:
-        """Wake the watchers if the role has changed."""
         state = self._replica.state
         configuration = state.membership.configuration
         seen = (state.role, state.term, state.leader, configuration, self.is_ready_leader)

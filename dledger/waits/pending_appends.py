@@ -63,13 +63,11 @@ class PendingAppends:
         self.body_bytes = 0
 
     def add(self, first: int, last: int, term: int, body_bytes: int, done: Done) -> None:
-        """Add the submission of entries first..last; `done` is called once with its outcome."""
         self._submissions.append((first, last, term, body_bytes, done))
         self.entries += last - first + 1
         self.body_bytes += body_bytes
 
     def applied(self, run: EntryRun, results: Sequence[object]) -> None:
-        """Answer the submissions that this run of applied entries completes."""
         submissions, make = self._submissions, tuple.__new__
         run_first, run_last, run_term, positions = run.first, run.last, run.term, run.positions
         while submissions:
@@ -151,7 +149,6 @@ class PendingAppends:
         answer_each(answers)
 
     def _has_begun(self, first: int) -> bool:
-        """Return whether a part of the submission that begins at `first` is applied."""
         return bool(self._begun) and self._begun[0].index == first
 
     def _forget(self, submission: _Submission) -> Done:

@@ -49,7 +49,6 @@ class PendingReads:
         return ticket
 
     def give_up(self, ticket: int) -> None:
-        """Forget a read whose caller no longer waits."""
         self._open.pop(ticket, None)
         self._confirmed.pop(ticket, None)
 

@@ -39,15 +39,11 @@ class ConsumeType(IntEnum):
 
 
 class MessageModel(IntEnum):
-    """Whether each consumer of a group gets every message, or they share the messages."""
-
     BROADCASTING = 0
     CLUSTERING = 1
 
 
 class ConsumeFromWhere(IntEnum):
-    """Where a group without an offset begins."""
-
     CONSUME_FROM_LAST_OFFSET = 0
     CONSUME_FROM_LAST_OFFSET_AND_FROM_MIN_WHEN_BOOT_FIRST = 1
     CONSUME_FROM_MIN_OFFSET = 2
@@ -60,7 +56,6 @@ Choice = TypeVar("Choice", ConsumeType, MessageModel, ConsumeFromWhere)
 
 
 def _by_text(kind: type[Choice]) -> dict[str, Choice]:
-    """Return the values of an enumeration by name and by number."""
     return {text: choice for choice in kind for text in (choice.name, str(choice.value))}
 
 

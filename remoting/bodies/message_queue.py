@@ -62,7 +62,6 @@ def decode_queue_keyed(body_name: str, name: str, body: bytes) -> dict[MessageQu
 
 
 def _queue_of(body_name: str, key: str) -> MessageQueue:
-    """Decode the JSON text that stands for a message queue as a key."""
     return MessageQueue.from_json(
         JsonObject(body_name, parse_json(body_name, key.encode(), size=SMALL))
     )

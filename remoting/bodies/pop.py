@@ -48,7 +48,6 @@ class AckedPop:
 
 
 def encode_batch_ack(broker_name: str, pops: Iterable[AckedPop]) -> bytes:
-    """Encode a request that acknowledges many messages."""
     acks = []
     for pop in pops:
         first = min(pop.offsets) if pop.first is None else pop.first

@@ -132,7 +132,6 @@ class TopicRoute:
 
 
 def encode_route(route: TopicRoute) -> bytes:
-    """Encode the reply to a route request."""
     body: dict[str, object] = {
         "brokerDatas": [broker.to_json() for broker in route.brokers],
         "filterServerTable": route.filter_servers,

@@ -96,14 +96,12 @@ def encode_trace_record(kind: str, fields: Mapping[str, str]) -> str:
 
 
 def decode_trace(body: bytes) -> list[TraceRecord]:
-    """Decode the records of a message of the trace topic, in their order."""
     text = body.decode("utf-8", "backslashreplace")
     read = (_read(part.split(FIELD_SEPARATOR)) for part in text.split(RECORD_SEPARATOR))
     return [record for record in read if record is not None]
 
 
 def _read(parts: list[str]) -> TraceRecord | None:
-    """Decode a record from its fields, or return None."""
     names = _FIELDS.get(parts[0])
     if names is None:
         return None

@@ -40,7 +40,6 @@ class BatchMessage:
     flag: int = 0
 
     def property_map(self) -> dict[str, str]:
-        """Decode the properties, at each call again."""
         return decode_properties(self.properties)
 
 

@@ -27,7 +27,6 @@ def packed_host(host: str) -> bytes:
 
 @lru_cache(maxsize=_REMEMBERED_HOSTS)
 def unpacked_host(packed: bytes) -> str:
-    """Return the numeric address of four or sixteen bytes."""
     return str(ipaddress.ip_address(packed))
 
 

@@ -15,8 +15,6 @@ _DAY_MILLISECONDS: Final = 86_400_000
 
 @dataclass(frozen=True, slots=True)
 class OffsetMessageId:
-    """The place of a message: the broker's address and the physical offset in its log."""
-
     host: str
     port: int
     physical_offset: int

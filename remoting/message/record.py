@@ -113,7 +113,6 @@ class MessageRecord:
         return short_repr(self)
 
     def property_map(self) -> dict[str, str]:
-        """Decode the properties, at each call again."""
         return decode_properties(self.properties)
 
 
@@ -225,7 +224,6 @@ def _properties_too_long(length: int) -> MessageMalformed:
 
 
 def _are_alike(one: MessageRecord, other: MessageRecord) -> bool:
-    """Return whether `_common` and `_topic` are the same for both."""
     return (
         one.born_timestamp == other.born_timestamp
         and one.born_port == other.born_port
@@ -393,7 +391,6 @@ def _decode_fields(view: memoryview, is_v2: bool) -> tuple[MessageRecord, int]:
 
 
 def _take(view: memoryview, at: int, length: int) -> tuple[bytes, int]:
-    """Return `length` bytes at `at`, and their end."""
     end = at + length
     if length < 0 or end > len(view):
         raise IndexError

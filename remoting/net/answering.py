@@ -25,8 +25,7 @@ class Answerable(Protocol):
     def peer(self) -> Address: ...
 
     @property
-    def is_turn_over(self) -> bool:
-        """Whether further commands must wait for the next turn."""
+    def is_turn_over(self) -> bool: ...
 
     def send(self, command: Command) -> None: ...
 

@@ -185,7 +185,6 @@ class RemotingClient:
         self._connection(address).send_oneway(replace(command))
 
     def is_connected(self, address: str) -> bool:
-        """Return whether there is a connection with `address`, or one is being made."""
         return address in self._connections
 
     def disconnect(self, address: str) -> None:

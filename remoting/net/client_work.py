@@ -41,8 +41,6 @@ T = TypeVar("T")
 
 
 class Work(Protocol):
-    """A piece of work that takes turns."""
-
     def work(self, until: float) -> bool:
         """Do a part: at least one step, and more until the time `until` of `now`.
 

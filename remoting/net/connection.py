@@ -148,17 +148,14 @@ class Connection:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing more will be sent or received."""
         return self._close_error is not None
 
     @property
     def close_error(self) -> RemotingError | None:
-        """Why it was closed, or None while it is open."""
         return self._close_error
 
     @property
     def unsent_bytes(self) -> int:
-        """The bytes that the peer has not taken yet."""
         return self._queued_total - self._sent_total
 
     @property
@@ -487,7 +484,6 @@ class Connection:
             self._client_work.unwatch(self._descriptor)
 
     def _readable(self) -> None:
-        """Read in a turn."""
         self._is_readable = True
         self._stand_in_line()
 
@@ -577,7 +573,6 @@ class Connection:
         self._wanted = _MANY_BYTES if is_large else _RECEIVE_BYTES
 
     def _decode(self, data: bytes) -> None:
-        """Decode commands from `data`, or from the rest of earlier data."""
         decoder = self._decoder
         before = decoder.buffered_bytes + len(data)
         decoded = decoder.feed(data)
@@ -650,7 +645,6 @@ class Connection:
             self._held.add(count)
 
     async def _write(self, stream: trio.abc.Stream) -> None:
-        """Send queued frames, joined."""
         queue = self._queue
         try:
             while True:

@@ -45,7 +45,6 @@ class DispatchTable(Generic[Origin]):
         return code in self._functions
 
     def codes(self) -> list[int]:
-        """Return the request codes that have a function, ascending."""
         return sorted(self._functions)
 
 

@@ -82,7 +82,6 @@ class RequestTable:
         return [self._waiting.pop(opaque) for opaque in over]
 
     def take_all(self) -> list[WaitingRequest]:
-        """Remove and return all requests, oldest first."""
         all_waiting = list(self._waiting.values())
         self._waiting.clear()
         return all_waiting

@@ -99,8 +99,6 @@ class ConnectionHandler(Protocol):
 
 
 class Gate(Protocol):
-    """Decides whether a connection is served here."""
-
     async def __call__(self, stream: trio.SocketStream, peer: Address) -> bool:
         """Serve a connection elsewhere to its end; or return False to have it served here.
 
@@ -344,7 +342,6 @@ class Server:
             nursery.start_soon(self._sweep)
 
     async def _sweep(self) -> None:
-        """Close silent connections, and time out requests to clients."""
         before = trio.current_time()
         while True:
             await trio.sleep(SWEEP_SECONDS)

@@ -273,7 +273,6 @@ def language_numbered(number: int) -> LanguageCode | int:
 
 
 def request_name(code: int) -> str:
-    """Return the name of a request code for logs and errors, or its number."""
     try:
         return RequestCode(code).name
     except ValueError:
@@ -281,7 +280,6 @@ def request_name(code: int) -> str:
 
 
 def response_name(code: int) -> str:
-    """Return the name of a response code for logs and errors, or its number."""
     try:
         return ResponseCode(code).name
     except ValueError:

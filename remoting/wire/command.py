@@ -15,8 +15,6 @@ ONEWAY_FLAG: Final = 2
 
 
 class HeaderFormat(IntEnum):
-    """The form of a frame's header: the type byte of the frame."""
-
     JSON = 0
     BINARY = 1
 

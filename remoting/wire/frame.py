@@ -177,7 +177,6 @@ class FrameDecoder:
             self._pieces.append(bytearray(data))
 
     def _complete(self, data: bytes, commands: list[Command]) -> None:
-        """Complete the held prefix or frame with `data`."""
         if self._needed == _PREFIX_BYTES:
             # At most seven bytes are held, so joining them to the data costs one copy of it.
             joined = b"".join((*self._pieces, data))
@@ -211,7 +210,6 @@ def _decode_pieces(pieces: list[bytes | bytearray]) -> Command:
 
 
 def _decode(header_type: int, header: bytes, body: bytes) -> Command:
-    """Decode the header of a frame whose type has been checked."""
     if header_type == HeaderFormat.JSON:
         return decode_json_header(header, body)
     return decode_binary_header(header, body)

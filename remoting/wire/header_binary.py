@@ -93,7 +93,6 @@ def decode_binary_header(header: bytes, body: bytes) -> Command:
 
 
 def _text(header: bytes, at: int, length: int) -> tuple[str, int]:
-    """Return the text of `length` bytes at `at`, and its end."""
     end = at + length
     if length < 0 or end > len(header):
         raise FrameMalformed("binary header: a text does not fit")

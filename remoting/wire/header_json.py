@@ -154,7 +154,6 @@ def _decode_loosely(header: bytes, body: bytes) -> Command:
 
 
 def _number(values: dict[str, object], name: str, default: int | None) -> int:
-    """Return a signed 32-bit number of the header."""
     value = values.get(name, default)
     if type(value) is not int or not INT32_MIN <= value <= INT32_MAX:
         raise FrameMalformed(f"{name} is not a 32-bit number")

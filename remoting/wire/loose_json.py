@@ -156,7 +156,6 @@ def _with_object_keys_quoted(pieces: list[str], strings: list[str]) -> tuple[lis
 
 
 def _filled(skeleton: str, strings: list[str]) -> str:
-    """Replace the marks of `skeleton` by `strings`."""
     rest: Iterator[tuple[str, str]] = zip_longest(skeleton.split(_MARK), strings, fillvalue="")
     return "".join(chain.from_iterable(rest))
 
