@@ -42,11 +42,11 @@ async def held_open(
     """
     beginning = asyncio.wrap_future(begin())
     try:
-        opened = await _to_the_end(beginning)
+        opened = await _uncancelled(beginning)
     except asyncio.CancelledError:
         if beginning.exception() is None:
             end()
-            await _to_the_end(asyncio.wrap_future(ended))
+            await _uncancelled(asyncio.wrap_future(ended))
         raise
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
@@ -58,11 +58,11 @@ async def held_open(
             is_cancelled = True
             task.cancel()
 
-    def ended_by_itself(_ended: object) -> None:
+    def closed_by_itself(_ended: object) -> None:
         with suppress(RuntimeError):  # asyncio's loop is closed already
             loop.call_soon_threadsafe(cancel)
 
-    ended.add_done_callback(ended_by_itself)
+    ended.add_done_callback(closed_by_itself)
     try:
         yield opened
     finally:
@@ -70,10 +70,10 @@ async def held_open(
         if is_cancelled:
             task.uncancel()
         end()
-        await _to_the_end(asyncio.wrap_future(ended))
+        await _uncancelled(asyncio.wrap_future(ended))
 
 
-async def _to_the_end(work: asyncio.Future[T]) -> T:
+async def _uncancelled(work: asyncio.Future[T]) -> T:
     """Wait without interruption; a cancellation of the waiting task is raised afterwards."""
     cancelled: asyncio.CancelledError | None = None
     while not work.done():

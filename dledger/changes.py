@@ -73,7 +73,7 @@ class Changes:
     """Collects the changes of a state machine, entry by entry. Nothing is kept without a node."""
 
     def __init__(self) -> None:
-        self._told = _Told()
+        self._pending = _Pending()
         self._prefix: Path = ()
 
     def set(self, index: int, path: Iterable[PathPart], value: object) -> None:
@@ -88,7 +88,7 @@ class Changes:
         try:
             packed: bytes = msgpack.packb(value)
         except (TypeError, ValueError, OverflowError) as error:
-            self._told.lose(index, f"a value that is not plain ({error})")
+            self._pending.lose(index, f"a value that is not plain ({error})")
             return
         self.set_packed(index, path, packed)
 
@@ -105,7 +105,7 @@ class Changes:
         here.
         """
         below = Changes()
-        below._told, below._prefix = self._told, (*self._prefix, *parts)
+        below._pending, below._prefix = self._pending, (*self._prefix, *parts)
         return below
 
     def _tell(self, index: int, path: Iterable[PathPart], kind: bytes, value: bytes) -> None:
@@ -116,20 +116,20 @@ class Changes:
             packed = packed_path(whole)
             row = b"".join((kind, msgpack.packb(index), packed, value))
         except (TypeError, ValueError, OverflowError) as error:
-            self._told.lose(index, str(error))
+            self._pending.lose(index, str(error))
             return
-        self._told.add(Change(index, whole, row, kind is _DELETED))
+        self._pending.add(Change(index, whole, row, kind is _DELETED))
 
     # --- for the node -------------------------------------------------------------------------
 
     def begin(self, room_bytes: int) -> None:
         """Keep changes from now on, up to `room_bytes` of memory."""
-        self._told.room_bytes = room_bytes
-        self._told.take()  # drop earlier ones
+        self._pending.room_bytes = room_bytes
+        self._pending.take()  # drop earlier ones
 
     def take(self) -> tuple[list[Change], Lost | None]:
         """Return the changes since the last call, and the last gap in them."""
-        return self._told.take()
+        return self._pending.take()
 
 
 class Lost(NamedTuple):
@@ -139,7 +139,7 @@ class Lost(NamedTuple):
     problem: str
 
 
-class _Told:
+class _Pending:
     """The changes since the last `take`."""
 
     __slots__ = (

@@ -121,7 +121,7 @@ class LoopThread(Generic[Opened]):
 
     def end(self) -> Future[None]:
         if self.is_elsewhere:
-            pass_over(self.ended)
+            mark_ended(self.ended)
         else:
             self.is_ending = True
             self.soon(self._stop.cancel)
@@ -138,7 +138,7 @@ class LoopThread(Generic[Opened]):
 
     def close(self) -> None:
         """Leave the context manager, and wait. Raises the error that ended the loop."""
-        self._come_to(self.end())
+        self._settle_end(self.end())
 
     def at_end(self, told: Callable[[], None]) -> None:
         self._ends.append(told)
@@ -151,7 +151,7 @@ class LoopThread(Generic[Opened]):
         closing = [block.leave() for block in blocks]
         wait_for_all(closing, max(0.0, until - time.monotonic()))
         wait_for_all([self.end()], patience_s)
-        pass_over(self.ended)  # a later close must not wait for a frozen thread
+        mark_ended(self.ended)  # a later close must not wait for a frozen thread
 
     # --- calls ----------------------------------------------------------------------------------
 
@@ -204,7 +204,7 @@ class LoopThread(Generic[Opened]):
         try:
             yield opened
         finally:
-            self._come_to(block.leave())
+            self._settle_end(block.leave())
 
     def settle(self, futures: Collection[Future[Any]]) -> None:
         """Wait at the end of a block for these futures.
@@ -217,7 +217,7 @@ class LoopThread(Generic[Opened]):
         if not (self.is_elsewhere or _is_patched() or is_own_thread):
             wait_for_all(futures)
 
-    def _come_to(self, ending: Future[None]) -> None:
+    def _settle_end(self, ending: Future[None]) -> None:
         """Settle the end of a block, and raise its error."""
         self.settle([ending])
         if ending.done():
@@ -269,7 +269,7 @@ class LoopThread(Generic[Opened]):
         _left_open.discard(self)
         if self._ended is not None:
             answer(self.ended, self._ended)
-        pass_over(self.ended)
+        mark_ended(self.ended)
         self._thread_id = None
 
     async def _main(self) -> None:
@@ -330,7 +330,7 @@ class Block(Generic[T]):
 
     def leave(self) -> Future[None]:
         if self._loop.is_elsewhere:
-            pass_over(self.holding)
+            mark_ended(self.holding)
         else:
             self._loop.soon(self._leave.set)
         return self.holding
@@ -348,7 +348,7 @@ def answer(future: Future[Any], error: BaseException) -> None:
         return
 
 
-def pass_over(ending: Future[None]) -> None:
+def mark_ended(ending: Future[None]) -> None:
     """Mark an end as done: the loop does not report it in this process."""
     if not ending.done():
         ending.set_result(None)

@@ -25,13 +25,13 @@ HOLD_S: Final = 0.05
 
 # A hold is logged if it computed for HOLD_S, or took this long: on a busy machine the loop often
 # gets no processor for a moment.
-_TOLD_S: Final = 0.25
+_LOGGED_S: Final = 0.25
 
 # How often the thread looks: a hold that counts is seen at least once.
 _LOOK_S: Final = HOLD_S / 2
 
 # One name is logged this often: a lasting load must not flood the log.
-_TELL_S: Final = 60.0
+_LOG_AGAIN_S: Final = 60.0
 
 # Names remembered for that; there are few places that can take long.
 _MAX_NAMES: Final = 256
@@ -60,7 +60,8 @@ class LoopWatch(trio.abc.Instrument):
         self._busy_before = 0.0
         self._read_at = 0.0
         self._seen: tuple[float, str] | None = None  # start of the steps, and the code seen in them
-        self._told: dict[str, tuple[float, int]] = {}  # by name: last logged when, holds since then
+        # by name: when last logged, and holds since then
+        self._logged: dict[str, tuple[float, int]] = {}
         self._runs = threading.Lock()  # held until the watch stops
 
     def start(self) -> None:
@@ -68,7 +69,9 @@ class LoopWatch(trio.abc.Instrument):
         trio.lowlevel.add_instrument(self)
         self._runs.acquire()
         try:
-            thread = threading.Thread(target=self._look_on, name="dledger-loop-watch", daemon=True)
+            thread = threading.Thread(
+                target=self._keep_looking, name="dledger-loop-watch", daemon=True
+            )
             thread.start()
         except RuntimeError as error:
             NO_THREAD.tell(error)
@@ -96,28 +99,28 @@ class LoopWatch(trio.abc.Instrument):
     def _note(self, since: float, took_s: float, busy_s: float) -> None:
         self.holds += 1
         self.held_s += took_s
-        if busy_s < HOLD_S and took_s < _TOLD_S:
+        if busy_s < HOLD_S and took_s < _LOGGED_S:
             return
         seen = self._seen
         name = seen[1] if seen is not None and seen[0] == since else "nothing that was seen"
-        told_at, unsaid = self._told.get(name, (-_TELL_S, 0))
+        logged_at, skipped = self._logged.get(name, (-_LOG_AGAIN_S, 0))
         now = time.monotonic()
-        if now < told_at + _TELL_S:
-            self._told[name] = (told_at, unsaid + 1)
+        if now < logged_at + _LOG_AGAIN_S:
+            self._logged[name] = (logged_at, skipped + 1)
             return
-        if len(self._told) >= _MAX_NAMES:
-            self._told.clear()
-        self._told[name] = (now, 0)
+        if len(self._logged) >= _MAX_NAMES:
+            self._logged.clear()
+        self._logged[name] = (now, 0)
         logger.warning(
             "the event loop was held for %.0f ms, %.0f ms of it computing, in %s; %d times before "
             "that were not told",
             took_s * 1000,
             busy_s * 1000,
             name,
-            unsaid,
+            skipped,
         )
 
-    def _look_on(self) -> None:
+    def _keep_looking(self) -> None:
         """Call `look` repeatedly. Runs in a thread."""
         while not self._runs.acquire(timeout=_LOOK_S):  # a fifth of what an Event's wait takes
             self.look()

@@ -66,12 +66,12 @@ class Holders:
             limits.check_text("groupProof", proof, limits.MAX_PROOF_CHARACTERS)
         held = self._holders.get(broker_name)
         if held is not None and now >= held.until:
-            self._leave(broker_name)
+            self._drop(broker_name)
             held = None
         if held is None:
             if proof and len(self._holders) >= limits.MAX_BROKERS:
                 raise TableFull("proofs of groups", limits.MAX_BROKERS)
-        elif not (_is_same(held.proof, proof) or self._returns(broker_name, proof, held)):
+        elif not (_is_same(held.proof, proof) or self._was_here_longer(broker_name, proof, held)):
             raise NameHeld(broker_name, held.until - now)
 
     def is_new(self, broker_name: str, proof: str) -> bool:
@@ -84,7 +84,7 @@ class Holders:
         longer.
         """
         if self.is_new(broker_name, proof):
-            taken_from = self._leave(broker_name)
+            taken_from = self._drop(broker_name)
             former = self._former.get(broker_name)
             seconds = 0.0
             if former is not None and _is_same(former.proof, proof):
@@ -104,9 +104,9 @@ class Holders:
     def expire(self, now: float) -> None:
         """Drop holders whose time is over."""
         for name in [name for name, held in self._holders.items() if held.until <= now]:
-            self._leave(name)
+            self._drop(name)
 
-    def _returns(self, broker_name: str, proof: str, held: _Holder) -> bool:
+    def _was_here_longer(self, broker_name: str, proof: str, held: _Holder) -> bool:
         """Return whether the group with this proof has held the name longer than its present
         holder.
         """
@@ -115,7 +115,7 @@ class Holders:
             return False
         return former.seconds > held.last - held.since
 
-    def _leave(self, broker_name: str) -> _Former | None:
+    def _drop(self, broker_name: str) -> _Former | None:
         """Drop the holder of a name; remember and return it as a former one."""
         held = self._holders.pop(broker_name, None)
         if held is None:

@@ -143,7 +143,7 @@ class NodeConnection:
 
         answer: Frame | _NoAnswer = await trio.lowlevel.wait_task_rescheduled(abandon)
         if isinstance(answer, Frame):
-            return _taken_apart(answer)
+            return _result_of(answer)
         if answer.sent:
             raise ConnectionLost(self.node_id, self._reason)
         raise GroupUnreachable(f"{self.node_id}: {self._reason}")
@@ -320,7 +320,7 @@ def _answered_id(frame: Frame) -> int:
             raise MessageMalformed("an answer with wrong fields")
 
 
-def _taken_apart(frame: Frame) -> tuple[object, bytes]:
+def _result_of(frame: Frame) -> tuple[object, bytes]:
     if frame.header[1] == "ok":
         return frame.header[2], frame.payload
     _, _, name, fields, text = frame.header
@@ -361,7 +361,7 @@ async def dial(
         raise GroupUnreachable(f"{where}: silent for {CONNECT_TIMEOUT_S:g} s") from error
     except (OSError, trio.BrokenResourceError) as error:
         if tls is None or isinstance(error, OSError):
-            raise GroupUnreachable(f"{where}: {_in_words(error)}") from error
+            raise GroupUnreachable(f"{where}: {_described(error)}") from error
         # A member checks the certificate after its caller has finished the handshake.
         refused = handshake_refused(error, ENDED_EARLY)
         kind = ClientRefused if refused.lasting else GroupUnreachable
@@ -387,7 +387,7 @@ async def _introduced(group: str, node_id: str, stream: Stream) -> tuple[str, Fr
             raise MessageMalformed("a welcome with wrong fields")
 
 
-def _in_words(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     cause: BaseException = error.__cause__ or error
     while isinstance(cause, BaseExceptionGroup):  # one for each address of the host name
         cause = cause.exceptions[-1]

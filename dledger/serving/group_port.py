@@ -35,7 +35,7 @@ class TakesMessages(Protocol):
         ...
 
 
-class _Deaf:
+class _ClosedDriver:
     """Replaces the driver of a closed port: drops late messages and errors."""
 
     def received(self, sender: str, messages: Sequence[Message]) -> None:
@@ -134,7 +134,7 @@ class GroupPort:
     def close(self) -> None:
         """Drop late messages on open channels, and refuse new channels."""
         self.closed = True
-        self.driver = _Deaf()
+        self.driver = _ClosedDriver()
 
     @property
     def hears_another_group(self) -> bool:

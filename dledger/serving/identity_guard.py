@@ -115,12 +115,12 @@ class IdentityGuard:
             self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_machine")
             return ANOTHER_GROUP + problem
         if (problem := self._difference(sender, own, identity)) is not None:
-            self._is_called_by_a_group()
+            self._report_growth()
             self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_group")
             return ANOTHER_GROUP + problem
         first = self._first_voters
         if identity.birth and first is not None and sender not in first.voters:
-            self._is_called_by_a_group()
+            self._report_growth()
         if identity.generation == own.generation:
             if identity.orphans is not None:
                 line = orphans_text(sender, identity.orphans)
@@ -128,17 +128,17 @@ class IdentityGuard:
             return None
         return self._other_generation(sender, own.generation, identity.generation)
 
-    def _is_called_by_a_group(self) -> None:
+    def _report_growth(self) -> None:
         """Report that the group may have grown, unless this member's log would say so."""
         first = self._first_voters
-        if first is not None and first.voters and not self._holds_something:
+        if first is not None and first.voters and not self._has_entries:
             self._grown()
 
     def refused(self, peer: str, reason: str) -> None:
         """Note that `peer` refused this member's channel, and why."""
         newer = superseding_generation(reason)
         if newer is not None and newer.number > self.generation.number:
-            self._hear_of(newer)
+            self._join_or_stop(newer)
         elif reason.startswith(SECOND_PROCESS):
             line = f"peer {peer} refuses this member: {reason}"
             self.refused_as_second.add(peer, line, "second_process")
@@ -182,7 +182,7 @@ class IdentityGuard:
             )
             self._tell(sender, "refused", line, "generation")
             return superseded_reason(self._group, own, sender, other)
-        if other.number == own.number and self._holds_something:
+        if other.number == own.number and self._has_entries:
             problem = (
                 f"group {self._group} was recovered twice: {self._node_id} holds generation {own}, "
                 f"and {sender} generation {other}; keep one, and run `dledger rejoin` on the "
@@ -190,16 +190,16 @@ class IdentityGuard:
             )
             self._tell(sender, "refused", f"refused peer {sender}: {problem}", "another_group")
             return ANOTHER_GROUP + problem
-        self._hear_of(other)
+        self._join_or_stop(other)
         return f"{self._node_id} belonged to generation {own}, not {other}: ask again"
 
     @property
-    def _holds_something(self) -> bool:
+    def _has_entries(self) -> bool:
         return self._store.last_index >= 0
 
-    def _hear_of(self, newer: Generation) -> None:
+    def _join_or_stop(self, newer: Generation) -> None:
         """Take over a newer generation, or stop if this member's log has entries."""
-        if self._holds_something:
+        if self._has_entries:
             self._fail(Superseded(self._group, self._node_id, self.generation, newer))
             return
         try:

@@ -157,7 +157,7 @@ class Session:
                     raise self._unknown(first, str(error), settled) from error
                 finally:
                     self._drop_unsent(first)
-                return _good([each for each in settled if each.sequence >= first])
+                return _all_applied([each for each in settled if each.sequence >= first])
         if first is not None and self._next > first:
             raise self._unknown(first, self._problem, settled)
         raise NotAppendedInTime(timeout_s, self._problem)
@@ -175,7 +175,7 @@ class Session:
                     await self._settle(settled)
                 except Rejected as error:
                     raise self._unknown(0, str(error), settled) from error
-                return _good(settled)
+                return _all_applied(settled)
         raise self._unknown(0, self._problem, settled)
 
     async def entries_from(self, first: int, wait_s: float) -> list[Entry]:
@@ -366,11 +366,11 @@ async def _open(way: SessionWay, ttl_ms: int, timeout_s: float) -> int:
     raise NotAppendedInTime(timeout_s, problem)
 
 
-def _good(settled: Sequence[SessionAppended | ResultNotKept]) -> list[SessionAppended]:
-    good: list[SessionAppended] = []
+def _all_applied(settled: Sequence[SessionAppended | ResultNotKept]) -> list[SessionAppended]:
+    applied: list[SessionAppended] = []
     for each in settled:
         if isinstance(each, ResultNotKept):
             each.settled = tuple(settled)
             raise each
-        good.append(each)
-    return good
+        applied.append(each)
+    return applied

@@ -80,10 +80,12 @@ class ChangeHistory:
         if not changes and lost is None:
             return None
         indexes = [change.index for change in changes]
-        stray = _stray(indexes if lost is None else [lost.index, *indexes], before + 1, last)
-        if stray is not None:
+        misplaced = _misplaced(
+            indexes if lost is None else [lost.index, *indexes], before + 1, last
+        )
+        if misplaced is not None:
             self._begin_anew(last)
-            return f"a change of entry {stray} among those of entries {before + 1} to {last}"
+            return f"a change of entry {misplaced} among those of entries {before + 1} to {last}"
         if lost is not None:
             self._begin_anew(lost.index)
         self._keep(changes)
@@ -172,7 +174,7 @@ class ChangeHistory:
         self._waiting.wake_all()
 
 
-def _stray(indexes: Sequence[int], first: int, last: int) -> int | None:
+def _misplaced(indexes: Sequence[int], first: int, last: int) -> int | None:
     """Return the first index outside first..last, or after a greater one."""
     for index in indexes:
         if not first <= index <= last:

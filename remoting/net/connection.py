@@ -248,7 +248,7 @@ class Connection:
         """Encode a command that is about to be sent, and release the request that it answers."""
         frame = encode_command(command)
         if command.flag & RESPONSE_FLAG and self._close_error is None:
-            self._let_go(self._kept.pop(command.opaque, 0))
+            self._release(self._kept.pop(command.opaque, 0))
         return frame
 
     def send_frame(self, frame: bytes) -> None:
@@ -607,7 +607,7 @@ class Connection:
                 self._kept_bytes += share
         self._count_held(self._kept_bytes - before)
 
-    def _let_go(self, share: int) -> None:
+    def _release(self, share: int) -> None:
         """Release the bytes of a request that was answered."""
         if share:
             self._kept_bytes -= share

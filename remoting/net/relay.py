@@ -219,7 +219,7 @@ class _Relay:
             with trio.move_on_after(DIAL_SECONDS):
                 server = await dialled(target.host, target.port)
                 hello = encode_proxy_header(self._peer, self._here)
-                await server.send_all(hello + self._heartbeat() + self._questions())
+                await server.send_all(hello + self._heartbeat() + self._repeated_queries())
                 return server
         except (OSError, trio.BrokenResourceError) as error:
             _log.debug("%s could not be passed on to %s: %s", self._peer, target, quoted(error))
@@ -238,7 +238,7 @@ class _Relay:
         except FrameError:
             return b""
 
-    def _questions(self) -> bytes:
+    def _repeated_queries(self) -> bytes:
         """Return the queries that the last server has not answered, for the next one."""
         return b"".join(map(encode_command, self._waiting.values()))
 
