@@ -106,6 +106,7 @@ def connect(
 def open_group(
     group: str, peers: Peers, tls: GroupTls | TlsConfig | None = None
 ) -> LoopThread[GroupClient]:
+    """Open a client of a group for tools and scripts, during a block. See dledger.GroupClient."""
     return LoopThread(lambda: nullcontext(GroupClient(group, peers, tls)), f"dledger {group}")
 
 

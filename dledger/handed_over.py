@@ -34,7 +34,7 @@ class HandedOver:
         self._loop = loop
         self._node = node
         self._waiting: deque[tuple[Sequence[Body], Future[list[Appended]]]] = deque()
-        self._is_told = False  # whether the loop is going to call `_take_over`
+        self._is_scheduled = False  # whether the loop is going to call `_take_over`
         loop.at_end(self._refuse_all)
 
     def add(self, bodies: Sequence[Body]) -> Future[list[Appended]]:
@@ -52,10 +52,10 @@ class HandedOver:
             raise TooManyCalls(waiting)
         future = self._loop.tracked()
         self._waiting.append((bodies, future))
-        if not self._is_told:
-            self._is_told = True
+        if not self._is_scheduled:
+            self._is_scheduled = True
             if not self._loop.soon(self._take_over):
-                self._is_told = False
+                self._is_scheduled = False
                 self._refuse_all()
         return future
 
@@ -67,7 +67,7 @@ class HandedOver:
 
     def _take_over(self) -> None:
         """Submit everything that other threads handed over. Runs in the loop's thread."""
-        self._is_told = False  # before looking: a later `add` schedules another call
+        self._is_scheduled = False  # before looking: a later `add` schedules another call
         while self._waiting:
             bodies, future = self._waiting.popleft()
             if not future.set_running_or_notify_cancel():

@@ -31,7 +31,7 @@ _LOGGED_S: Final = 0.25
 _LOOK_S: Final = HOLD_S / 2
 
 # One name is logged this often: a lasting load must not flood the log.
-_LOG_AGAIN_S: Final = 60.0
+_LOG_INTERVAL_S: Final = 60.0
 
 # Names remembered for that; there are few places that can take long.
 _MAX_NAMES: Final = 256
@@ -103,9 +103,9 @@ class LoopWatch(trio.abc.Instrument):
             return
         seen = self._seen
         name = seen[1] if seen is not None and seen[0] == since else "nothing that was seen"
-        logged_at, skipped = self._logged.get(name, (-_LOG_AGAIN_S, 0))
+        logged_at, skipped = self._logged.get(name, (-_LOG_INTERVAL_S, 0))
         now = time.monotonic()
-        if now < logged_at + _LOG_AGAIN_S:
+        if now < logged_at + _LOG_INTERVAL_S:
             self._logged[name] = (logged_at, skipped + 1)
             return
         if len(self._logged) >= _MAX_NAMES:

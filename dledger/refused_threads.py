@@ -15,14 +15,14 @@ TELL_S = 600.0
 
 class RefusedThreads:
     def __init__(self) -> None:
-        self._told_at = float("-inf")
+        self._logged_at = float("-inf")
 
     def tell(self, error: BaseException) -> None:
         """Log that a thread was refused, so that its work runs on the event loop. Called in any
         thread.
         """
-        if (now := time.monotonic()) >= self._told_at + TELL_S:
-            self._told_at = now
+        if (now := time.monotonic()) >= self._logged_at + TELL_S:
+            self._logged_at = now
             logger.warning("going on slower, without a thread: %s", told(error))
 
 

@@ -39,6 +39,8 @@ class ConsumeType(IntEnum):
 
 
 class MessageModel(IntEnum):
+    """Whether each consumer of a group gets every message, or they share them."""
+
     BROADCASTING = 0
     CLUSTERING = 1
 

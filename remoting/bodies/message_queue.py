@@ -16,6 +16,7 @@ class MessageQueue:
     queue_id: int
 
     def to_json(self) -> dict[str, JsonValue]:
+        """Return the queue as it is in JSON bodies."""
         return {"brokerName": self.broker_name, "queueId": self.queue_id, "topic": self.topic}
 
     @classmethod

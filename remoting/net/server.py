@@ -258,7 +258,7 @@ class Server:
         self._tls = tls
         self._connections: set[Connection] = set()
         self._held = HeldBytes(limits.max_held_bytes, self._relieve)
-        self._told_full_at = self._told_descriptors_at = -math.inf
+        self._logged_full_at = self._logged_descriptors_at = -math.inf
         self._unserved = 0  # descriptors of connections that are served elsewhere, or not yet
 
     async def take(
@@ -308,8 +308,8 @@ class Server:
                 if found is None or found.kind not in (Kind.DESCRIPTORS, Kind.MEMORY):
                     raise
                 now = trio.current_time()
-                if now >= self._told_descriptors_at + TELL_SECONDS:
-                    self._told_descriptors_at = now
+                if now >= self._logged_descriptors_at + TELL_SECONDS:
+                    self._logged_descriptors_at = now
                     _log.warning(
                         "no connection can be accepted while %d are open: %s; %s",
                         len(self._connections),
@@ -375,8 +375,8 @@ class Server:
         descriptors = 1 if gate is None else 2  # a gate may open a connection as well
         if len(self._connections) + self._unserved + descriptors > self._max_connections:
             now = trio.current_time()
-            if now >= self._told_full_at + TELL_SECONDS:
-                self._told_full_at = now
+            if now >= self._logged_full_at + TELL_SECONDS:
+                self._logged_full_at = now
                 _log.warning(
                     "connection from %s refused: %d are open; raise --max-connections or "
                     "close some",
