@@ -58,7 +58,8 @@ class Following:
         self._freshness = freshness
         self._admission = admission
         self._recollections = recollections
-        self._confirmation: Outgoing | None = None  # of the last heartbeat, if it must wait
+        # The answer to the last heartbeat, if it must wait until the configuration is durable.
+        self._confirmation: Outgoing | None = None
 
     def receive(self, sender: str, message: FromLeader, now: float) -> bool:
         """Handle one message of a leader; return False if there was nothing to do but to answer.
@@ -109,7 +110,6 @@ class Following:
             self._outbox.promise(self._state.leader, answer)
 
     def answer_snapshots(self) -> None:
-        """Send the leader the answers about its snapshot."""
         if self._state.leader is not None:
             for answer in self._receiver.take_answers():
                 self._outbox.promise(self._state.leader, answer)

@@ -75,7 +75,7 @@ class PushRequest(NamedTuple):
     next_term: int = NO_TERM
     runs: tuple[TermRun, ...] = ()
     payload: bytes = b""
-    facts: object = None  # what the receiving node found in the payload; never sent
+    facts: object = None  # the receiving node's facts about the payload; never sent
     changes: tuple[tuple[int, NumberedConfiguration], ...] = ()  # in the payload; never sent
     # The receiving node found another entry of the same term at this index; never sent.
     contradicts: int = BEFORE_FIRST_INDEX
@@ -170,7 +170,6 @@ class InstallSnapshotResponse(NamedTuple):
 
     @property
     def identity(self) -> tuple[int, int, int]:
-        """The identity of the offered snapshot."""
         return self.index, self.snapshot_term, self.chain
 
 
@@ -219,8 +218,8 @@ class Recall(NamedTuple):
 
 
 class Recollection(NamedTuple):
-    """The answer: the asker was in the term `promised`, `voted` in it for the one that answers, and
-    acknowledged committed entries up to `held`; -1 for what is not known.
+    """The answer: the asker was in the term `promised`, `voted` in it for the answering member, and
+    acknowledged committed entries up to `held`; -1 where nothing is known.
     """
 
     term: int

@@ -104,7 +104,7 @@ class GroupChanges:
         """
         replica = self._replica
         for learner in learners:
-            replica.watch(learner, trio.current_time())
+            replica.restart_catch_up(learner, trio.current_time())
         for learner in learners:
             while True:
                 replica.check_proposable()
@@ -150,4 +150,4 @@ class GroupChanges:
         if configuration.is_joint and configuration.auto_leave:
             return False
         leads = state.role is Role.LEADER and state.term == term
-        return not leads or replica.change_is_known
+        return not leads or replica.leadership.change_is_known
