@@ -18,13 +18,9 @@ class Room(Protocol):
     """Whether the disk has room: see DiskRoom."""
 
     @property
-    def why_short(self) -> str | None:
-        """What is refused and what to do about it; None while there is room."""
-        ...
+    def why_short(self) -> str | None: ...
 
-    def takes(self, size: int) -> bool:
-        """Whether to take entries of `size` bytes."""
-        ...
+    def takes(self, size: int) -> bool: ...
 
 
 class AppendGate:
@@ -49,7 +45,7 @@ class AppendGate:
         self._room = room
 
     def held(self) -> tuple[int, int]:
-        """How many entries wait to be committed and applied, and the bytes of their bodies."""
+        """Return the number of entries that wait to be applied, and the bytes of their bodies."""
         pending, waiting = self._pending, self._waiting
         return pending.entries + waiting.entries, pending.body_bytes + waiting.body_bytes
 

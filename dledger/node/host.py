@@ -44,7 +44,7 @@ logger = logging.getLogger(__name__)
 
 
 def _room(config: NodeConfig, platform: Platform) -> DiskRoom:
-    """The room of the member's disk, with a reserve; smaller than set if the disk is small."""
+    """Return the room of the member's disk. On a small disk its reserve is smaller than set."""
     folder = node_folder(str(config.data_dir), config.node_id)
     size = config.store.reserve_bytes
     there = next(path for path in (config.data_dir, *config.data_dir.parents) if path.exists())
@@ -55,10 +55,7 @@ def _room(config: NodeConfig, platform: Platform) -> DiskRoom:
 
 
 async def recover(config: NodeConfig, machine: StateMachine, platform: Platform) -> Opened:
-    """The node's log and newest snapshot, as `open_and_restore` finds them.
-
-    Raises MachineUnusable, and as that.
-    """
+    """Open the node's log and restore its newest snapshot. Raises as `open_and_restore`."""
     check_machine(machine)
     room = _room(config, platform)
     opened = await platform.run_blocking(
@@ -100,12 +97,12 @@ class HostConfig:
 
     @property
     def home(self) -> Address:
-        """Where peers and clients reach it."""
+        """The address at which peers and clients reach the process."""
         return parse_address("address", self.address)
 
     @property
     def listen_address(self) -> Address:
-        """Where it listens."""
+        """The address at which the process listens."""
         return self.home if self.listen is None else parse_address("listen", self.listen)
 
 

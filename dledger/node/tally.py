@@ -38,6 +38,5 @@ class Tally:
         self.sync_classes = [0] * (len(SYNC_CLASSES_S) + 1)
 
     def synced(self, seconds: float) -> None:
-        """Count a sync that took `seconds`."""
         self.sync_seconds += seconds
         self.sync_classes[bisect_left(SYNC_CLASSES_S, seconds)] += 1
