@@ -57,13 +57,7 @@ class PhaseEvent(Enum):
     AGREES = "the peer holds the entry that the snapshot's log begins behind"
 
 
-_COMPARE, _TRUNCATE, _APPEND, _COMMIT, _INSTALL = (
-    Phase.COMPARE,
-    Phase.TRUNCATE,
-    Phase.APPEND,
-    Phase.COMMIT,
-    Phase.INSTALL_SNAPSHOT,
-)
+_COMPARE, _TRUNCATE, _APPEND, _COMMIT, _INSTALL = Phase
 
 PHASE_CHANGES: dict[tuple[Phase, PhaseEvent], Phase] = {
     (_COMPARE, PhaseEvent.MATCHED): _APPEND,
@@ -92,11 +86,9 @@ class BatchSizer(Protocol):
 
     def batch_end(self, first: int, last: int) -> int:
         """Return the last index of the batch that begins at `first` and ends at `last` at most."""
-        ...
 
     def batch_weight(self, first: int) -> int:
         """Return how many batches of the usual size the batch just cut at `first` counts as."""
-        ...
 
 
 # A peer that installs a snapshot keeps the leader's log from being discarded. After this much

@@ -18,7 +18,7 @@ from dledger.core.membership.catch_up import (
 )
 from dledger.core.membership.change_errors import LearnerStalled
 from dledger.core.membership.configuration import Configuration
-from dledger.core.snapshot.snapshot_offer import NO_SNAPSHOTS, SnapshotSource
+from dledger.core.snapshot.snapshot_offer import SnapshotSource
 
 
 class Followers:
@@ -55,7 +55,7 @@ class Followers:
         view: LedgerView,
         batches: BatchSizer,
         timeout_s: float,
-        snapshots: SnapshotSource = NO_SNAPSHOTS,
+        snapshots: SnapshotSource,
     ) -> None:
         self._state = state
         self._view = view
@@ -76,7 +76,7 @@ class Followers:
         membership = state.membership
         members = membership.members - {state.self_id}
         for peer in sorted(members):
-            # A member that comes back may have another disk: forget what it acknowledged.
+            # A member that comes back may have another disk: forget its acknowledgements.
             if peer not in self.dispatchers or self._leaving.pop(peer, None) is not None:
                 self.dispatchers[peer] = EntryDispatcher(
                     peer, state.term, view, self._batches, now, self._snapshots

@@ -68,7 +68,7 @@ class Following:
         """
         state = self._state
         if message.term < state.term:
-            # A deposed leader, or one that this member's higher term keeps out: tell it the term.
+            # The sender was deposed, or this member's higher term keeps it out: tell it the term.
             self._outbox.promise(sender, HeartbeatResponse(state.term, 0))
             return False
         if state.role is Role.LEADER:
@@ -87,7 +87,7 @@ class Following:
         self._elector.heard_leader(now)
         if isinstance(message, Reminder):
             if message.acknowledged > state.durable:
-                # The disk lost what it had synced, or the folder is an older copy.
+                # The disk lost synced entries, or the folder is an older copy.
                 told = (sender, message.term, message.acknowledged)
                 self._admission.doubt(now, Forgotten(*told, state.term, state.durable))
         elif isinstance(message, Heartbeat):

@@ -229,7 +229,7 @@ class Recollection(NamedTuple):
     held: int
 
 
-# Messages that are handled whatever their term is, and whose term alone is not followed.
+# Messages that are handled in any term, and whose term alone is not followed.
 OfAnyTerm = VoteRequest | Inquiry | Recall | Recollection
 # Messages that only a leader sends, that only a leader handles, and that count only from members.
 FromLeader = PushRequest | Heartbeat | TimeoutNow | InstallSnapshot | Reminder
@@ -243,21 +243,4 @@ Answer = (
     | Recollection
 )
 
-Message = (
-    VoteRequest
-    | VoteResponse
-    | PushRequest
-    | PushResponse
-    | Heartbeat
-    | HeartbeatResponse
-    | TimeoutNow
-    | ReadRequest
-    | ReadResponse
-    | InstallSnapshot
-    | InstallSnapshotResponse
-    | Inquiry
-    | InquiryAnswer
-    | Reminder
-    | Recall
-    | Recollection
-)
+Message = OfAnyTerm | FromLeader | ToLeader | VoteResponse | ReadResponse | InquiryAnswer

@@ -16,8 +16,8 @@ LEAST_HEARTBEAT_GAP = 0.1
 READ_WAIT_TIMEOUTS = 4.0
 
 # A leader gives up after a silence of so many election timeouts and one heartbeat interval: no
-# sooner than the last of its followers stands. If all followers pause for less, nobody else leads,
-# and giving up would only cost an election.
+# sooner than the last of its followers stands. If all followers pause for less, no other member
+# leads, and giving up would only cost an election.
 QUORUM_SILENCE_TIMEOUTS = 2.0
 
 # The longest interval at which a member checks whether it is on time, in election timeouts. After
@@ -51,7 +51,7 @@ class ReplicaConfig(NamedTuple):
     heartbeat_interval_s: float = 0.1
     max_clock_drift: float | None = None
     preferred_leader: str | None = None
-    max_change_bytes: int = MAX_CONFIGURATION_BYTES  # what a segment of the log has room for
+    max_change_bytes: int = MAX_CONFIGURATION_BYTES  # less if segments of the log are short
     aligned_heartbeats: bool = False
     early_spread: int = 0
     recall_timeouts: float = 0.0

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from dledger.body_check import checked_body_bytes, checked_lengths
 from dledger.config import NodeConfig
@@ -11,16 +10,8 @@ from dledger.core.replica import Replica
 from dledger.entry import Body
 from dledger.errors import DiskFull, EntryTooLarge, LogFull, Rejected
 from dledger.node.turn import Turn
+from dledger.store.disk_room import DiskRoom
 from dledger.waits.pending_appends import Done, PendingAppends
-
-
-class Room(Protocol):
-    """Whether the disk has room: see DiskRoom."""
-
-    @property
-    def why_short(self) -> str | None: ...
-
-    def takes(self, size: int) -> bool: ...
 
 
 class AppendGate:
@@ -33,7 +24,7 @@ class AppendGate:
         pending: PendingAppends,
         turn: Turn,
         submit: Callable[[Sequence[Body], int, Done, bool], None],
-        room: Room,
+        room: DiskRoom,
     ) -> None:
         self._config = config
         self._max_body_bytes = config.store.max_body_bytes

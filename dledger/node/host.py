@@ -36,8 +36,8 @@ from dledger.unwrapping_nursery import unwrapping_nursery
 # still fit into one frame.
 MAX_GROUPS = 1_000
 
-# How long a closing node waits for its disk: much longer than any working disk takes to sync what
-# is dirty, and no longer than a supervisor waits before it kills the process.
+# How long a closing node waits for its disk: much longer than any working disk takes to sync dirty
+# files, and no longer than a supervisor waits before it kills the process.
 CLOSE_WAIT_S = 30.0
 
 logger = logging.getLogger(__name__)

@@ -73,12 +73,10 @@ class RunsSyncs(Protocol):
     @property
     def busy(self) -> bool:
         """Whether a sync runs beside the loop."""
-        ...
 
     @property
     def is_quick(self) -> bool:
         """Whether recent syncs were so quick that `run` costs less than `start`."""
-        ...
 
     def run(self, work: SyncWork, *, leads: bool) -> Ended | None:
         """Do a sync and wait for its end; None if it does not end soon, and goes on beside the
@@ -86,11 +84,9 @@ class RunsSyncs(Protocol):
 
         `leads`: whether this member leads, so that another one has to take over if its disk hangs.
         """
-        ...
 
     def start(self, work: SyncWork) -> None:
         """Begin a sync beside the loop; `Turn.sync_ended` is called when it has ended."""
-        ...
 
 
 class Syncable(Protocol):
@@ -105,7 +101,6 @@ class Syncable(Protocol):
     @property
     def record_due(self) -> bool:
         """Whether a sync is due though no entry was written."""
-        ...
 
     def begin_sync(self, hard_state: HardState | None) -> SyncWork: ...
 

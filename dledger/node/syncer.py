@@ -32,7 +32,7 @@ SyncDone = Callable[[SyncWork, DLedgerError | None], None]
 QUICK_SYNC_S = 0.002
 
 # The loop stands still for so long at most when a quick disk turns slow: a small part of the
-# shortest election timeout, and ten times what a quick sync takes.
+# shortest election timeout, and ten times as long as a quick sync.
 LONGEST_WAIT_S = 0.02
 
 # Weight of the newest sync in the average: after one of 20 ms the next ten run beside the loop.

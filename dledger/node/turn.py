@@ -48,7 +48,6 @@ class WritesLog(Protocol):
 
     def append(self, term: int, magic: Magic, bodies: Sequence[Body], first: int) -> int:
         """Append a leader's own entries, the first at `first`; return the last index."""
-        ...
 
 
 class KeepsStanding(Protocol):
@@ -59,14 +58,12 @@ class KeepsStanding(Protocol):
 
     def set_standing(self, standing: Standing) -> None:
         """Record another standing; durable on return."""
-        ...
 
     @property
     def orphans(self) -> Orphans | None: ...
 
     def set_orphans(self, orphans: Orphans | None) -> None:
         """Record other orphans; durable on return."""
-        ...
 
 
 class CutsPushes(Protocol):
@@ -76,7 +73,6 @@ class CutsPushes(Protocol):
 
     def sent(self, index: int) -> None:
         """Note that all peers were sent the entries before `index`."""
-        ...
 
 
 class MovesSnapshots(Protocol):
@@ -84,13 +80,11 @@ class MovesSnapshots(Protocol):
 
     def send(self, link: Way, peer: str, message: InstallSnapshot) -> None:
         """Send a message of the core; a piece is sent once it was read."""
-        ...
 
     def turn(self, replica: Replica, *, sync_runs: bool) -> bool:
         """Write the pieces that the core has, and tell it which are written; return whether any
         were.
         """
-        ...
 
 
 class Turn:

@@ -32,7 +32,7 @@ NEVER_RECOVERED = Generation()
 
 
 def is_generation(number: object, mark: object) -> bool:
-    """Whether `number` and `mark` are a valid generation."""
+    """Return whether `number` and `mark` are a valid generation."""
     if type(number) is not int or not 0 <= number <= HIGHEST_NUMBER or type(mark) is not str:
         return False
     return not mark or (number > 0 and _MARK.fullmatch(mark) is not None)

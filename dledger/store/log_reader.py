@@ -73,7 +73,6 @@ class LogReader:
         return self.header_at(index).chain_crc
 
     def header_at(self, index: int) -> Header:
-        """The header of an entry."""
         self._health.check()
         unit = self.unit(index)
         with self._health.disk_work("read"):
@@ -116,7 +115,7 @@ class LogReader:
         return last, raw
 
     def read_unchecked(self, first: int, last: int, max_bytes: int) -> tuple[int, bytes]:
-        """As `read_run`, but without checking the sums, for callers that check them."""
+        """Read entries like `read_run`, without checking the sums, for callers that check them."""
         self._health.check()
         unit = self.unit(first)
         last = min(last, self._extent.last_index)

@@ -230,7 +230,7 @@ class Membership:
         """
         began = group is None or group.index == BEFORE_FIRST_INDEX
         if group is None or (began and self.configuration.voters):
-            self.uncommitted.clear()  # the settings know what the group began with
+            self.uncommitted.clear()  # the settings hold the first configuration
         else:
             self.install(group)
 

@@ -46,11 +46,9 @@ class SnapshotSource(Protocol):
     @property
     def piece_bytes(self) -> int:
         """The size of the pieces of a file; PIECE_BYTES at most."""
-        ...
 
     def newest(self) -> SnapshotOffer | None:
         """Return the newest snapshot that can be sent; None if there is none."""
-        ...
 
     def holds(self, offer: SnapshotOffer) -> bool: ...
 
