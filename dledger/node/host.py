@@ -242,7 +242,7 @@ async def open_host(config: HostConfig, platform: Platform = SYSTEM) -> AsyncIte
     """Listen for any number of groups; `host.open_node` opens their members.
 
     They share one listener, one connection to each other process, one timer and the threads that
-    run syncs. `platform`: what a simulation runs on instead of the system.
+    run syncs. `platform`: the operating system, or a simulated one.
 
     Raises AddressInUse, ConfigInvalid.
     """

@@ -175,7 +175,7 @@ class Node:
         """Append one entry; returns once it is committed and applied here.
 
         Cancelling gives up the wait, not the append. Raises as `submit`, and LeadershipLost,
-        Discarded or NodeClosed for what became of an admitted entry.
+        Discarded or NodeClosed for an admitted entry.
         """
         return (await self.append_many((body,)))[0]
 

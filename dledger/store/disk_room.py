@@ -1,16 +1,17 @@
-"""Whether the disk of a member has room for entries, and what happens while it has none.
+"""Whether the disk of a member has room for entries, and how the member goes on without room.
 
-The disk is short of room from the first write that fails for lack of it, or from when less is free
-than the reserve is large, until there is room for the reserve and a little more than it again. The
-reserve is given up at once, and meanwhile
+The disk is short of room from the first write that fails for lack of it, or once less is free than
+the size of the reserve. It has room again once the reserve fits, and a little more than its size
+besides. While the disk is short, the reserve is removed, and
 
-* the member refuses what applications append (DiskFull), unless it helps to free room;
-* it takes few entries, of its leader or its own: half of the reserve, so that the rest is left for
-  records, snapshots, and the files of its state machine;
+* the member refuses appends of applications (DiskFull), unless they help to free room;
+* it accepts few entries, of its leader or its own: up to half of the reserve, so that the rest is
+  left for records, snapshots, and the files of its state machine;
 * one snapshot is enough to drop the log before it.
 
 A write of the log or of a record that fails for lack of room is tried again once. A sync is never
-tried again. A snapshot that finds no room fails, and its file goes: there may be room without it.
+tried again. A snapshot that finds no room fails, and its file is removed: there may be room without
+it.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ class Reserve:
     snapshot, and the start of a member that ended because of the full disk.
 
     Args:
-        disk: the disk itself, not one that gives up the reserve.
+        disk: the disk itself, not the one that gives up the reserve.
         folder: of the member.
         size_bytes: its size; with 0 there is no reserve.
     """

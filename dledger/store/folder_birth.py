@@ -30,7 +30,7 @@ def settle_birth(
         file: the folder's record.
         store: the folder's log.
         group: the group's name, as the member is started.
-        began_with: the voters that the member is started with; empty for one that joins.
+        began_with: the voters that the member is started with; empty for a member that joins.
         changed: whether the log or a snapshot holds a configuration.
 
     Raises:

@@ -18,7 +18,8 @@ _MARK = re.compile(r"[0-9a-f]{16}")
 class Generation(NamedTuple):
     """How often the group was recovered, and the mark that the last recovery drew.
 
-    Recoveries by versions before marks have none, and a group that was never recovered has none.
+    The mark is empty for a group that was never recovered, and after recoveries by versions before
+    marks.
     """
 
     number: int = 0

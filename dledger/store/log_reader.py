@@ -178,7 +178,7 @@ class LogReader:
         return SegmentBegin(pos, self.last_before(pos, index) + 1)
 
     def last_before(self, pos: int, index: int) -> int:
-        """Find the last entry that ends at `pos` or before; `index` is one that ends later."""
+        """Find the last entry that ends at `pos` or before; entry `index` ends later."""
         low, high = self._extent.first_index - 1, index
         while high - low > 1:
             middle = (low + high) // 2
