@@ -44,6 +44,7 @@ async def measure_as_leader(config: dledger.NodeConfig, workload: Workload) -> N
     async with dledger.open_node(config, dledger.LogOnly()) as node:
         async for change in node.role_changes():
             if change.ready:
+                print("loading", flush=True)
                 result = await Load(node, workload).run()
                 print(json.dumps(asdict(result)), flush=True)
                 return
