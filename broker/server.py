@@ -63,9 +63,7 @@ class Broker:
     """One running member. Made by `run_broker`.
 
     Attributes:
-        config: its settings.
         node: its member of the log's group.
-        machine: the folded log.
         parts: what its features share.
         requests: what answers clients.
         server: takes their connections.
@@ -165,8 +163,7 @@ class Broker:
             task_status: told this broker when it listens.
             start: told when it listens and when it knows a leader, and then reported.
 
-        Raises:
-            PortInUse, ListenFailed: clients cannot connect.
+        Raises PortInUse, ListenFailed: clients cannot connect.
         """
         name = f"broker {self.config.node_id}"
         try:

@@ -35,8 +35,7 @@ class AdminProcessor:
     def view_message(self, _origin: Origin, command: Command) -> Command:
         """The message at a position of the log (33), as it is stored.
 
-        Raises:
-            RequestRefused (1): there is none.
+        Raises RequestRefused (1): there is none.
         """
         position = command.integer("offset")
         record = self._reader.record_at(position)

@@ -98,8 +98,7 @@ class SettingsProcessor:
 def read_changes(body: bytes) -> Mapping[str, str | None]:
     """Read "name=value" lines, as Java writes properties; None stands for the command line's value.
 
-    Raises:
-        RequestRefused (29): a line is none, or there are too many or none at all.
+    Raises RequestRefused (29): a line is none, or there are too many or none at all.
     """
     if len(body) > MAX_BODY_BYTES:
         raise _invalid(f"{len(body)} bytes of settings: at most {MAX_BODY_BYTES}")

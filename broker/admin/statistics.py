@@ -74,9 +74,7 @@ class Statistics:
         The topics of a group with members are those to which it subscribes now; else those that it
         has consumed.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused (2): the queues are too many for one answer.
+        Raises RequestRefused (2): the queues are too many for one answer.
         """
         name = command.name("consumerGroup")
         listed = [one for one in command.fields.get("topicList", "").split(";") if one]
@@ -105,8 +103,7 @@ class Statistics:
     def all_consume_stats(self, _origin: Origin, command: Command) -> Steps:
         """How far all groups are behind (317), or only in topics whose queues have an order.
 
-        Raises:
-            RequestRefused (2): they have too many queues to be told at once.
+        Raises RequestRefused (2): they have too many queues to be told at once.
         """
         only_ordered = command.boolean("isOrder")
         told: list[tuple[str, str]] = []

@@ -15,8 +15,6 @@ class SetMode:
     """An operator sets how a group reads a topic.
 
     Attributes:
-        topic: the topic.
-        group: the consumer group.
         name: of the mode.
         shares: of the mode.
         max_modes: with so many no other is set.

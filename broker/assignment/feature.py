@@ -7,7 +7,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     processor = AssignmentProcessor(parts)
     return Service(
         handlers={

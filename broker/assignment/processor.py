@@ -61,9 +61,7 @@ class AssignmentProcessor:
     def query(self, origin: Origin, command: Command) -> None:
         """The queues of one consumer; null when they cannot be told now.
 
-        Raises:
-            BodyMalformed: it cannot be read.
-            RequestRefused: (1) a strategy that is not known here, (2) too many wait.
+        Raises RequestRefused: (1) a strategy that is not known here, (2) too many wait.
         """
         asked = JsonObject.parse("question for queues", command.body, _MAX_BODY_BYTES)
         group, topic = asked.name("consumerGroup"), asked.name("topic")
@@ -104,9 +102,7 @@ class AssignmentProcessor:
     def set_mode(self, origin: Origin, command: Command) -> None:
         """Set how a group reads a topic.
 
-        Raises:
-            BodyMalformed: it cannot be read.
-            RequestRefused: (16) a retry topic, (29) a bad name, mode or number.
+        Raises RequestRefused: (16) a retry topic, (29) a bad name, mode or number.
         """
         asked = JsonObject.parse("request mode", command.body, _MAX_BODY_BYTES)
         group, topic = asked.name("consumerGroup"), asked.name("topic")

@@ -23,11 +23,7 @@ _CHARACTERS: Final = 1200
 
 
 class Differences:
-    """Looks every ten seconds, so that members that are replaced in the meantime are not told of.
-
-    Args:
-        consumers: the members of all groups.
-    """
+    """Looks every ten seconds, so that members that are replaced in the meantime are not told of."""
 
     def __init__(self, consumers: Consumers) -> None:
         self._consumers = consumers
@@ -58,7 +54,6 @@ class Differences:
             yield
 
     def clear(self) -> None:
-        """This member leads no more."""
         self._told.clear()
 
 

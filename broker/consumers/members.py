@@ -26,8 +26,6 @@ class Member:
         client_id: its name; two connections of one client have the same.
         last_heartbeat: seconds on the monotonic clock.
         data: its heartbeat.
-        language: from its header.
-        version: from its header.
         kind: what it subscribes to; set when it is registered.
         size: bytes that it takes, roughly; set when it is registered.
         since: its first heartbeat under this name, as `last_heartbeat`; set when it is registered.
@@ -139,7 +137,6 @@ class Consumers:
         return len(self._memberships.groups(origin))
 
     def is_member(self, origin: Origin, group: str) -> bool:
-        """Whether a connection is registered for a group."""
         return (origin, group) in self._memberships
 
     def register(self, origin: Origin, member: Member) -> bool:
@@ -223,7 +220,6 @@ class Consumers:
         return found is not None and topic in found.subscriptions
 
     def groups(self) -> Collection[str]:
-        """The groups that have members."""
         return self._groups.keys()
 
     def is_broadcasting(self, group: str) -> bool:
@@ -241,7 +237,6 @@ class Consumers:
         return found.subscriptions.get(topic) if found else None
 
     def clear(self) -> None:
-        """Forget all members."""
         self._groups.clear()
         self._memberships.clear()
         self._sizes.clear()

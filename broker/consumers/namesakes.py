@@ -26,11 +26,7 @@ _LOOKED_AT: Final = 1000
 
 
 class Namesakes:
-    """Looks every ten seconds.
-
-    Args:
-        consumers: the members of all groups.
-    """
+    """Looks every ten seconds."""
 
     def __init__(self, consumers: Consumers) -> None:
         self._consumers = consumers
@@ -51,7 +47,6 @@ class Namesakes:
                 yield
 
     def clear(self) -> None:
-        """This member leads no more."""
         self._told_at.clear()
 
     def _tell(self, group: str, client_id: str, now: float) -> Generator[None, None, bool]:

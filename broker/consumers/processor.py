@@ -66,7 +66,6 @@ class ClientProcessor:
         """Register a client. The reply comes when the groups of its consumers are in the log.
 
         Raises:
-            BodyMalformed: it cannot be read.
             RequestRefused: (2) too many consumers, producers, groups or subscriptions, (23) a wrong
                 SQL92 condition, (26) no such group, and none is made, (29) a bad name.
         """
@@ -115,9 +114,7 @@ class ClientProcessor:
     def consumer_list(self, _origin: Origin, command: Command) -> Command:
         """The members of a group, each once, by which they share the queues.
 
-        Raises:
-            FieldMissing: the group is not named.
-            RequestRefused (1): it has no members.
+        Raises RequestRefused (1): it has no members.
         """
         group = command.name("consumerGroup")
         client_ids = self._consumers.client_ids(group)
@@ -128,8 +125,7 @@ class ClientProcessor:
     def consumer_connections(self, _origin: Origin, command: Command) -> Steps:
         """The present members of a consumer group (203).
 
-        Raises:
-            RequestRefused (206): the group has no member.
+        Raises RequestRefused (206): the group has no member.
         """
         name = command.name("consumerGroup")
         group = self._consumers.group(name)
@@ -170,7 +166,6 @@ class ClientProcessor:
         return command.reply(body=f'{{"connectionSet":[{",".join(connections)}],{rest}'.encode())
 
     def drop(self, origin: Origin) -> None:
-        """A connection is gone."""
         self._notify(self._consumers.drop(origin))
 
     def expire(self) -> None:

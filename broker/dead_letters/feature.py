@@ -8,7 +8,6 @@ from remoting.wire.codes import RequestCode
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     processor = RedriveProcessor(parts)
     redriven = parts.state[REDRIVEN]
     return Service(

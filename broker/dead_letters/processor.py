@@ -125,7 +125,6 @@ class RedriveProcessor:
         To ask again with the same fields is safe: what was stored is not stored again.
 
         Raises:
-            FieldMissing, BodyMalformed: it cannot be read.
             RequestRefused: (2) some of this queue are on their way, or too many gaps, (14) the disk
                 is too full, (16) clients may not send, or not to a topic, (17) the group has no
                 dead letters, (26) no such group, (29) no such queue, or a value that cannot be.
@@ -187,8 +186,7 @@ class RedriveProcessor:
     def _target(self, request: RedriveRequest, pairs: dict[str, str]) -> TopicConfig | None:
         """The topic for a copy; None if a dead letter cannot say it, or it is gone.
 
-        Raises:
-            RequestRefused (16): nobody may send there.
+        Raises RequestRefused (16): nobody may send there.
         """
         came_from = _origin(pairs)
         if not came_from:

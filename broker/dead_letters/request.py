@@ -48,12 +48,7 @@ class RedriveRequest(NamedTuple):
 
 
 def read_redrive_request(command: Command) -> RedriveRequest:
-    """Read it.
-
-    Raises:
-        FieldMissing, BodyMalformed: it cannot be read.
-        RequestRefused (29): a value that cannot be meant.
-    """
+    """Read it. Raises RequestRefused (29): a value that cannot be meant."""
     group = command.name("consumerGroup")
     check_group_name(group)
     most = command.int32("maxMsgNums", MAX_LETTERS)

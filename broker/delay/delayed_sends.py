@@ -46,8 +46,7 @@ class DelayedSends:
     def is_asked_for(self, pairs: Mapping[str, str]) -> bool:
         """Whether the message is for later. A transactional one is not, as in RocketMQ.
 
-        Raises:
-            RequestRefused (13): see `read_due`.
+        Raises RequestRefused (13): see `read_due`.
         """
         if pairs.get(TRANSACTION_PREPARED, "").lower() == "true":
             return False
@@ -62,8 +61,7 @@ class DelayedSends:
 
         One with a level cannot be recalled, as in RocketMQ: its sender gets no handle.
 
-        Raises:
-            RequestRefused (2): so many wait that no more may. What is on its way does not count.
+        Raises RequestRefused (2): so many wait that no more may. What is on its way does not count.
         """
         waiting = len(self._delays.waiting)
         if waiting >= self._settings.now.limits.max_delayed_messages:

@@ -78,7 +78,6 @@ class Deliveries:
         self.on_sooner: Callable[[], None] = lambda: None
 
     def begin_term(self) -> None:
-        """This member leads a new term: what was under way is applied or gone."""
         self._under_way = set()
         self._deferred.clear()
         self._fetched.clear()

@@ -68,8 +68,7 @@ def read_due(pairs: Mapping[str, str], now_ms: int, max_delay_ms: int = MAX_DELA
         now_ms: the time, in milliseconds since 1970.
         max_delay_ms: how far away it may be. Levels are not judged by it.
 
-    Raises:
-        RequestRefused (13): what it asks for is no number, or too far away.
+    Raises RequestRefused (13): what it asks for is no number, or too far away.
     """
     level = _number(pairs, DELAY_TIME_LEVEL, INT32_MAX)
     if level > 0:

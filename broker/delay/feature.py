@@ -51,7 +51,6 @@ class DeliveryTask:
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     deliveries, figures, processor = parts[DELIVERIES], DelayFigures(parts), RecallProcessor(parts)
     parts[SPECIAL_SENDS].add(parts[DELAYED_SENDS])
     parts[KEPT_BACK].add(deliveries.move_before)

@@ -41,7 +41,6 @@ class RecallProcessor:
         """Drop a delayed message, once and for all; or say that it is too late.
 
         Raises:
-            FieldMissing: a field it must have is missing.
             RequestRefused: (29) the handle is none of this broker's, (604) no such message waits.
         """
         topic = command.name("topic")

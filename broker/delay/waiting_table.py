@@ -51,8 +51,7 @@ class WaitingTable:
     Attributes:
         earliest_added_ms: the smallest time of the messages that were added since it was set.
 
-    Raises:
-        DiskFailed: of every method, when the file cannot be read or written.
+    Raises DiskFailed: of every method, when the file cannot be read or written.
     """
 
     def __init__(self, folder: str | None = None) -> None:

@@ -39,9 +39,7 @@ class ConsumerStatus:
 
         A member that does not answer in time, or whose answer cannot be read, is left out.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (1) the group has no such member, (2) it has too many.
+        Raises RequestRefused: (1) the group has no such member, (2) it has too many.
         """
         topic, group = command.name("topic"), command.name("group")
         wanted = command.fields.get("clientAddr", "")

@@ -28,20 +28,13 @@ class Forwarding:
         self._broker_name = parts.config.group
 
     def running_info(self, origin: Origin, command: Command) -> None:
-        """What a consumer is doing (307).
-
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused (1): the consumer is not here.
-        """
+        """What a consumer is doing (307). Raises RequestRefused (1): the consumer is not here."""
         self._forward(origin, command, command.body)
 
     def consume_directly(self, origin: Origin, command: Command) -> None:
         """Let a consumer consume a message that is stored (309), and say how that went.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused (1): the consumer or the message is not here.
+        Raises RequestRefused (1): the consumer or the message is not here.
         """
         message_id = command.text("msgId")
         record = self._reader.record_named(message_id)

@@ -89,9 +89,6 @@ class InspectionProcessor:
         Groups that are named in `filterGroups` do not count, nor do offsets of messages that are
         gone. For a queue in which `compareGroup` is behind that, the answer is the largest number.
         RocketMQ deletes the offsets of the groups that it is told to leave out.
-
-        Raises:
-            FieldMissing: a field it must have is missing.
         """
         topic, compared = command.name("topic"), command.name("compareGroup")
         left_out = set(command.fields.get("filterGroups", "").split(","))
@@ -120,9 +117,7 @@ class InspectionProcessor:
     def time_spans(self, _origin: Origin, command: Command) -> Steps:
         """From when to when the messages of each queue are, and how long what is next waits (303).
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused (17): no such topic.
+        Raises RequestRefused (17): no such topic.
         """
         config, group = self._topics.found(command.name("topic")), command.name("group")
         spans: list[str] = []
@@ -156,7 +151,6 @@ class InspectionProcessor:
         """Let a group go on where another one is (314): in one topic, or in all.
 
         Raises:
-            FieldMissing: a field it must have is missing.
             RequestRefused: (2) too much waits or is stored, (26) the group has no offsets, (29) a
                 bad name.
         """

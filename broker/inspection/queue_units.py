@@ -33,9 +33,7 @@ class QueueUnits:
         """Where the messages of a queue lie in the log, and whether a group wants them by their
         tags.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (1) no such queue, (29) too many units.
+        Raises RequestRefused: (1) no such queue, (29) too many units.
         """
         topic, queue_id = command.name("topic"), command.int32("queueId")
         index, count = command.integer("index"), command.int32("count")

@@ -15,8 +15,7 @@ from dledger import Entry
 def fold(state: BrokerState, entries: Sequence[Entry]) -> Folded:
     """Apply a run of entries to `state`.
 
-    Raises:
-        EntryTooNew: a command of a newer broker; no later entry may be applied.
+    Raises EntryTooNew: a command of a newer broker; no later entry may be applied.
     """
     folded = Folded()
     add_result = folded.results.append

@@ -158,8 +158,7 @@ class Registry:
     Args:
         records: returns the fold of the records of one run of entries.
 
-    Raises:
-        FeatureClash: two features claim the same number or name.
+    Raises FeatureClash: two features claim the same number or name.
     """
 
     def __init__(

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     if parts.config.metrics is None:
         return Service()
     return Service(tasks=(partial(_serve, parts, str(parts.config.metrics)),))

@@ -22,8 +22,6 @@ class Lag(NamedTuple):
 
     Attributes:
         messages: how many it has not consumed, over all queues that can be read.
-        group: the consumer group.
-        topic: the topic.
     """
 
     messages: int

@@ -59,7 +59,6 @@ class PopAcks:
         another consumer meanwhile stays that one's.
 
         Raises:
-            FieldMissing: a field it must have is missing.
             RequestRefused: (2) too many wait, (13) no such queue, (17) no such topic, (29) no
                 handle, (208) it was given again, or there is no such message.
         """
@@ -143,9 +142,7 @@ class PopAcks:
     def hide(self, origin: Origin, command: Command) -> None:
         """Have a message given again at another time, sooner or later than it was to be.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused: (29) a bad time, or no handle.
+        Raises RequestRefused: (29) a bad time, or no handle.
         """
         message = self._message(command)
         invisible_ms = read_invisible_ms(command)

@@ -24,9 +24,6 @@ class Pop:
     """A group is given messages of a queue. Times are milliseconds since 1970.
 
     Attributes:
-        group: the consumer group.
-        topic: the topic.
-        queue_id: the queue.
         popped_ms: when; the leader's wall clock.
         visible_ms: when they are given again, unless they are acknowledged.
         first: the queue's next offset, before; where the group begins with `begins`.
@@ -61,12 +58,10 @@ class Pop:
 
     @property
     def at_ms(self) -> int:
-        """As in `command_layout`."""
         return self.popped_ms
 
     @property
     def key(self) -> QueueKey:
-        """The queue of the group."""
         return self.group, self.topic, self.queue_id
 
 
@@ -81,7 +76,6 @@ class PoppedMessage(NamedTuple):
 
     @property
     def key(self) -> QueueKey:
-        """The queue of the group."""
         return self[:3]
 
 
@@ -115,7 +109,6 @@ class HidePopped:
 
     @property
     def at_ms(self) -> int:
-        """As in `command_layout`."""
         return self.hidden_ms
 
 

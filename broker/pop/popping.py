@@ -84,7 +84,6 @@ class Popping:
         """Give a consumer messages, now or when some come.
 
         Raises:
-            FieldMissing: a field it must have is missing.
             RequestRefused: (1) too many messages, (16) not readable, (17) no such topic, (23) a
                 filter that cannot be read, (29) no such queue, or a bad name or time.
         """
@@ -209,7 +208,6 @@ class Popping:
         self._work.each("pops that are asked again", self._waiting.take_all(), self._answer_nothing)
 
     def drop(self, origin: Origin) -> None:
-        """A client is gone."""
         self._waiting.drop(origin)
 
     # --- one pop ------------------------------------------------------------------------------

@@ -20,8 +20,6 @@ class PopRequest(NamedTuple):
     """What a pop asks for.
 
     Attributes:
-        group: the consumer group.
-        topic: the topic.
         queue_id: the queue, or -1 for any.
         max_messages: how many at most.
         invisible_ms: how long the messages are the client's; 0 when it only asks.
@@ -48,7 +46,6 @@ def read_pop(command: Command) -> PopRequest:
     """Read a pop.
 
     Raises:
-        FieldMissing: a field it must have is missing or no number.
         RequestRefused: (1) too many messages, or a filter of another kind, (23) a filter that
             cannot be read, (29) a bad group name or time.
     """

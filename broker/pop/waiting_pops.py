@@ -17,7 +17,6 @@ class WaitingPop:
     """One that waits.
 
     Attributes:
-        origin: the client.
         command: the request, as far as its reply needs it.
         request: the same, read.
         deadline: on the monotonic clock, in seconds.

@@ -21,8 +21,6 @@ class Producer:
     Attributes:
         client_id: its name.
         last_heartbeat: seconds on the monotonic clock.
-        language: from its header.
-        version: from its header.
     """
 
     client_id: str
@@ -44,7 +42,6 @@ class Producers:
         return len(self._memberships)
 
     def is_member(self, origin: Origin, group: str) -> bool:
-        """Whether a connection is registered for a group."""
         return (origin, group) in self._memberships
 
     def register(self, origin: Origin, group: str, member: Producer) -> None:
@@ -67,7 +64,6 @@ class Producers:
             self._forget_client(origin)
 
     def drop(self, origin: Origin) -> None:
-        """A connection is gone."""
         for group in list(self._memberships.groups(origin)):
             self.unregister(origin, group)
 
@@ -83,7 +79,6 @@ class Producers:
         return self._groups.get(group, {})
 
     def groups(self) -> list[str]:
-        """The groups that have members."""
         return sorted(self._groups)
 
     def any_of(self, group: str) -> Origin | None:
@@ -110,7 +105,6 @@ class Producers:
             del self._clients[client_id]
 
     def clear(self) -> None:
-        """Forget all members."""
         self._clients.clear()
         self._client_ids.clear()
         self._groups.clear()

@@ -29,12 +29,7 @@ class ProducerProcessor:
         self._work = parts.work
 
     def connections(self, _origin: Origin, command: Command) -> Steps:
-        """The members of one group (204).
-
-        Raises:
-            FieldMissing: the group is not named.
-            RequestRefused (1): it has no member.
-        """
+        """The members of one group (204). Raises RequestRefused (1): it has no member."""
         group = command.name("producerGroup")
         members = self._producers.members(group)
         if not members:
@@ -63,7 +58,6 @@ class ProducerProcessor:
         return command.reply(body=f'{{"data":{{{",".join(told)}}}}}'.encode())
 
     def drop(self, origin: Origin) -> None:
-        """A connection is gone."""
         self._producers.drop(origin)
 
     def expire(self) -> None:

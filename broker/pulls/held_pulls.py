@@ -24,7 +24,6 @@ class HeldPull:
     """One pull that waits.
 
     Attributes:
-        origin: the client.
         command: the request, as far as its reply needs it.
         request: the same, read.
         deadline: on the monotonic clock, in seconds.

@@ -57,8 +57,7 @@ ALL_MESSAGES: Final = MessageFilter()
 def tag_filter(expression: str) -> MessageFilter:
     """The filter of an expression.
 
-    Raises:
-        RequestRefused (23): it is too long, has too many tags, or none although it is not empty.
+    Raises RequestRefused (23): it is too long, has too many tags, or none although it is not empty.
     """
     if len(expression) <= _REMEMBERED_CHARACTERS:
         return _remembered(expression)

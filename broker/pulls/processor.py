@@ -84,7 +84,6 @@ class PullProcessor:
         """Answer a pull, or let it wait for a message.
 
         Raises:
-            FieldMissing: a field it must have is missing.
             RequestRefused: (1) a filter of an unknown kind, (2) too many wait, (16) not readable,
                 (17) no such topic, (23) tags or a condition cannot be read, (25) a condition that
                 is not known yet, (29) no such queue.
@@ -170,7 +169,6 @@ class PullProcessor:
         self._work.each("pulls that are asked again", self._held.take_all(), _ask_again)
 
     def drop(self, origin: Origin) -> None:
-        """A client is gone."""
         self._held.drop(origin)
 
     def _answer_all(self, pulls: Sequence[_Woken]) -> None:
@@ -361,8 +359,7 @@ class PullProcessor:
         client looks at their tags anyway. RocketMQ answers 24 or 25 then, and after a change of
         leader Java clients would wait for their next heartbeat, up to 30 seconds.
 
-        Raises:
-            RequestRefused (25): the group filters by a condition that is not known yet.
+        Raises RequestRefused (25): the group filters by a condition that is not known yet.
         """
         subscription = self._consumers.subscription(request.group, request.topic)
         if request.is_sql:

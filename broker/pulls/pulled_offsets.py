@@ -27,7 +27,6 @@ class PulledOffsets:
         return self._offsets.get((group, topic, queue_id))
 
     def clear(self) -> None:
-        """Forget all: this member leads no more."""
         self._offsets.clear()
 
 

@@ -26,9 +26,6 @@ class PullRequest:
     """What a pull asks for.
 
     Attributes:
-        group: the consumer group.
-        topic: the topic.
-        queue_id: the queue.
         offset: the first message wanted.
         max_messages: how many at most.
         commit_offset: what the group has consumed up to, or None when it does not say.
@@ -61,7 +58,6 @@ def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
     """Read a pull.
 
     Raises:
-        FieldMissing: a field it must have is missing or no number.
         RequestRefused: (1) it wants a filter of another kind, (23) its tags or its condition cannot
             be read, (29) a bad group name.
     """

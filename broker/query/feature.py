@@ -23,7 +23,6 @@ def _name_of(time_ms: int) -> str:
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     member, messages = parts[MEMBER], parts.state[MESSAGES]
     index = KeyIndex(os.fspath(parts.config.directory / "index"), _name_of)
     indexing = KeyIndexing(parts.state, member.machine.queues, parts.log, index)

@@ -34,9 +34,7 @@ _RUN_BYTES: Final = 128 * 1024
 class GrowingQueues(Protocol):
     """The consume queues. `broker.store.consume_queues.ConsumeQueues` is them."""
 
-    def end(self, topic: str, queue_id: int) -> int:
-        """The offset of the queue's next message."""
-        ...
+    def end(self, topic: str, queue_id: int) -> int: ...
 
     def read(self, topic: str, queue_id: int, first: int, count: int) -> bytes:
         """Up to `count` units from offset `first`."""
@@ -68,9 +66,7 @@ class KeyIndexing:
     """Makes the index of one member.
 
     Args:
-        state: the applied state.
         queues: the consume queues.
-        log: the log.
         index: the index.
     """
 

@@ -38,7 +38,6 @@ class Search(NamedTuple):
 
     Attributes:
         origin: who asked.
-        command: the request.
         topic: of the messages.
         key: a unique key, or one of the KEYS.
         begin_ms, end_ms: when the messages were stored, at the earliest and at the latest.
@@ -62,7 +61,6 @@ class Searches:
     """The searches of one member, answered in the order in which they came.
 
     Args:
-        state: the applied state.
         index: the key index.
         reader: reads messages.
 
@@ -92,7 +90,6 @@ class Searches:
             search.origin.send(refusal.reply_to(search.command))
 
     def drop(self, origin: Origin) -> None:
-        """A client is gone."""
         self.waiting = deque(one for one in self.waiting if one.origin is not origin)
 
     def answering(self, search: Search) -> Iterator[None]:

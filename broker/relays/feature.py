@@ -15,7 +15,6 @@ class LeadersPlace:
     clients on to it.
 
     Args:
-        log: the log.
         known: the place that the log has.
         own: this member's.
     """
@@ -44,7 +43,6 @@ class LeadersPlace:
 
 
 def service(parts: Parts) -> Service:
-    """What serves clients."""
     if parts.config.listen_group is None:
         return Service()
     door = parts[GROUP_DOOR]

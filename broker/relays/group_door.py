@@ -62,11 +62,7 @@ class GroupDoor:
         self._relays.let_go_all()
 
     async def run(self) -> None:
-        """Take clients, for ever.
-
-        Raises:
-            PortInUse, ListenFailed: clients cannot connect.
-        """
+        """Take clients, for ever. Raises PortInUse, ListenFailed: clients cannot connect."""
         async with trio.open_nursery() as nursery:
             nursery.start_soon(self._follow_leader)
             if not self._config.shares_port or len(self._config.peers) == 1:

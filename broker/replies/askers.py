@@ -37,12 +37,10 @@ class Askers:
         return self._origins.get(client_id)
 
     def drop(self, origin: Origin) -> None:
-        """A connection is gone."""
         for client_id in self._names.pop(origin, ()):
             self._origins.pop(client_id, None)
 
     def clear(self) -> None:
-        """Forget all: this member leads no more."""
         self._origins.clear()
         self._names.clear()
 

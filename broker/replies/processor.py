@@ -42,7 +42,6 @@ class ReplyProcessor:
         """Pass a reply on, and answer when the asker has it.
 
         Raises:
-            FieldMissing: it cannot be read.
             RequestRefused: (1) the asker is not here, (13) it is no single message, or names no
                 asker; see `read_send_request`.
         """

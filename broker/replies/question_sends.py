@@ -46,8 +46,7 @@ class QuestionSends:
     def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
         """Note who asks, and have the topic made that replies are addressed to.
 
-        Raises:
-            RequestRefused (29): the cluster's name cannot stand in a topic's.
+        Raises RequestRefused (29): the cluster's name cannot stand in a topic's.
         """
         check_topic_name(self._topic.topic)
         client_id = pairs[REPLY_TO_CLIENT]

@@ -18,10 +18,7 @@ class ResetOffsets:
     """A group is moved in a topic.
 
     Attributes:
-        group: the consumer group.
-        topic: the topic.
         offsets: by queue: the next message to consume.
-        at_ms: when; the leader's wall clock, milliseconds since 1970.
         as_of: how far the leader had applied the log, as a position. The offsets are those of the
             topic as it was there.
     """
@@ -45,9 +42,6 @@ class EndReset:
     """A group reads a queue where it was moved: its commits count again.
 
     Attributes:
-        group: the consumer group.
-        topic: the topic.
-        queue_id: the queue.
         offset: where it was moved.
         at_ms: when; the leader's wall clock, milliseconds since 1970. For a while longer, leaders
             tell commits from before (see `broker.offsets.generations`). None before version 6: all

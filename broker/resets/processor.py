@@ -46,7 +46,6 @@ class ResetProcessor:
         A negative time is the end. Without `isForce` a queue moves back only.
 
         Raises:
-            FieldMissing: a field it must have is missing.
             RequestRefused: (1) an offset that the queue does not have, (2) too many groups have
                 offsets, (17) no such topic, (26) no such group, (29) no such queue.
         """

@@ -85,16 +85,14 @@ class LogKeeper:
         """Drop what is old enough, whatever the hour (27, 329). The reply comes when that is
         decided; the files go when snapshots allow it, soon after.
 
-        Raises:
-            RequestRefused (2): too many wait for it.
+        Raises RequestRefused (2): too many wait for it.
         """
         self.look_soon(lambda: origin.send(command.reply()), drops=True)
 
     def clean_queues(self, origin: Origin, command: Command) -> None:
         """Remove files of consume queues that point to what is gone (306).
 
-        Raises:
-            RequestRefused (2): too many wait for it.
+        Raises RequestRefused (2): too many wait for it.
         """
         self.look_soon(lambda: origin.send(command.reply()), drops=False)
 
@@ -105,8 +103,7 @@ class LogKeeper:
             then: what to call.
             drops: whether the hour counts as one in which old messages go.
 
-        Raises:
-            RequestRefused (2): so many have asked for it that no more may.
+        Raises RequestRefused (2): so many have asked for it that no more may.
         """
         if len(self._asked) >= _MAX_ASKED:
             raise RequestRefused.busy(f"{len(self._asked)} wait for retention: ask later")

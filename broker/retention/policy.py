@@ -46,7 +46,6 @@ class RetentionPolicy:
     refuse_percent: int = 90
 
     def __post_init__(self) -> None:
-        """Judge the settings."""
         if self.keep_hours < 1:
             raise SettingInvalid("--keep-hours", f"{self.keep_hours}: give 1 or more")
         if not all(0 <= hour < _HOURS_PER_DAY for hour in self.at_hours):

@@ -56,7 +56,6 @@ class RetryProcessor:
         """Answer a consumer that could not consume a message: deliver it again, or give it up.
 
         Raises:
-            FieldMissing: a field it must have is missing.
             RequestRefused: (1) no such message, (14) the disk is too full, (16) clients may not
                 send, or not to the group's retry or dead letter topic, (26) no such group, and none
                 is made, (29) a bad group name.

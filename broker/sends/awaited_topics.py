@@ -57,8 +57,7 @@ class AwaitedTopics:
         """Send messages as soon as a topic is there, mostly theirs; makes it unless it is being
         made.
 
-        Raises:
-            RequestRefused (2): too many messages wait already.
+        Raises RequestRefused (2): too many messages wait already.
         """
         topic = config.topic
         if topic in self._topics.configs and topic not in self._waiting:

@@ -73,7 +73,6 @@ class Copy:
     Attributes:
         what: the message, in words for a log line, as "a delayed message".
         topic: where it goes.
-        queue_id: the queue.
         record: the message. What depends on its place is set when it is stored; until then it says
             where the original is.
         done: called with None when it is stored and applied, or something in its place; or with why

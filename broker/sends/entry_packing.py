@@ -41,8 +41,7 @@ class EntryPacking:
     def add(self, records: Sequence[PositionedBody]) -> list[Spot]:
         """Add the records of one send: to one entry, unless one cannot hold them.
 
-        Raises:
-            NeverStored (13): a record is larger than any entry may be; none was added.
+        Raises NeverStored (13): a record is larger than any entry may be; none was added.
         """
         if len(records) == 1:
             sizes = [records[0].placed_bytes]

@@ -66,8 +66,6 @@ class EntryRoom:
     """Tells what one entry of the log holds now.
 
     Args:
-        state: the applied state.
-        log: the log.
         copy_bytes: what is kept free for copies; less only where names are known to be short.
     """
 
@@ -92,8 +90,7 @@ class EntryRoom:
         Args:
             message_bytes: of its body and its properties together.
 
-        Raises:
-            RequestRefused (13): they may not.
+        Raises RequestRefused (13): they may not.
         """
         if message_bytes <= self._always_bytes:
             return

@@ -30,7 +30,6 @@ class PendingMessages(Protocol):
 
     Attributes:
         topic: where they go.
-        queue_id: the queue.
         records: the messages. `Sends` sets all that depends on their places.
         size: bytes of their bodies and properties, roughly.
         first_offset: of the first message in the queue, once it has one.
@@ -65,7 +64,6 @@ class PendingSend:
 
     Args:
         origin: the client that sent them.
-        command: the request.
         topic, queue_id, records: see `PendingMessages`.
         id_prefix: what the ids of messages begin with at this broker.
 
@@ -73,7 +71,6 @@ class PendingSend:
         attach: see `PendingMessages`.
         replied: makes further fields of the reply, given where the first message is stored.
         needs: a further topic that has to be there before the messages are stored.
-        origin: the client.
     """
 
     __slots__ = (
@@ -135,7 +132,6 @@ class PendingSend:
         )
 
     def failed(self) -> None:
-        """As in `PendingMessages`."""
         remark = "the messages are stored, and the answer could not be made: see the broker's log"
         self.origin.send(self._command.reply(ResponseCode.SYSTEM_ERROR, remark=remark))
 
@@ -174,12 +170,10 @@ class MadeMessages:
         self.size = sum([len(one.body) for one in records]) + _OTHER_BYTES * len(records)
 
     def stored(self, positions: Sequence[int], replies: Replies) -> None:
-        """As in `PendingMessages`."""
         self._done(None)
 
     def failed(self) -> None:
         """As in `PendingMessages`: what `done` raised is all that there is to say."""
 
     def refuse(self, refusal: RequestRefused) -> None:
-        """As in `PendingMessages`."""
         self._done(refusal)

@@ -112,7 +112,6 @@ def read_send_request(command: Command) -> SendRequest:
     """Read and check a send.
 
     Raises:
-        FieldMissing, MessageMalformed: it cannot be read.
         RequestRefused: (13) too many properties or of a kind that is not served, (16) a topic that
             is not writable, (29) a bad topic name.
     """

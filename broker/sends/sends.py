@@ -97,8 +97,7 @@ class Sends:
     def add(self, send: PendingMessages) -> None:
         """Queue messages for the next `flush`.
 
-        Raises:
-            RequestRefused (2): too much waits already.
+        Raises RequestRefused (2): too much waits already.
         """
         limits = self._limits
         if self._waiting_messages and (

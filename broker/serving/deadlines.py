@@ -6,8 +6,8 @@ from typing import Final, Generic, TypeVar
 
 W = TypeVar("W")
 
-# Deadlines of answered requests stay in the heap until there are more deadlines than this plus twice
-# the waiting requests.
+# Deadlines of answered requests stay in the heap until there are more deadlines than this, plus
+# twice the waiting requests.
 _STALE_DEADLINES: Final = 1024
 
 

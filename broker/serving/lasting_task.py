@@ -17,8 +17,7 @@ async def lasting(task: Callable[[], Awaitable[object]]) -> None:
     """Run a task until it returns. A defect, which a single message may trigger, is logged and the
     task runs again: it does not end the member.
 
-    Raises:
-        DLedgerError, RemotingError, OSError: the member cannot serve without what failed.
+    Raises DLedgerError, RemotingError, OSError: the member cannot serve without what failed.
     """
     while True:
         try:

@@ -45,7 +45,6 @@ class Parts:
 
     Attributes:
         log: an error in the callback of an append does not end the node.
-        state: the applied state.
         announce: registers the topics with the name servers, then calls its argument.
         confirm: calls back when the applied state may be read; see `ConfirmedReads.add`.
         work: runs long work in steps.

@@ -31,8 +31,7 @@ class Requests:
         announce: tells the name servers of a new leader or of changed topics.
         queues_are_whole: whether the consume queues are complete enough to answer from.
 
-    Raises:
-        FeatureClash: two services answer the same request code.
+    Raises FeatureClash: two services answer the same request code.
     """
 
     def __init__(

@@ -33,9 +33,7 @@ class TrafficProcessor:
 
         How far a group is behind, in bytes and in milliseconds, is that of the moment.
 
-        Raises:
-            FieldMissing: a field it must have is missing.
-            RequestRefused (1): nothing was counted with this name and key.
+        Raises RequestRefused (1): nothing was counted with this name and key.
         """
         name, key = command.text("statsName"), command.text("statsKey")
         if name in (_FALL_SIZE, _FALL_TIME):

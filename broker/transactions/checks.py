@@ -75,7 +75,6 @@ class Checks:
         self._due: OrderedDict[tuple[int, int], None] = OrderedDict()
 
     def begin_term(self) -> None:
-        """This member leads a new term: what was under way is applied or gone."""
         self._asked = set()
         self._next_look = 0.0
         self._due.clear()

@@ -25,7 +25,6 @@ class Prepare:
     """Behind a record: it waits for the end of a transaction.
 
     Attributes:
-        group: the producer group.
         due_ms: when its producers are asked how it ends, if they do not say before.
     """
 
@@ -100,7 +99,6 @@ class Resume:
 
     Attributes:
         position: of the message among those that were given up.
-        group: the producer group.
         due_ms: when its producers are asked how it ends.
     """
 

@@ -51,7 +51,6 @@ class Ends:
         self._under_way: set[int] = set()  # positions; a new set for each term
 
     def begin_term(self) -> None:
-        """This member leads a new term: what was under way is applied or gone."""
         self._under_way = set()
 
     def is_under_way(self, position: int) -> bool:
@@ -61,8 +60,7 @@ class Ends:
     def record(self, half: Half) -> MessageRecord:
         """The message of a transaction.
 
-        Raises:
-            RequestRefused (14): this member was given a snapshot, and lacks the message.
+        Raises RequestRefused (14): this member was given a snapshot, and lacks the message.
         """
         if half.at < self._log.begin_position:
             raise RequestRefused.not_available(

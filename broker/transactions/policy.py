@@ -27,7 +27,6 @@ class CheckPolicy:
     give_up_hours: int = 72
 
     def __post_init__(self) -> None:
-        """Judge the settings."""
         for setting, value in (
             ("--transaction-check-after-seconds", self.after_seconds),
             ("--transaction-check-every-seconds", self.every_seconds),

@@ -45,7 +45,6 @@ class TransactionProcessor:
         A producer that does not know yet is asked later.
 
         Raises:
-            FieldMissing: a field it must have is missing.
             RequestRefused: (1) there is no such transaction, or it is another group's, or it ended
                 too long ago, (2) it is
                 being ended, (14) the disk is too full, (29) an end that is none, (604) it has ended
@@ -131,7 +130,6 @@ class TransactionProcessor:
         committed, and each time it is asked. Here it is one that was given up, and once.
 
         Raises:
-            FieldMissing: the message is not named.
             RequestRefused: (1) it is none that was given up, (2) too many transactions are open,
                 (14) the disk is too full, (17) its topic was deleted since it was sent, (604) it
                 was resumed before.
