@@ -1,4 +1,4 @@
-"""Dead letters that are delivered once more."""
+"""Redriving of dead letters."""
 
 from broker.dead_letters.processor import RedriveProcessor
 from broker.dead_letters.state import REDRIVEN

@@ -1,4 +1,4 @@
-"""Moves of consumer groups."""
+"""Resets of consumer groups."""
 
 from broker.resets.processor import ResetProcessor
 from broker.serving.parts import Parts

@@ -1,4 +1,4 @@
-"""Messages on their way into the log: those of a client's request, and those the broker makes."""
+"""Messages that wait for the log: from requests of clients, and made by the broker."""
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
@@ -15,13 +15,13 @@ from remoting.message.record_batch import RecordBatch, Records
 from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 
-# A record without its body, roughly: headers, names and properties.
+# A record without its body, roughly.
 _OTHER_BYTES: Final = 512
 
-# By client. A write costs more than the reply in it, so those of one append go together.
+# By client. A write costs more than the reply in it, so the replies of one append go together.
 Replies: TypeAlias = dict[Origin, list[Command]]
 
-# Makes the command that is folded together with a record.
+# Makes the command that follows a record.
 Attach: TypeAlias = Callable[[MessageRecord], LogCommand]
 
 
@@ -29,12 +29,10 @@ class PendingMessages(Protocol):
     """Messages for one queue. `Sends` gives them their places.
 
     Attributes:
-        topic: where they go.
         records: the messages. `Sends` sets all that depends on their places.
         size: bytes of their bodies and properties, roughly.
-        first_offset: of the first message in the queue, once it has one.
-        attach: makes the command that stands behind a record, once the record has its place but in
-            the log. None for messages with nothing behind them.
+        first_offset: queue offset of the first message, once it has one.
+        attach: makes the command that follows a record, which has its place except in the log.
     """
 
     topic: str
@@ -45,32 +43,24 @@ class PendingMessages(Protocol):
     attach: Attach | None
 
     def stored(self, positions: Sequence[int], replies: Replies) -> None:
-        """They are stored and applied, at these positions of the log; add the reply to those that
-        are about to be sent.
-        """
-        ...
+        """Add the reply to `replies`: the messages are applied, at these positions of the log."""
 
     def failed(self) -> None:
-        """`stored` raised: tell the client that waits, if one does, that it has to ask."""
-        ...
+        """Tell the waiting client, if any, that `stored` raised and it has to ask."""
 
     def refuse(self, refusal: RequestRefused) -> None:
-        """They were not stored, or it is unknown whether they were."""
-        ...
+        """Answer that they were not stored, or that this is unknown."""
 
 
 class PendingSend:
     """Messages of one request of a producer. Implements `PendingMessages`.
 
     Args:
-        origin: the client that sent them.
-        topic, queue_id, records: see `PendingMessages`.
-        id_prefix: what the ids of messages begin with at this broker.
+        id_prefix: the beginning of all message ids of this broker.
 
     Attributes:
-        attach: see `PendingMessages`.
-        replied: makes further fields of the reply, given where the first message is stored.
-        needs: a further topic that has to be there before the messages are stored.
+        replied: makes further fields of the reply, given the position of the first message.
+        needs: a further topic that must exist before the messages are stored.
     """
 
     __slots__ = (
@@ -115,7 +105,6 @@ class PendingSend:
             record.born_host, record.born_port = host, port
 
     def stored(self, positions: Sequence[int], replies: Replies) -> None:
-        """Tell the client where its messages are."""
         prefix = self._id_prefix
         ends = struct.pack(f">{len(positions)}q", *positions).hex(",", 8).upper()
         fields = {
@@ -136,19 +125,14 @@ class PendingSend:
         self.origin.send(self._command.reply(ResponseCode.SYSTEM_ERROR, remark=remark))
 
     def refuse(self, refusal: RequestRefused) -> None:
-        """Answer that the messages were not stored."""
         self.origin.send(refusal.reply_to(self._command))
 
 
 class MadeMessages:
-    """Messages that the broker itself makes, such as copies for a retry topic.
+    """Messages that the broker makes, such as copies for a retry topic. Implements
+    `PendingMessages`.
 
-    Implements `PendingMessages`.
-
-    Args:
-        topic, queue_id, records: see `PendingMessages`.
-        done: called with None when they are stored and applied, or with why they are not.
-        attach: see `PendingMessages`.
+    `done`: called with None when they are stored and applied, or with the refusal.
     """
 
     __slots__ = ("_done", "attach", "first_offset", "queue_id", "records", "size", "topic")
@@ -173,7 +157,7 @@ class MadeMessages:
         self._done(None)
 
     def failed(self) -> None:
-        """As in `PendingMessages`: what `done` raised is all that there is to say."""
+        """Do nothing: the error of `done` is logged."""
 
     def refuse(self, refusal: RequestRefused) -> None:
         self._done(refusal)
