@@ -1,4 +1,4 @@
-"""Members of producer groups. Heartbeats enter them, see `broker.consumers`."""
+"""Members of producer groups. `broker.consumers` registers them by their heartbeats."""
 
 from broker.producers.members import PRODUCERS
 from broker.producers.processor import ProducerProcessor

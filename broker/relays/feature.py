@@ -11,13 +11,7 @@ from broker.serving.service import Service
 
 
 class LeadersPlace:
-    """Proposes the place of this member while it leads, until the log has it: the others pass
-    clients on to it.
-
-    Args:
-        known: the place that the log has.
-        own: this member's.
-    """
+    """Proposes this member's address until the log has it, while it leads."""
 
     def __init__(self, log: Log, known: LeaderPlace, own: LeadFrom) -> None:
         self._log = log
@@ -26,12 +20,11 @@ class LeadersPlace:
         self._is_on_its_way = False
 
     def begin_term(self) -> None:
-        """This member leads a new term: what was on its way is applied or gone."""
         self._is_on_its_way = False
         self.look()
 
     def look(self) -> None:
-        """Propose it unless it is known. Called on the leader, again and again."""
+        """Propose the address unless it is known. Called on the leader, with each tick."""
         known = (self._known.node_id, self._known.address)
         if self._is_on_its_way or known == (self._own.node_id, self._own.address):
             return
