@@ -1,4 +1,4 @@
-"""What administrators ask."""
+"""Administrators' requests."""
 
 from functools import partial
 

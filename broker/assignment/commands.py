@@ -17,7 +17,7 @@ class SetMode:
     Attributes:
         name: of the mode.
         shares: of the mode.
-        max_modes: with so many no other is set.
+        max_modes: no mode is added if there are as many.
     """
 
     kind: ClassVar[int] = 27

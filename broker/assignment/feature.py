@@ -1,4 +1,4 @@
-"""Queues that brokers assign, and request modes."""
+"""Assigned queues and request modes."""
 
 from broker.assignment.processor import AssignmentProcessor
 from broker.serving.parts import Parts

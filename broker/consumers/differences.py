@@ -23,7 +23,7 @@ _CHARACTERS: Final = 1200
 
 
 class Differences:
-    """Looks every ten seconds, so that a rolling change of all members is not logged."""
+    """Looks every ten seconds, so that members replaced in the meantime are not logged."""
 
     def __init__(self, consumers: Consumers) -> None:
         self._consumers = consumers

@@ -1,4 +1,4 @@
-"""Answers what stands in a consume queue (321).
+"""Shows the units of a consume queue (321).
 
 Source: RocketMQ's AdminBrokerProcessor.queryConsumeQueue.
 """
@@ -21,8 +21,6 @@ MAX_UNITS: Final = 1000
 
 
 class QueueUnits:
-    """Shows units of consume queues."""
-
     def __init__(self, parts: Parts) -> None:
         self._topics = parts.state[TOPICS]
         self._filters = parts.state[FILTERS]
@@ -30,7 +28,7 @@ class QueueUnits:
         self._reader = parts[MESSAGE_READER]
 
     def show(self, _origin: Origin, command: Command) -> Command:
-        """Where the messages of a queue lie in the log, and whether a group wants them by their
+        """Return the log positions of a queue's messages, and whether a group wants them by their
         tags.
 
         Raises RequestRefused: (1) no such queue, (29) too many units.

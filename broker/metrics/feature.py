@@ -1,4 +1,4 @@
-"""Figures for Prometheus, for brokers that are told where."""
+"""Metrics for Prometheus, of brokers that are configured to serve them."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -22,7 +22,7 @@ def service(parts: Parts) -> Service:
 
 async def _serve(parts: Parts, address: str) -> None:
     """Answer scrapers. Raises AddressInUse."""
-    # Here, not above: what makes the format takes an eighth of a member's start.
+    # Imported here, because prometheus_client takes an eighth of a member's start.
     from broker.metrics.exposition import BrokerMetrics
 
     notice = LagsNotice()

@@ -20,13 +20,13 @@ from remoting.wire.quoted import quoted
 
 _log = logging.getLogger(__name__)
 
-# Indexing so many takes up to a millisecond in a new file of the index, whose slots are read for the
-# first time.
+# Indexing so many takes up to a millisecond in a new file of the index, whose slots are read for
+# the first time.
 UNITS_AT_ONCE: Final = 64
 
 # The rest between two such runs. While the leader is busy, clients should not notice the index: it
-# takes a fiftieth of a core, 1 600 messages a second; else a seventh, 11 000 messages a second. If it
-# is too far behind, a third.
+# takes a fiftieth of a core, 1 600 messages a second; else a seventh, 11 000 messages a second. If
+# it is too far behind, a third.
 BUSY_REST_SECONDS: Final = 0.04
 CALM_REST_SECONDS: Final = 0.005
 BEHIND_REST_SECONDS: Final = 0.002

@@ -19,8 +19,8 @@ from remoting.bodies.pieces import pieces
 # Counters by name and key; each takes 1.1 KB.
 MAX_COUNTERS: Final = 30_000
 
-# When there are too many, this share of them is dropped: the least recently used. Finding them takes
-# some milliseconds, so it is not done for each new one.
+# When there are too many, this share of them is dropped: the least recently used. Finding them
+# takes some milliseconds, so it is not done for each new one.
 _FORGOTTEN_SHARE: Final = 16
 
 # Queues, and queues of groups, that are counted at once. That takes some 3 ms, or 20 ms if counters
