@@ -25,7 +25,7 @@ from broker.config import (
 )
 from broker.errors import BrokerError, SettingInvalid
 from broker.retention.policy import RetentionPolicy, read_hours
-from broker.server import Broker, run_broker
+from broker.server import Broker, Surroundings, run_broker
 from broker.transactions.policy import CheckPolicy
 from dledger import DLedgerError, collect_seldom, parse_peers
 from dledger.command_line.ending import ExitCode
@@ -258,15 +258,13 @@ async def _run(config: BrokerConfig, exit_with_stdin: bool) -> None:
         nursery.start_soon(_end_at_signal, running, nursery)
         if exit_with_stdin:
             nursery.start_soon(_cancel_at_end_of_input, running, nursery.cancel_scope)
-        start = partial(
-            run_broker,
-            config,
+        surroundings = Surroundings(
             wall_clock_ms=lambda: time.time_ns() // 1_000_000,
             process_id=os.getpid(),
-            report=lambda line: print(line, flush=True),
             hour_of=lambda time_ms: time.localtime(time_ms / 1000).tm_hour,
-            start=StartReport(),
         )
+        report = partial(print, flush=True)
+        start = partial(run_broker, config, surroundings, report, StartReport())
         running.append(await nursery.start(start))
 
 

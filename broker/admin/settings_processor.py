@@ -43,7 +43,6 @@ class SettingsProcessor:
         self._wall_clock_ms = parts.wall_clock_ms
 
     def show(self, _origin: Origin, command: Command) -> Command:
-        """Return the settings in force (26)."""
         leads = self._led_term() is not None
         shown = shown_settings(self._settings, self._changed, self._topics, leads=leads)
         version = DataVersion(self._changed.setting_changes, self._changed.settings_changed_ms)

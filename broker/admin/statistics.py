@@ -142,7 +142,6 @@ class Statistics:
         return command.reply(body=body.encode())
 
     def _told_queues(self, group: str, topic: str, only_ordered: bool) -> int:
-        """Count the queues to report of a group that has offsets of a topic."""
         config, members = self._topics.configs.get(topic), self._consumers.group(group)
         if (
             group not in self._groups.configs

@@ -39,7 +39,6 @@ class Kinds:
 
     @property
     def differ(self) -> bool:
-        """Whether members have different subscriptions."""
         return len(self.counts) > 1
 
     def move(self, old: Kind | None, new: Kind | None) -> bool:
@@ -61,7 +60,6 @@ class Kinds:
 
 
 def kind_of(data: ConsumerData) -> Kind:
-    """Return the kind of a member, by its heartbeat."""
     wanted = frozenset(
         _wanted(one) for one in data.subscriptions if not one.topic.startswith(RETRY_PREFIX)
     )

@@ -61,7 +61,6 @@ class GroupMembers:
     broadcasting: int = 0
 
     def put(self, origin: Origin, member: Member) -> None:
-        """Add or renew a member."""
         old = self.members.get(origin)
         if old is not None and old.client_id == member.client_id:
             self.broadcasting -= old.data.message_model is MessageModel.BROADCASTING
@@ -74,7 +73,6 @@ class GroupMembers:
         self.broadcasting += member.data.message_model is MessageModel.BROADCASTING
 
     def drop(self, origin: Origin) -> Member | None:
-        """Remove a member and return it."""
         member = self.members.pop(origin, None)
         if member is None:
             return None
@@ -132,7 +130,6 @@ class Consumers:
         return sum([member.size for member in found])
 
     def group_count(self, origin: Origin) -> int:
-        """Return in how many groups a connection is."""
         return len(self._memberships.groups(origin))
 
     def is_member(self, origin: Origin, group: str) -> bool:
@@ -192,7 +189,6 @@ class Consumers:
         return sorted({group for _origin, group in silent})
 
     def count(self, group: str) -> int:
-        """Return how many members a group has."""
         found = self._groups.get(group)
         return len(found.members) if found else 0
 
@@ -202,18 +198,15 @@ class Consumers:
         return found.client_ids[:] if found else []
 
     def origins(self, group: str) -> list[Origin]:
-        """Return the connections of a group."""
         found = self._groups.get(group)
         return list(found.members) if found else []
 
     def member(self, group: str, client_id: str) -> Origin | None:
-        """Return the connection of a member of a group, by its client id."""
         found = self._groups.get(group)
         named = () if found is None else found.by_client.get(client_id, ())
         return next(iter(named), None)
 
     def subscribes(self, group: str, topic: str) -> bool:
-        """Return whether a group has members and subscribes to a topic."""
         found = self._groups.get(group)
         return found is not None and topic in found.subscriptions
 
@@ -221,16 +214,13 @@ class Consumers:
         return self._groups.keys()
 
     def is_broadcasting(self, group: str) -> bool:
-        """Return whether a member of a group wants every message for itself."""
         found = self._groups.get(group)
         return found is not None and found.broadcasting > 0
 
     def group(self, group: str) -> GroupMembers | None:
-        """Return a group's members and subscriptions; None if it has no member."""
         return self._groups.get(group)
 
     def subscription(self, group: str, topic: str) -> SubscriptionData | None:
-        """Return a group's subscription to a topic, or None."""
         found = self._groups.get(group)
         return found.subscriptions.get(topic) if found else None
 
@@ -255,7 +245,6 @@ class Consumers:
             self.namesakes.pop((name, client_id), None)
 
     def _move(self, name: str, group: GroupMembers, old: Kind | None, new: Kind | None) -> None:
-        """Count a member that changes its kind, joins or leaves."""
         if group.kinds.move(old, new):
             (self.differing.add if group.kinds.differ else self.differing.discard)(name)
 

@@ -187,7 +187,6 @@ class ClientProcessor:
         self._namesakes.clear()
 
     def tick(self) -> None:
-        """Send due notices."""
         self._notices.tick()
 
     def _register_producers(

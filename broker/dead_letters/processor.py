@@ -87,7 +87,6 @@ class _Outcome:
     unreadable: int = 0
 
     def fields(self) -> dict[str, str]:
-        """Return the fields of the reply."""
         return {
             "redriven": str(len(self.chosen) - self.never_stored),
             "taken": str(self.taken),
@@ -148,7 +147,6 @@ class RedriveProcessor:
         return None
 
     def _look(self, topic: str, request: RedriveRequest) -> _Outcome:
-        """Choose the dead letters that the request asks for, from its offset on."""
         queue_id = request.queue_id
         begin = self._reader.begin(topic, queue_id)
         offset = max(request.offset, begin)
@@ -202,7 +200,6 @@ class RedriveProcessor:
         return config
 
     def _check_room(self, topic: str) -> None:
-        """Raise RequestRefused (2) if the redriven offsets have too many gaps."""
         taken = sum(len(runs) for of in self._redriven.runs.values() for runs in of.values())
         if taken + _LOOKED_AT > MAX_RUNS:
             raise RequestRefused.busy(

@@ -19,7 +19,6 @@ class OffsetRuns:
         return at >= 0 and offset < self.ends[at]
 
     def __len__(self) -> int:
-        """Count the runs."""
         return len(self.begins)
 
     def add(self, offset: int) -> None:

@@ -161,7 +161,6 @@ class Deliveries:
         return len(self._under_way) + len(self._deferred)
 
     def _is_busy(self, position: int) -> bool:
-        """Return whether a message is in flight, or of a topic that is being deleted."""
         return position in self._under_way or position in self._deferred
 
     def _call(self, step: Callable[[Waiting], None], row: Waiting) -> None:
@@ -169,7 +168,6 @@ class Deliveries:
         self._copies.attempt(_WHAT, row.position, _stand_in(row), done, lambda: step(row))
 
     def _has_room(self, messages: int, size: int) -> bool:
-        """Return whether a pass may take more messages; not after a refusal."""
         return (
             messages < _PASS_MESSAGES
             and size < _PASS_BYTES

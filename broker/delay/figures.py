@@ -88,7 +88,6 @@ class DelayFigures:
         }
 
     def _levels(self) -> Mapping[int, tuple[int, int]]:
-        """Return the first waiting offset and the end of each level's queue that has messages."""
         ends = {queue: self._reader.end(SCHEDULE_TOPIC, queue) for queue in range(len(LEVEL_MS))}
         return {queue + 1: (self._first_waiting(queue), end) for queue, end in ends.items() if end}
 

@@ -64,7 +64,6 @@ class RecallProcessor:
         return None
 
     def _found(self, handle: RecallHandle) -> Generator[None, None, Waiting | None]:
-        """Find the waiting message of a handle."""
         there = None
         if handle.position is not None:
             there = self._delays.waiting.get(handle.position)

@@ -47,7 +47,6 @@ class FilterChanges:
             yield
 
     def registered(self, data: ConsumerData) -> None:
-        """Store the new conditions of a registered consumer."""
         for one in data.subscriptions:
             if one.expression_type == SQL92 and one.topic in self._topics.configs:
                 self._keep(data.group, one)

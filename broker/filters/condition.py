@@ -63,7 +63,6 @@ class Condition:
         return sum([self._looks[name] * len(value) for name, value in properties.items()])
 
     def is_met(self, properties: Properties) -> bool:
-        """Return whether a message with these properties is wanted."""
         return self._evaluate(properties) is True
 
 
@@ -372,7 +371,6 @@ _TEXT_TESTS: Final[Mapping[str, Callable[[str], Callable[[str], bool]]]] = {
 
 
 def _number(value: Value) -> int | float | None:
-    """Return a value as a number; None if it is not one."""
     if value is None or isinstance(value, bool):
         return None
     if not isinstance(value, str):

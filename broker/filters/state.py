@@ -32,7 +32,6 @@ class Filters:
     tables: Belongings[tuple[str, str], GroupFilter] = field(default_factory=Belongings)
 
     def found(self, group: str, topic: str) -> GroupFilter | None:
-        """Return the SQL92 condition of a group on a topic, if it has one."""
         return self.tables.get((group, topic))
 
 

@@ -86,7 +86,6 @@ class GroupChanges:
         submit_commands(self._log, commands, then)
 
     def forbid(self, group: str, topic: str, is_forbidden: bool, then: Then) -> None:
-        """Forbid a group to read a topic, or allow it."""
         submit_commands(self._log, [Forbid(group, topic, is_forbidden, MAX_FORBIDDEN)], then)
 
     def delete_group(self, group: str, with_offsets: bool, then: Then) -> None:

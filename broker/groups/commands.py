@@ -27,7 +27,6 @@ class PutGroup:
 
     @property
     def needed_version(self) -> int:
-        """As in `command_layout`: what is not plain came with a later version."""
         # Configurations that are not plain came with version 4.
         is_limited = self.max_groups is not None
         return ATTACHED_VERSION if is_limited and not self.config.is_plain else FIRST_VERSION

@@ -65,7 +65,6 @@ class ConsumerGroup:
     subscriptions: str = ""
 
     def to_json(self) -> dict[str, JsonValue]:
-        """Return its form in JSON bodies."""
         found: dict[str, JsonValue] = {
             "attributes": {},
             "brokerId": self.broker_id,
@@ -114,7 +113,6 @@ class ConsumerGroup:
 
     @property
     def is_plain(self) -> bool:
-        """Whether versions of the log before 4 can hold it."""
         return all(getattr(self, name) == default for name, default in _ADDED.items())
 
     def as_dict(self) -> dict[str, object]:
@@ -139,7 +137,6 @@ def read_group(members: dict[str, Any]) -> ConsumerGroup:
 
 
 def check_group_config(config: ConsumerGroup) -> None:
-    """Raise RequestRefused (29) for an invalid configuration."""
     check_group_name(config.group)
     for value, least, most, what in (
         (config.retry_queue_count, 0, 16, "retry queues"),

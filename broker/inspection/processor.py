@@ -71,7 +71,6 @@ class InspectionProcessor:
         return command.reply(body=compact_json({"topicList": sorted(topics)}).encode())
 
     def subscription(self, _origin: Origin, command: Command) -> Command:
-        """Return a group's subscription to a topic (345)."""
         group, topic = command.name("group"), command.name("topic")
         found = self._consumers.subscription(group, topic)
         body: dict[str, JsonValue] = {

@@ -64,7 +64,6 @@ class LockProcessor:
         return None
 
     def _owned(self, command: Command, asked: QueueLock) -> Steps:
-        """Reply with the requested queues that the client has locked."""
         rows: list[str] = []
         for piece in pieces(asked.queues, _AT_ONCE):
             rows += [

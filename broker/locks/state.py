@@ -60,7 +60,6 @@ class QueueLocks:
         return {key: owner for key, owner in self._held.items() if not self._is_swept(owner)}
 
     def owner(self, group: str, topic: str, queue_id: int) -> LockOwner | None:
-        """Return the client that last locked a queue."""
         owner = self._held.get((group, topic, queue_id))
         return None if owner is None or self._is_swept(owner) else owner
 
@@ -84,7 +83,6 @@ class QueueLocks:
     def unlock(
         self, group: str, client_id: str, queues: Iterable[tuple[str, int]], time_ms: int
     ) -> None:
-        """Unlock queues that the client itself has locked."""
         self._advance(time_ms)
         for topic, queue_id in queues:
             if self.is_owner(group, client_id, topic, queue_id):
@@ -103,7 +101,6 @@ class QueueLocks:
         self._held.drop_group(group)
 
     def is_owner(self, group: str, client_id: str, topic: str, queue_id: int) -> bool:
-        """Return whether the client was the last one to lock the queue."""
         owner = self.owner(group, topic, queue_id)
         return owner is not None and owner.client_id == client_id
 

@@ -20,7 +20,6 @@ def not_leader(broker_name: str) -> RequestRefused:
 
 
 def refused_append(error: DLedgerError) -> RequestRefused:
-    """Return the refusal for a failed append."""
     if isinstance(error, LogFull):
         return RequestRefused.busy(f"[OVERLOAD]{error}")
     if isinstance(error, EntryTooLarge):

@@ -247,7 +247,6 @@ class Belongings(MutableMapping[K, V]):
         return value
 
     def _remove(self, key: K) -> None:
-        """Remove a value, alive or dead."""
         found = self._all.pop(key)
         for lives, life, name in (
             (self._groups, found.group, key[self._group_at]),
@@ -258,7 +257,6 @@ class Belongings(MutableMapping[K, V]):
                 del lives[name]
 
     def _sweep(self) -> None:
-        """Remove some dead rows."""
         left = _SWEPT_KEYS
         while self._ended and left:
             keys = self._ended[0].keys

@@ -156,7 +156,6 @@ class CommandLayout(Generic[C]):
                 self._members.append(_Member(one.name, since, one.default, read, told, tell))
 
     def version(self, command: C) -> int:
-        """Return the first format version that can hold the command."""
         if self._has_version:
             own: int = getattr(command, "version")  # noqa: B009  # not of every command
             return own

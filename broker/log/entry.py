@@ -78,7 +78,6 @@ class RawCommand(NamedTuple):
 
 
 def is_record(body: bytes) -> bool:
-    """Return whether an entry's body has the mark of a message record."""
     return body[4:8] == _RECORD_MARK
 
 
@@ -93,7 +92,6 @@ def kind_of(body: bytes) -> EntryKind:
 
 
 def encode_log_command(command: LogCommand) -> bytes:
-    """Return the body of the entry that holds `command`."""
     layout = layout_of(type(command))
     version = layout.version(command)
     members = layout.members(command, version)

@@ -34,7 +34,6 @@ class Arrivals:
     bodies: list[tuple[bytes, int, int]] = field(default_factory=list)
 
     def add(self, behind: "Arrivals") -> None:
-        """Append the messages of a later run."""
         self.places += behind.places
         self.sizes += behind.sizes
         self.codes += behind.codes

@@ -63,7 +63,6 @@ class RecordFold:
         self._messages.passed_over.add(entry.index)
 
     def _fold_several(self, entry: Entry) -> EntryRefused | None:
-        """Index all messages of an entry, or none."""
         if self._format.format_version < RUNS_VERSION:
             return EntryRefused("several records, in a log of a format without them")
         run = read_run(entry.body, entry.pos + HEADER_BYTES)

@@ -79,7 +79,6 @@ def read_record_facts(body: bytes, *, folds: bool = False) -> RecordFacts | None
 
 
 def units_of(arrivals: Arrivals) -> bytes:
-    """Return the consume queue units of messages."""
     values = [0] * (3 * len(arrivals.places))
     values[::3], values[1::3], values[2::3] = arrivals.places, arrivals.sizes, arrivals.codes
     return struct.pack(">" + len(arrivals.places) * _UNIT_FORMAT, *values)

@@ -36,7 +36,6 @@ class RecordRun:
 
 
 def holds_several(body: bytes, first_bytes: int) -> bool:
-    """Return whether another record follows the first one."""
     return first_bytes != len(body) and is_record(body[first_bytes : first_bytes + 8])
 
 

@@ -38,7 +38,6 @@ class Messages:
     passed_over: PassedOver = field(default_factory=PassedOver)
 
     def queue_end(self, topic: str, queue_id: int) -> int:
-        """Return the offset of the queue's next message."""
         ends = self.queue_ends.get(topic)
         end = None if ends is None else ends.get(queue_id)
         return self.begins.get(topic, 0) if end is None else end

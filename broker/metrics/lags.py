@@ -41,7 +41,6 @@ class Lags(NamedTuple):
 
 
 def lags_of(state: BrokerState) -> Lags:
-    """Return the largest lags in the applied state."""
     messages, configs = state[MESSAGES], state[TOPICS].configs
     found: list[Lag] = []
     there, left = 0, MAX_QUEUES

@@ -47,7 +47,6 @@ class OffsetCommits:
 
     @property
     def is_full(self) -> bool:
-        """Whether the limit of waiting requests is reached."""
         waiting = self._waiting
         return max(len(waiting.thens), len(waiting.offsets)) >= self._max_waiting
 

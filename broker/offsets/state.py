@@ -54,7 +54,6 @@ class Offsets:
         return None if table is None else table.get(queue_id)
 
     def end_reset(self, group: str, topic: str, queue_id: int) -> None:
-        """Note that the group reads at the offset it was reset to."""
         table = self.resets.changing((group, topic))
         if table is None:
             return

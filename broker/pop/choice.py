@@ -89,7 +89,6 @@ class Chooser:
         self.undeliverable.clear()
 
     def shown(self, key: QueueKey, visible_ms: int) -> None:
-        """Note that a message will be due at a time."""
         if visible_ms < self._soonest.get(key, 0):
             self._soonest[key] = visible_ms
 
@@ -105,7 +104,6 @@ class Chooser:
 
     @property
     def has_too_many_queues(self) -> bool:
-        """Whether no group may begin with another queue."""
         return not self._pops.queues.has_room(MAX_QUEUES)
 
     def choose(
@@ -183,7 +181,6 @@ class Chooser:
         return Choice(first, next_offset, offsets, False, popped_ms, end - next_offset)
 
     def _due(self, key: QueueKey, queue: PopQueue, most: int, now_ms: int) -> tuple[int, ...]:
-        """Choose due messages, the oldest first."""
         soonest = self._soonest.get(key, 0)
         if soonest > now_ms:
             self._wake_at(key, soonest)
@@ -282,7 +279,6 @@ class Chooser:
 
 
 def _offsets(records: bytes) -> Iterator[int]:
-    """Yield the queue offsets of concatenated records."""
     at = 0
     while at < len(records):
         yield _QUEUE_OFFSET.unpack_from(records, at + _QUEUE_OFFSET_AT)[0]

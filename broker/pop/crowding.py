@@ -19,7 +19,6 @@ class Crowding:
         self._warn_at = -math.inf
 
     def look(self) -> None:
-        """Warn if there are too many, once a minute."""
         if self._pops.in_flight_count < MAX_IN_FLIGHT or self._clock() < self._warn_at:
             return
         self._warn_at = self._clock() + WARN_SECONDS

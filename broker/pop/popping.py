@@ -126,7 +126,6 @@ class Popping:
                 self._work.each("pops of a topic that was deleted", pops, self._give_or_wait)
 
     def make_ready(self, key: QueueKey) -> None:
-        """Note that a queue may have something to give now."""
         if self._waiting.count(key[0], key[1]):
             self._ready[key[0], key[1]] = None
 
@@ -240,7 +239,6 @@ class Popping:
             self._waiting.add(pop)
 
     def _is_given(self, pop: WaitingPop) -> bool:
-        """Return whether a pop was given something, or was refused."""
         request = pop.request
         if self._is_ending:
             return False
@@ -332,7 +330,6 @@ class Popping:
     # --- answers ------------------------------------------------------------------------------
 
     def _answer(self, pop: WaitingPop, command: Pop, rest: int) -> None:
-        """Answer a pop that was applied."""
         queue = self._pops.queues.get(command.key)
         in_flight = {} if queue is None else queue.in_flight
         given = [
@@ -394,7 +391,6 @@ class Popping:
             yield self._reader.read(topic, queue_id, offset, 1).messages
 
     def _answer_nothing(self, pop: WaitingPop) -> None:
-        """Answer an expired pop."""
         if not pop.request.invisible_ms:
             pop.origin.send(pop.command.reply(fields=_notice(False)))
             return
@@ -406,7 +402,6 @@ class Popping:
         )
 
     def _answer_full(self, pop: WaitingPop) -> None:
-        """Answer that too many wait already, of all clients or of this one."""
         if not pop.request.invisible_ms:
             pop.origin.send(pop.command.reply(fields=_notice(False) | {"pollingFull": "true"}))
             return

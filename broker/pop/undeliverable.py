@@ -49,7 +49,6 @@ class UndeliverableMessages:
         self._under_way = set()
 
     def take(self, found: list[Undeliverable]) -> None:
-        """Handle some, and empty the list."""
         for one in found:
             place = one.key, one.offset
             if place in self._under_way:

@@ -59,7 +59,6 @@ class WaitingPops:
         self._ends.add(pop.deadline, pop, self._count)
 
     def groups(self, topic: str) -> Iterable[str]:
-        """Return the groups that wait for a topic."""
         return self._waiting.get(topic, ())
 
     def of(self, group: str, topic: str) -> list[WaitingPop]:
@@ -70,7 +69,6 @@ class WaitingPops:
         return len(self._waiting.get(topic, {}).get(group, ()))
 
     def take_expired(self, now: float) -> list[WaitingPop]:
-        """Take a few expired pops."""
         expired = self._ends.take(now)
         for pop in expired:
             self.remove(pop)
@@ -92,7 +90,6 @@ class WaitingPops:
                     yield pop
 
     def drop(self, origin: Origin) -> None:
-        """Remove the pops of a client that has disconnected."""
         for pop in list(self._by_origin.get(origin, ())):
             self.remove(pop)
 
@@ -111,5 +108,4 @@ class WaitingPops:
         self._count -= 1
 
     def waits(self, pop: WaitingPop) -> bool:
-        """Return whether it was not answered, dropped or removed meanwhile."""
         return pop in self._by_origin.get(pop.origin, ())

@@ -85,11 +85,9 @@ class Producers:
         return None
 
     def client(self, client_id: str) -> Origin | None:
-        """Return the connection of a client that produces for any group."""
         return self._clients.get(client_id)
 
     def group_count(self, origin: Origin) -> int:
-        """Return for how many groups a connection produces."""
         return len(self._memberships.groups(origin))
 
     def _forget_client(self, origin: Origin) -> None:

@@ -87,7 +87,6 @@ class HeldPulls:
             yield self._take([held for held in few if self._waits(held) and wanted(held)])
 
     def take_expired(self, now: float) -> list[HeldPull]:
-        """Take a few expired pulls."""
         return self._take(self._ends.take(now))
 
     def take_all(self) -> list[HeldPull]:
@@ -98,7 +97,6 @@ class HeldPulls:
         return taken
 
     def drop(self, origin: Origin) -> None:
-        """Remove the pulls of a client that has disconnected."""
         self._take(list(self._by_origin.get(origin, ())))
 
     def _waits(self, held: HeldPull) -> bool:

@@ -43,11 +43,9 @@ class MessageFilter:
     condition: Condition | None = None
 
     def wants(self, tags_code: int) -> bool:
-        """Return whether a message with this hash is wanted."""
         return self.codes is None or tags_code in self.codes
 
     def wants_any(self, tags_codes: Collection[int]) -> bool:
-        """Return whether one of these is wanted."""
         return self.codes is None or not self.codes.isdisjoint(tags_codes)
 
 

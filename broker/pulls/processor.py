@@ -150,7 +150,6 @@ class PullProcessor:
             yield
 
     def expire(self) -> None:
-        """Answer the expired pulls."""
         self._work.begin("answering pulls whose time is over", self._expiring())
 
     def _expiring(self) -> Iterator[None]:
@@ -244,7 +243,6 @@ class PullProcessor:
         request: PullRequest,
         arrivals: Arrivals | None = None,
     ) -> Command:
-        """Answer with the messages there are now."""
         began = self._clock()
         found = None
         if arrivals is not None and arrivals.first_offset == request.offset:
@@ -353,7 +351,6 @@ class PullProcessor:
         self._commits.bring(CommittedOffset(*key, offset))
 
     def _check(self, request: PullRequest) -> None:
-        """Raise RequestRefused if the group may not pull from the topic."""
         self._readable.check(request.group, request.topic, request.queue_id)
 
     def _subscribe(self, request: PullRequest) -> None:
@@ -374,7 +371,6 @@ class PullProcessor:
     def _condition_of(
         self, request: PullRequest, subscription: SubscriptionData | None
     ) -> MessageFilter:
-        """Return the group's condition from heartbeats or from the log."""
         kept = self._filters.found(request.group, request.topic)
         version = request.subscription_version
         if (

@@ -113,7 +113,6 @@ class KeyIndexing:
         yield from heapq.merge(*sources)
 
     def _units(self, topic: str, queue_id: int, begin: int, end: int) -> Iterator[_Unit]:
-        """Yield the messages of a queue between two log positions."""
         at = self._first(topic, queue_id, begin)
         last = begin - 1
         while units := self._queues.read(topic, queue_id, at, _UNITS_AT_ONCE):

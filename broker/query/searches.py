@@ -121,7 +121,6 @@ class Searches:
             )
 
     def failed(self, search: Search) -> None:
-        """Answer that the index cannot be read."""
         self._refuse(search, "the key index cannot be read: see the broker's log")
 
     def _refuse(self, search: Search, remark: str) -> None:

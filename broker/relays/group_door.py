@@ -46,7 +46,6 @@ class GroupDoor:
 
     @property
     def relays(self) -> int:
-        """The number of relayed connections."""
         return len(self._relays)
 
     def end_connections(self) -> None:
@@ -84,7 +83,6 @@ class GroupDoor:
             await self._member.server().take(listeners, gate=self._pass_on, nursery=nursery)
 
     async def _until(self, *, leads: bool) -> None:
-        """Wait until this member leads, or until it does not."""
         while self._node.is_ready_leader != leads:
             await self._role_changed.park()
 

@@ -21,7 +21,6 @@ class FullDisk:
         self.has_no_room: Callable[[], bool] = lambda: False
 
     def check(self) -> None:
-        """Raise RequestRefused (14) while messages are refused."""
         if self.is_refusing or self.has_no_room():
             raise RequestRefused.not_available(
                 f"the disk of the broker[{self._broker_name}] is full: free some of it"

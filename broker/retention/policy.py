@@ -63,7 +63,6 @@ class RetentionPolicy:
             )
 
     def due(self, used_percent: float, hour: int) -> Drop:
-        """Return what may be dropped at this hour of the day with so much of the disk used."""
         if used_percent > self.force_percent and self.drops_oldest:
             return Drop.OLDEST
         if used_percent > self.clean_percent or hour in self.at_hours:

@@ -92,7 +92,6 @@ class AwaitedTopics:
         return list(chain.from_iterable(waiting.values()))
 
     def _release(self, topic: str, refusal: RequestRefused | None) -> None:
-        """Send or refuse the messages that waited for a topic."""
         waiting = self._waiting.pop(topic, None)
         if waiting is None:
             return  # the term ended meanwhile, and they were refused

@@ -208,7 +208,6 @@ class Copies:
     def _stand_in(
         self, what: str, told: dict[str, str], stand_in: StandIn, refusal: NeverStored, done: Then
     ) -> None:
-        """Store a substitute with the properties in `told`."""
         command = stand_in.command
 
         def then(refused: RequestRefused | None) -> None:

@@ -198,6 +198,5 @@ def _with_region(properties: bytes) -> bytes:
 
 
 def _check_properties(size: int) -> None:
-    """Raise RequestRefused (13) if a record cannot hold properties of so many bytes."""
     if size > MAX_PROPERTIES_BYTES:
         raise RequestRefused.illegal(f"properties of {size} bytes: at most {MAX_PROPERTIES_BYTES}")

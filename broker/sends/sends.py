@@ -193,7 +193,6 @@ class Sends:
         return send
 
     def _take_chunk(self) -> list[PendingMessages]:
-        """Take the sends for one append, at least one."""
         chunk = [self._take()]
         messages, size = len(chunk[0].records), chunk[0].size
         while self._waiting:
@@ -302,7 +301,6 @@ class Sends:
         handed_over: float,
         outcome: list[Appended] | DLedgerError,
     ) -> None:
-        """Answer each sender of one append."""
         replies: Replies = {}
         bases: list[int] = []
         whole: RequestRefused | None = None
@@ -342,7 +340,6 @@ class Sends:
 
 
 def _refusal_of(error: Exception) -> RequestRefused:
-    """Return the refusal of a send that cannot be placed."""
     if isinstance(error, RequestRefused):
         return error
     if isinstance(error, MessageMalformed):

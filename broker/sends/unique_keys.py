@@ -26,7 +26,6 @@ class UniqueKeys:
         self._shared = b""
 
     def add(self, run: bytes) -> bytes:
-        """Append a new key to properties without one."""
         self._counter += 1
         now_ms = self._wall_clock_ms()
         if now_ms != self._shared_ms:

@@ -40,7 +40,6 @@ class ConfirmedReads:
         self._wanted.set()
 
     async def run(self) -> None:
-        """Ask the group, forever."""
         while True:
             await self._wanted.wait()
             waiting, self._waiting = self._waiting, []

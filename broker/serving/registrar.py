@@ -151,7 +151,6 @@ class Registrar:
         command: Callable[[], Command],
         told: Callable[[str, Command | RemotingError], None],
     ) -> None:
-        """Send a command to name servers and wait until all have answered."""
         waiting = set(nameservers)
         answered = trio.Event()
 
@@ -193,7 +192,6 @@ class Registrar:
 
 
 async def _taken(steps: Generator[None, None, bytes]) -> bytes:
-    """Run the steps, with other tasks in between."""
     while True:
         try:
             next(steps)

@@ -141,7 +141,6 @@ class Requests:
         return reply
 
     def _check_leads(self, handler: Handler) -> None:
-        """Raise RequestRefused (14) if the client has to ask another member."""
         if self._term is None or (self._is_ending and not handler.while_ending):
             raise not_leader(self._broker_name)
 

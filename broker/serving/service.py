@@ -40,12 +40,10 @@ class Handler:
     is_told: Callable[[Command], bool] = _always
 
 
-def _nothing(*_: object) -> None:
-    """Default of a callback that a feature does not need."""
+def _nothing(*_: object) -> None: ...
 
 
 def _at_once() -> bool:
-    """Default of a service that ends without delay."""
     return True
 
 
@@ -86,5 +84,4 @@ Calls = TypeVar("Calls", bound=Callable[..., None])
 
 
 def doing_something(functions: Iterable[Calls]) -> list[Calls]:
-    """Leave out callbacks that do nothing."""
     return [one for one in functions if one is not _nothing]

@@ -36,7 +36,6 @@ class Changeable:
     shown: Callable[[Any], str]
 
     def value_in(self, config: BrokerConfig) -> str:
-        """Return its value in a configuration, as text."""
         value: Any = config
         for attribute in self.place:
             value = getattr(value, attribute)
@@ -99,7 +98,6 @@ def _read_hours(text: str) -> frozenset[int]:
 
 
 def _shown_hours(hours: frozenset[int]) -> str:
-    """Write hours of the day as RocketMQ does."""
     return ";".join(f"{hour:02d}" for hour in sorted(hours))
 
 

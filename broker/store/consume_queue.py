@@ -145,7 +145,6 @@ class ConsumeQueue:
         return self._tail[-self._unwritten * UNIT_BYTES :] if self._unwritten else b""
 
     def paths(self, first: int, end: int) -> list[str]:
-        """Return the files of the units from `first` to before `end`."""
         starts = range(
             first * UNIT_BYTES // self._file_bytes, -(-end * UNIT_BYTES // self._file_bytes)
         )
@@ -236,7 +235,6 @@ class ConsumeQueue:
         return {int(name): size for name, size in sizes.items() if name.isdecimal()}
 
     def _position(self, offset: int) -> int:
-        """Return the log position of the message at an offset."""
         position: int = UNIT.unpack(self.read(offset, 1))[0]
         return position
 

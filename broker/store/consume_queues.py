@@ -176,7 +176,6 @@ class ConsumeQueues:
         return 0 if queue is None else queue.end
 
     def written(self, topic: str, queue_id: int) -> int:
-        """Return the offset after the last message in the queue's files."""
         queue = self._queue(topic, queue_id)
         return 0 if queue is None else queue.written
 

@@ -28,7 +28,6 @@ class DamagedQueues:
         self.log_end = log_end
 
     def put_back(self, key: QueueKey, first: int, units: bytes) -> None:
-        """Write units of a damaged queue. Raises DiskFailed."""
         self.queues[key].put_back(first, units)
 
     def mended(self, key: QueueKey, first: int) -> None:

@@ -115,7 +115,6 @@ class KeyIndex:
 
     @property
     def unsynced(self) -> int:
-        """The number of heads of slots that are kept in memory."""
         return sum(file.unsynced for file in self._to_sync)
 
     def begin_sync(self) -> "IndexSync":

@@ -210,7 +210,6 @@ class MessageReader:
         return records, next_offset
 
     def _properties(self, place: int, size: int, names: Mapping[bytes, str]) -> dict[str, str]:
-        """Read some properties of a message, by their names in the record, without its body."""
         record = read_without_body(self._log.read_bytes, place, size)
         return {} if record is None else decode_some(properties_run(record), names)
 
@@ -342,7 +341,6 @@ class Chosen(NamedTuple):
 
 
 def choose(units: bytes, offset: int, max_messages: int, codes: Collection[int] | None) -> Chosen:
-    """Choose the messages to return from a run of units that begins at `offset`."""
     if codes is None:
         values = _units_struct(min(max_messages, len(units) // UNIT.size)).unpack_from(units)
         sizes = values[1::3]

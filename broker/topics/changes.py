@@ -42,7 +42,6 @@ class TopicChanges:
         return self._topics.existed(topic, since)
 
     def creating(self, topic: str) -> TopicConfig | None:
-        """Return the configuration of a topic whose creation is in flight."""
         return self._creating.get(topic)
 
     def create(self, config: TopicConfig, then: Then) -> None:

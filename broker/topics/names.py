@@ -139,7 +139,6 @@ def check_group_name(group: str) -> None:
 
 
 def check_topic_config(config: TopicConfig) -> None:
-    """Raise RequestRefused (29) for an invalid configuration."""
     check_topic_name(config.topic)
     for count in (config.read_queue_count, config.write_queue_count):
         if not 1 <= count <= MAX_QUEUES_PER_TOPIC:
@@ -187,7 +186,6 @@ def created_by_send(topic: str, template: TopicConfig, asked_queues: int) -> Top
 
 
 def created_for_group(topic: str, queues: int = 1) -> TopicConfig:
-    """Return a retry or dead letter topic of a group."""
     return TopicConfig(topic, queues, queues, PERMISSION_READ_WRITE)
 
 

@@ -29,7 +29,6 @@ class Topics:
     topics_changed_ms: int = 0
 
     def existed(self, topic: str, position: int) -> bool:
-        """Return whether the current topic of this name existed at a position of the log."""
         return topic in self.configs and self.created_at.get(topic, -1) < position
 
     def found(self, topic: str) -> TopicConfig:

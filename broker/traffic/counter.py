@@ -25,7 +25,6 @@ class Total(NamedTuple):
 
     @property
     def average(self) -> float:
-        """The average amount."""
         return self.sum / self.times if self.times else 0.0
 
 
@@ -43,7 +42,6 @@ class _Window(NamedTuple):
 
     @property
     def end(self) -> int:
-        """The cell after its last one."""
         return self.at + 2 * self.buckets
 
 
@@ -98,7 +96,6 @@ class Counter:
         return Total(sum(cells[::2]), sum(cells[1::2]), max(1, seconds))
 
     def _settle(self) -> None:
-        """Add the amounts of the current 10 seconds to the windows."""
         if not self._times:
             return
         for window in (_MINUTE, _HOUR, _DAY):

@@ -69,7 +69,6 @@ class TrafficFigures:
         self._given.add(self._started_ms, 0)
 
     def begin_term(self) -> None:
-        """Note that this member accepts messages from now on."""
         self._serves_since_ms = self._wall_clock_ms()
 
     def look(self) -> None:
@@ -143,7 +142,6 @@ class TrafficFigures:
         return figures
 
     def _capacities(self) -> Mapping[str, str]:
-        """Return the limits of waiting requests, of each kind."""
         limits = self._limits
         return {
             "EndTransactionThreadPoolQueueCapacity": str(limits.max_waiting_sends),
@@ -158,7 +156,6 @@ def _words(rates: Sequence[float]) -> str:
 
 
 def _duration(milliseconds: int) -> str:
-    """Format a duration as RocketMQ does."""
     minutes, seconds = divmod(max(0, milliseconds) // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)

@@ -65,7 +65,6 @@ class PutTimes:
         return 0.0
 
     def __str__(self) -> str:
-        """Format the classes as RocketMQ's tools show them."""
         return " ".join(
             f"[{name}]:{count}" for name, count in zip(_NAMES, self._counts, strict=True)
         )

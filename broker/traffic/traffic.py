@@ -94,7 +94,6 @@ class Second:
         self.runs_of_users = 0
 
     def __len__(self) -> int:
-        """Count the queues, and queues of groups."""
         return len(self.puts) + len(self.given)
 
     def put(self, key: tuple[str, int]) -> Put:
@@ -181,7 +180,6 @@ class Traffic:
         self.forgotten = 0
 
     def __len__(self) -> int:
-        """Count the counters."""
         self._settle()
         return len(self._counters)
 
@@ -190,7 +188,6 @@ class Traffic:
         return Sums(self._put, self._put_bytes, self._found, self._missed, self._given)
 
     def stored(self, folded: Folded) -> None:
-        """Count applied messages."""
         if folded.deleted_topics:
             self._forget_topics(folded.deleted_topics)
         if not folded.arrivals:
@@ -273,7 +270,6 @@ class Traffic:
 
     @property
     def second(self) -> int:
-        """The current second, for counters."""
         return int(self._clock())
 
     def sample(self) -> None:
@@ -297,7 +293,6 @@ class Traffic:
         return tuple(rates)
 
     def let_go(self) -> Iterator[None]:
-        """Drop unused counters, in steps."""
         self._settle()
         oldest = self.second - IDLE_SECONDS
         for keys in pieces(self._counters):
@@ -316,7 +311,6 @@ class Traffic:
         return second
 
     def _settle(self) -> None:
-        """Add the last second to the counters."""
         second = self._second
         if not len(second):
             return
@@ -371,7 +365,6 @@ class Traffic:
         counter.add(now, amount, times)
 
     def _forget_idle(self) -> None:
-        """Drop the least recently used counters."""
         counters = self._counters
         count = max(1, len(counters) // _FORGOTTEN_SHARE)
         for key in nsmallest(count, counters, key=lambda key: counters[key].last_second):

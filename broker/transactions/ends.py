@@ -52,7 +52,6 @@ class Ends:
         self._under_way = set()
 
     def is_under_way(self, position: int) -> bool:
-        """Return whether the end of a transaction, or a move of its message, is in flight."""
         return position in self._under_way
 
     def record(self, half: Half) -> MessageRecord:

@@ -83,19 +83,16 @@ class Transactions:
     by_due: list[tuple[int, int]] = field(default_factory=list, compare=False)
 
     def put(self, position: int, half: Half) -> None:
-        """Add an open transaction, or change its due time."""
         self.halves[position] = half
         heappush(self.by_due, (half.due_ms, position))
         if len(self.by_due) > 2 * len(self.halves) + _SPARE_DUE:
             self.find_due()
 
     def find_due(self) -> None:
-        """Rebuild `by_due` without outdated entries."""
         self.by_due = [(half.due_ms, position) for position, half in self.halves.items()]
         heapify(self.by_due)
 
     def is_due_at(self, position: int, due_ms: int) -> bool:
-        """Return whether a transaction is open and due at this time."""
         half = self.halves.get(position)
         return half is not None and half.due_ms == due_ms
 
