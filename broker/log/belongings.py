@@ -12,6 +12,7 @@ before its first change after the capture.
 from collections import deque
 from collections.abc import Iterator, MutableMapping
 from copy import copy
+from dataclasses import dataclass, field
 from typing import Any, Final, Generic, TypeVar, overload
 
 K = TypeVar("K", bound=tuple[Any, ...])
@@ -22,6 +23,7 @@ T = TypeVar("T")
 _SWEPT_KEYS: Final = 16
 
 
+@dataclass(slots=True, eq=False)
 class _Life(Generic[K]):
     """One group or topic, from its first row until it is deleted.
 
@@ -29,18 +31,16 @@ class _Life(Generic[K]):
         ended_as: the number of its deletion; 0 while it is alive.
     """
 
-    __slots__ = ("ended_as", "is_over", "keys")
-
-    def __init__(self) -> None:
-        self.keys: dict[K, None] = {}
-        self.is_over = False
-        self.ended_as = 0
+    keys: dict[K, None] = field(default_factory=dict)
+    is_over: bool = False
+    ended_as: int = 0
 
     def was_over(self, deletions: int) -> bool:
         """Return whether it was among the first `deletions` deletions."""
         return 0 < self.ended_as <= deletions
 
 
+@dataclass(slots=True, eq=False)
 class _Belonging(Generic[K, V]):
     """One value, with the lives of its group and its topic. Never changed once a capture has it.
 
@@ -48,13 +48,10 @@ class _Belonging(Generic[K, V]):
         captures: how many captures there had been when this object was made.
     """
 
-    __slots__ = ("captures", "group", "topic", "value")
-
-    def __init__(self, value: V, group: _Life[K], topic: _Life[K], captures: int) -> None:
-        self.value = value
-        self.group = group
-        self.topic = topic
-        self.captures = captures
+    value: V
+    group: _Life[K]
+    topic: _Life[K]
+    captures: int
 
 
 class Belongings(MutableMapping[K, V]):

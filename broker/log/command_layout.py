@@ -215,7 +215,7 @@ def _tell_of(hint: Any, parts: tuple[str, ...] = ()) -> Tell | None:
         return _tell_of(arguments[0], parts)
     if origin in (Union, types.UnionType):
         tell = _tell_of(_without_none(hint))
-        return None if tell is None else lambda value: None if value is None else tell(value)
+        return None if tell is None else _tell_optional(tell)
     if origin is abc.Mapping:
         return lambda values: [dict(zip(parts, pair, strict=True)) for pair in values.items()]
     if origin in (abc.Sequence, tuple) and (origin is not tuple or arguments[-1] is Ellipsis):
@@ -263,6 +263,10 @@ def form(hint: Any) -> Form:
     if isinstance(hint, type) and issubclass(hint, tuple):
         return _row(hint, tuple(get_type_hints(hint, include_extras=True).values()))
     raise TypeError(f"a command cannot have a field of type {hint}")
+
+
+def _tell_optional(tell: Tell) -> Tell:
+    return lambda value: None if value is None else tell(value)
 
 
 def _without_none(hint: Any) -> Any:

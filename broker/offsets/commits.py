@@ -43,7 +43,7 @@ class OffsetCommits:
         self._wall_clock_ms = parts.wall_clock_ms
         self._work = parts.work
         self._waiting = _Waiting()
-        self._is_on_its_way = False
+        self._is_in_flight = False
 
     @property
     def is_full(self) -> bool:
@@ -83,10 +83,10 @@ class OffsetCommits:
     def flush_all(self) -> None:
         """Append the gathered offsets unless an entry is in flight."""
         waiting = self._waiting
-        if self._is_on_its_way or not (waiting.offsets or waiting.thens):
+        if self._is_in_flight or not (waiting.offsets or waiting.thens):
             return
         self._waiting = _Waiting()
-        self._is_on_its_way = True
+        self._is_in_flight = True
         state, topics, groups = self._state, self._state[TOPICS], self._state[GROUPS]
         # Without the offsets of topics that were deleted since the request.
         offsets = [
@@ -102,7 +102,7 @@ class OffsetCommits:
         ]
 
         def then(refusal: RequestRefused | None) -> None:
-            self._is_on_its_way = False
+            self._is_in_flight = False
             self._tell(waiting.thens, refusal)
             self.flush()
 

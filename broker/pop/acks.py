@@ -49,7 +49,7 @@ class PopAcks:
         self._work = parts.work
         self._messages: list[PoppedMessage] = []
         self._thens: list[Then] = []
-        self._is_on_its_way = False
+        self._is_in_flight = False
 
     def ack(self, origin: Origin, command: Command) -> None:
         """Acknowledge a message.
@@ -177,17 +177,17 @@ class PopAcks:
         """Append the gathered acknowledgements, unless an entry is in flight: then they
         follow it.
         """
-        if self._is_on_its_way or not self._messages:
+        if self._is_in_flight or not self._messages:
             return
         messages, self._messages = self._messages, []
         thens, self._thens = self._thens, []
-        self._is_on_its_way = True
+        self._is_in_flight = True
         commands = [
             AckPopped(messages[at : at + MAX_ACKS]) for at in range(0, len(messages), MAX_ACKS)
         ]
 
         def then(refusal: RequestRefused | None) -> None:
-            self._is_on_its_way = False
+            self._is_in_flight = False
             if refusal is None:
                 self._count(messages)
             self._freed({message.key for message in messages})

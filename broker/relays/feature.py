@@ -17,22 +17,22 @@ class LeadersPlace:
         self._log = log
         self._known = known
         self._own = own
-        self._is_on_its_way = False
+        self._is_in_flight = False
 
     def begin_term(self) -> None:
-        self._is_on_its_way = False
+        self._is_in_flight = False
         self.look()
 
     def look(self) -> None:
         """Propose the address unless it is known. Called on the leader, with each tick."""
         known = (self._known.node_id, self._known.address)
-        if self._is_on_its_way or known == (self._own.node_id, self._own.address):
+        if self._is_in_flight or known == (self._own.node_id, self._own.address):
             return
-        self._is_on_its_way = True
+        self._is_in_flight = True
         submit_commands(self._log, [self._own], self._told)
 
     def _told(self, _refusal: RequestRefused | None) -> None:
-        self._is_on_its_way = False  # if it failed, the next look tries again
+        self._is_in_flight = False  # if it failed, the next look tries again
 
 
 def service(parts: Parts) -> Service:

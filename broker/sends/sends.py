@@ -142,7 +142,7 @@ class Sends:
                 return placed
         return None
 
-    def _place_anew(self) -> None:
+    def _discard_places(self) -> None:
         """Discard the places of held sends, because their offsets may no longer be the
         next ones.
         """
@@ -158,7 +158,7 @@ class Sends:
 
     def begin_term(self) -> None:
         """Continue from the applied offsets in a new term."""
-        self._place_anew()
+        self._discard_places()
         self._next.clear()
         self._store_timestamp_ms = self._messages.store_timestamp_ms
         self._raising_format = 0
@@ -166,7 +166,7 @@ class Sends:
 
     def take_waiting(self) -> list[PendingMessages]:
         """Take all messages that are not in flight, for the caller to refuse."""
-        self._place_anew()
+        self._discard_places()
         waiting, self._waiting = list(self._waiting), deque()
         self._waiting_messages = self._waiting_bytes = 0
         return waiting
@@ -176,7 +176,7 @@ class Sends:
         again.
         """
         if folded.deleted_topics:
-            self._place_anew()
+            self._discard_places()
             gone = frozenset(folded.deleted_topics)
             for key in [key for key in self._next if key[0] in gone]:
                 del self._next[key]
@@ -332,7 +332,7 @@ class Sends:
                     call("answering a send", send.failed)
                 continue
             if epoch == self._epoch:
-                self._place_anew()
+                self._discard_places()
                 self._next.pop((send.topic, send.queue_id), None)
             call("refusing a send", send.refuse, refusal)
         for origin, commands in replies.items():

@@ -8,7 +8,7 @@ check the message. A message may be in it twice.
 import os
 from collections.abc import Callable, Iterable, Iterator
 from functools import lru_cache
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker.store.consume_queue_disk import OS_DISK, ConsumeQueueDisk
 from broker.store.key_file import ENTRIES, SLOTS, IndexedKey, KeyFile, KeyFileSync
@@ -174,20 +174,19 @@ class KeyIndex:
             raise DiskFailed("unlink", path, error) from error
 
 
-class IndexSync:
+class IndexSync(NamedTuple):
     """Makes an index durable, then writes its mark."""
 
-    def __init__(self, files: list[KeyFileSync], mark: SyncedMark, covered: int) -> None:
-        self._files = files
-        self._mark = mark
-        self.covered = covered
+    files: list[KeyFileSync]
+    mark: SyncedMark
+    covered: int
 
     def run(self) -> None:
         """Sync, in any thread. Raises DiskFailed."""
-        for file in self._files:
+        for file in self.files:
             file.run()
         try:
-            self._mark.write(self.covered)
+            self.mark.write(self.covered)
         except OSError as error:
             raise DiskFailed("write", "the mark of the key index", error) from error
 

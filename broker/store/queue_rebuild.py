@@ -57,7 +57,7 @@ class QueueRebuild:
         self._runs: dict[tuple[str, int], _Runs] = {}  # of a cut log
         self._state = BrokerState(registry, folder=folder)  # of a whole log
         self._deleted: set[str] = set()  # topics that do not exist at this point of a cut log
-        self._made_anew: set[str] = set()  # topics whose queues begin in this log
+        self._recreated: set[str] = set()  # topics whose queues begin in this log
 
     def take(self, entries: Sequence[Entry]) -> None:
         """Take the next entries of the log. Raises DiskFailed, EntryTooNew."""
@@ -128,7 +128,7 @@ class QueueRebuild:
             return  # after the snapshot, or of a topic that was deleted before it
         runs = self._runs.get(key)
         if runs is None:
-            runs = self._runs[key] = _Runs(self._firsts[key], topic in self._made_anew)
+            runs = self._runs[key] = _Runs(self._firsts[key], topic in self._recreated)
         found = runs.take(offset, unit)
         if found is not None and len(found.units) >= _GATHERED:
             self._flush(key, found)
@@ -143,7 +143,7 @@ class QueueRebuild:
             return  # the state has applied later entries, so an operator has had it skipped
         if isinstance(command, DeleteTopic):
             self._deleted.add(command.topic)
-            self._made_anew.add(command.topic)
+            self._recreated.add(command.topic)
             self._forget(command.topic)
         elif isinstance(command, PutTopic):
             topic = command.config.topic

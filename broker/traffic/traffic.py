@@ -5,7 +5,7 @@ Names and keys are those of RocketMQ's statistics (315).
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from heapq import nsmallest
 from typing import Final, NamedTuple
@@ -70,6 +70,7 @@ class Given:
     took_us: int = 0
 
 
+@dataclass(slots=True)
 class Second:
     """The messages of one second, before they are counted.
 
@@ -84,14 +85,11 @@ class Second:
         runs_of_users: those with messages of a topic that is not the broker's own.
     """
 
-    __slots__ = ("given", "number", "puts", "runs", "runs_of_users")
-
-    def __init__(self, number: int) -> None:
-        self.number = number
-        self.puts: dict[tuple[str, int], Put] = {}
-        self.given: dict[tuple[str, str, int], Given] = {}
-        self.runs = 0
-        self.runs_of_users = 0
+    number: int
+    puts: dict[tuple[str, int], Put] = field(default_factory=dict)
+    given: dict[tuple[str, str, int], Given] = field(default_factory=dict)
+    runs: int = 0
+    runs_of_users: int = 0
 
     def __len__(self) -> int:
         return len(self.puts) + len(self.given)
