@@ -44,7 +44,7 @@ _DEFERRED_MESSAGES: Final = 4096
 # The longest pause. A clock that is set forward delays a delivery by no more.
 _MAX_PAUSE_SECONDS: Final = 1.0
 
-# After a delivery that failed: the log may be full.
+# The pause after a failed delivery: the log may be full.
 _RETRY_SECONDS: Final = 0.5
 
 

@@ -20,7 +20,7 @@ from remoting.net.answering import Steps
 from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, JsonValue, compact_json
 
-# In one request (225): some milliseconds, and one append.
+# Groups in one request (225): some milliseconds, and one append.
 MAX_GROUPS_AT_ONCE: Final = 500
 
 

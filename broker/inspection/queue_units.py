@@ -16,7 +16,7 @@ from broker.topics.state import TOPICS
 from remoting.wire.command import Command
 from remoting.wire.loose_json import JsonValue, compact_json
 
-# In one answer: some milliseconds. mqadmin asks for ten.
+# Units in one answer: some milliseconds. mqadmin asks for ten.
 MAX_UNITS: Final = 1000
 
 

@@ -28,7 +28,7 @@ TAGS_NAME: Final = name_mark(TAGS)
 # Records up to this size are read whole: a second read costs as much as ten kilobytes.
 SHORT_RECORD_BYTES: Final = 4096
 
-# A topic and properties, each with its length.
+# A topic and properties of the longest kind, each with its length.
 _MAX_REST_BYTES: Final = 1 + 255 + 2 + 32767
 
 V6_FLAGS: Final = BORN_HOST_V6_FLAG | STORE_HOST_V6_FLAG

@@ -64,7 +64,7 @@ class RetryProcessor:
         group = command.name("group")
         position = command.integer("offset")
         level = command.int32("delayLevel")
-        # Read here: an error in the callback of the log would leave the client without an answer.
+        # Read here: in the callback of the log a malformed field would count as a defect.
         said_times = max_times(command, command.int32("maxReconsumeTimes", -1))
         check_group_name(group)
         record = self._reader.record_at(position)

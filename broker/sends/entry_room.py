@@ -46,7 +46,7 @@ ADDED_PROPERTIES: Final = {
     DEAD_LETTER_ORIGIN_MESSAGE_ID: _MESSAGE_ID_BYTES,
     TRANSACTION_CHECK_TIMES: _NUMBER_BYTES,
 }
-_SEPARATORS_BYTES: Final = 2  # one in a pair, and one behind it
+_SEPARATORS_BYTES: Final = 2  # one in a pair, and one after it
 
 # The longest command that follows a record: two names and some numbers.
 MAX_ATTACHED_BYTES: Final = 512

@@ -87,6 +87,6 @@ class Ending:
 
 async def _until(is_done: Callable[[], bool], patience_seconds: float) -> None:
     with trio.move_on_after(patience_seconds):
-        # Three things of different kinds are waited for once; no event tells of all.
+        # The callers wait for three different conditions, which have no common event.
         while not is_done():  # noqa: ASYNC110
             await trio.sleep(LOOK_SECONDS)

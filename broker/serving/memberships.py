@@ -53,7 +53,7 @@ class Memberships:
         found: list[tuple[Origin, str]] = []
         for pair, heard_at in islice(self._heard.items(), DROPPED_AT_ONCE):
             if now - heard_at < MEMBER_EXPIRY_SECONDS:
-                break  # all others were heard of later
+                break  # the heartbeats of all others are later
             found.append(pair)
         return found
 

@@ -27,7 +27,7 @@ from remoting.net.answering import Steps
 from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, compact_json
 
-# In one request (18): some milliseconds, and one append.
+# Topics in one request (18): some milliseconds, and one append.
 MAX_TOPICS_AT_ONCE: Final = 500
 
 
