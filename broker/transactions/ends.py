@@ -18,7 +18,7 @@ from broker.topics.names import GIVEN_UP_TOPIC, HALF_TOPIC
 from broker.topics.own_topics import OWN_TOPICS
 from broker.topics.state import TOPICS
 from broker.transactions.commands import Commit, GiveUp, MoveHalf, Resume, Rollback
-from broker.transactions.state import TRANSACTIONS, Half
+from broker.transactions.state import Half
 from remoting.message.properties import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
@@ -38,7 +38,6 @@ _WHAT: Final = "the message of a transaction"
 
 class Ends:
     def __init__(self, parts: Parts) -> None:
-        self._transactions = parts.state[TRANSACTIONS]
         self._topics = parts.state[TOPICS]
         self._log = parts.log
         self._copies = parts[COPIES]
