@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from broker.errors import SettingInvalid
-from broker.limits import MAX_DELAY_SECONDS, MAX_MESSAGE_BYTES, BrokerLimits
+from broker.limits import MAX_DELAY_S, MAX_MESSAGE_BYTES, BrokerLimits
 from broker.retention.policy import RetentionPolicy
 from broker.transactions.policy import CheckPolicy
 from dledger import LARGEST_BODY_BYTES, SnapshotPolicy, StoreConfig
@@ -63,7 +63,7 @@ class BrokerConfig:
         takes_transactions: whether transactional messages are taken.
         notifies_consumers: whether the members of a group are told when others come and go.
         max_message_bytes: the longest body of a send.
-        max_delay_seconds: the longest time that a message may ask to wait; levels are not judged.
+        max_delay_s: the longest time that a message may ask to wait; levels are not judged.
         max_connections: of clients; None: as many as the process may open files for.
         metrics: where GET /metrics is answered for Prometheus; None: nowhere.
         limits: what is held at most.
@@ -94,7 +94,7 @@ class BrokerConfig:
     takes_transactions: bool = True
     notifies_consumers: bool = True
     max_message_bytes: int = MAX_MESSAGE_BYTES
-    max_delay_seconds: int = MAX_DELAY_SECONDS
+    max_delay_s: int = MAX_DELAY_S
     max_connections: int | None = None
     metrics: Address | None = None
     limits: BrokerLimits = field(default_factory=BrokerLimits)

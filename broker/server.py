@@ -53,10 +53,10 @@ SPARE_DESCRIPTORS: Final = 2 * MAX_OPEN_FILES
 PROOF_VERSION: Final = 6
 
 # How often waiting pulls are looked over: a hold of 15 s may last this much longer.
-TICK_SECONDS = 0.2
+TICK_S = 0.2
 
 # How often services look over what may have been silent for too long; RocketMQ's value.
-LOOK_OVER_SECONDS = 10.0
+LOOK_OVER_S = 10.0
 
 
 class Broker:
@@ -213,19 +213,19 @@ class Broker:
 
     async def _tick(self) -> None:
         while True:
-            await trio.sleep(TICK_SECONDS)
+            await trio.sleep(TICK_S)
             self.requests.tick()
             self.machine.queues.write_some()
 
     async def _look_over(self) -> None:
         while True:
-            await trio.sleep(LOOK_OVER_SECONDS)
+            await trio.sleep(LOOK_OVER_S)
             self.requests.look_over()
 
     async def _mend(self) -> None:
         """Make the queues again that a snapshot of another member left damaged, then serve."""
         while True:
-            await trio.sleep(TICK_SECONDS)
+            await trio.sleep(TICK_S)
             if self.machine.queues.damaged:
                 await rebuild_queues(self.node, self.machine)
                 self.requests.follow_role()
@@ -238,7 +238,7 @@ class Broker:
                 await in_a_thread(remove_leftovers, folder)
             except OSError as error:
                 _log.warning("files of deleted topics stay for now: %s", quoted(error))
-            await trio.sleep(LOOK_OVER_SECONDS)
+            await trio.sleep(LOOK_OVER_S)
 
     def _figures(self) -> Mapping[str, str]:
         """What RocketMQ's tools show, and what this broker knows besides."""

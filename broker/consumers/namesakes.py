@@ -19,7 +19,7 @@ from remoting.wire.quoted import quoted
 _log = logging.getLogger(__name__)
 
 # Of one group and id no more often, and in one look no more lines: clients choose their ids.
-TELL_SECONDS: Final = 300.0
+TELL_S: Final = 300.0
 _LINES: Final = 5
 _NAMED: Final = 3
 _LOOKED_AT: Final = 1000
@@ -46,7 +46,7 @@ class Namesakes:
             yield
         lines = 0
         for pair in list(islice(namesakes, _LOOKED_AT)):
-            if lines < _LINES and now >= self._told_at.get(pair, now - TELL_SECONDS) + TELL_SECONDS:
+            if lines < _LINES and now >= self._told_at.get(pair, now - TELL_S) + TELL_S:
                 lines += yield from self._tell(*pair, now)
                 yield
 

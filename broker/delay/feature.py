@@ -18,7 +18,7 @@ from dledger.wake_up import WakeUp
 from remoting.wire.codes import RequestCode
 
 # After a failure; it may be over by then.
-_AFTER_FAILURE_SECONDS: Final = 10.0
+_AFTER_FAILURE_S: Final = 10.0
 
 
 class DeliveryTask:
@@ -44,7 +44,7 @@ class DeliveryTask:
             raise
         except Exception as error:
             failure("delivering what is due", error)
-            return _AFTER_FAILURE_SECONDS
+            return _AFTER_FAILURE_S
 
     def _wake(self) -> None:
         self._woken.set()

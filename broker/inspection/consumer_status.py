@@ -18,7 +18,7 @@ from remoting.wire.errors import RemotingError
 from remoting.wire.loose_json import compact_json
 
 # RocketMQ's value.
-ASK_SECONDS: Final = 5.0
+ASK_S: Final = 5.0
 
 # Members that are asked for one answer; a group of more is asked member by member (307).
 MAX_MEMBERS: Final = 500
@@ -78,7 +78,7 @@ class ConsumerStatus:
             member.request(
                 server_request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, fields),
                 _told(answered, client_id),
-                ASK_SECONDS,
+                ASK_S,
             )
         return None
 

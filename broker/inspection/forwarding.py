@@ -16,7 +16,7 @@ from remoting.wire.command import Command, server_request
 from remoting.wire.errors import RemotingError
 
 # RocketMQ's value. A consumer that is asked to consume a message runs its listener.
-FORWARD_SECONDS: Final = 10.0
+FORWARD_S: Final = 10.0
 
 
 class Forwarding:
@@ -65,9 +65,7 @@ class Forwarding:
                 origin.send(command.reply(outcome.code, remark=outcome.remark, body=outcome.body))
 
         fields = {**command.fields, "brokerName": self._broker_name}
-        member.request(
-            server_request(RequestCode(command.code), fields, body), answered, FORWARD_SECONDS
-        )
+        member.request(server_request(RequestCode(command.code), fields, body), answered, FORWARD_S)
 
 
 def _not_online(group: str, client_id: str) -> RequestRefused:

@@ -34,4 +34,4 @@ MAX_WAITING_ACKS: Final = 50_000
 MAX_TURNS: Final = 10_000
 
 # How often it is said that too many messages are out.
-WARN_SECONDS: Final = 60.0
+WARN_S: Final = 60.0

@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
-from broker.limits import MAX_HOLD_SECONDS
+from broker.limits import MAX_HOLD_S
 from broker.pop.limits import MAX_ATTEMPT_CHARACTERS, MAX_INVISIBLE_MS, MAX_MESSAGES
 from broker.pulls.message_filter import MessageFilter
 from broker.pulls.request import filter_of
@@ -25,7 +25,7 @@ class PopRequest(NamedTuple):
         queue_id: the queue, or -1 for any.
         max_messages: how many at most.
         invisible_ms: how long the messages are the client's; 0 when it only asks.
-        hold_seconds: how long to wait for a message; 0 for not at all.
+        hold_s: how long to wait for a message; 0 for not at all.
         from_end: whether a new group begins with the messages to come.
         wanted: which messages; None when the group's heartbeats say which.
         is_ordered: whether it waits until all that the group has of the queue is acknowledged.
@@ -37,7 +37,7 @@ class PopRequest(NamedTuple):
     queue_id: int
     max_messages: int
     invisible_ms: int
-    hold_seconds: float
+    hold_s: float
     from_end: bool
     wanted: MessageFilter | None
     is_ordered: bool
@@ -96,7 +96,7 @@ def read_notice(command: Command) -> PopRequest:
         command.int32("queueId"),
         1,
         0,
-        min(max(command.integer("pollTime", 0), 0) / 1000, MAX_HOLD_SECONDS),
+        min(max(command.integer("pollTime", 0), 0) / 1000, MAX_HOLD_S),
         False,
         None,
         command.fields.get("order", "") == "true",

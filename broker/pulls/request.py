@@ -32,7 +32,7 @@ class PullRequest:
         offset: the first message wanted.
         max_messages: how many at most.
         commit_offset: what the group has consumed up to, or None when it does not say.
-        hold_seconds: how long to wait for a message; 0 for not at all.
+        hold_s: how long to wait for a message; 0 for not at all.
         wanted: which messages; all, as long as it is not known what the group's heartbeats say.
         has_subscription: whether the pull itself says which.
         is_sql: whether they say it by an SQL92 condition.
@@ -45,7 +45,7 @@ class PullRequest:
     offset: int
     max_messages: int
     commit_offset: int | None
-    hold_seconds: float
+    hold_s: float
     wanted: MessageFilter
     has_subscription: bool
     is_sql: bool
@@ -57,7 +57,7 @@ class PullRequest:
         return self.group, self.topic, self.queue_id
 
 
-def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
+def read_pull_request(command: Command, max_hold_s: float) -> PullRequest:
     """Read a pull.
 
     Raises:
@@ -89,7 +89,7 @@ def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
         integer("queueOffset"),
         max(1, min(command.int32("maxMsgNums"), MAX_PULL_MESSAGES)),
         commit_offset if commit_offset >= 0 else None,
-        min(max(hold_ms, 0) / 1000, max_hold_seconds),
+        min(max(hold_ms, 0) / 1000, max_hold_s),
         wanted,
         has_subscription,
         is_sql,

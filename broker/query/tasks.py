@@ -27,9 +27,9 @@ UNITS_AT_ONCE: Final = 64
 # How long the index rests between two such runs. While the leader has other things to do, clients
 # should feel nothing of it: it takes a fiftieth of a core, 1 600 messages a second; else a seventh,
 # 11 000 messages a second. If it is too far behind, a third.
-BUSY_REST_SECONDS: Final = 0.04
-CALM_REST_SECONDS: Final = 0.005
-BEHIND_REST_SECONDS: Final = 0.002
+BUSY_REST_S: Final = 0.04
+CALM_REST_S: Final = 0.005
+BEHIND_REST_S: Final = 0.002
 
 # A leader with other things to do uses more than this much of a core for them.
 BUSY_SHARE: Final = 0.1
@@ -41,15 +41,15 @@ MAX_BEHIND_BYTES: Final = 512 * 1024 * 1024
 MAX_FOLLOWER_BEHIND_BYTES: Final = 2 * 1024 * 1024 * 1024
 
 # How long it rests when it has come up to the log, or there is something that it has to wait for.
-LOOK_SECONDS: Final = 0.2
+LOOK_S: Final = 0.2
 
 # When the index is made durable. What came after that is indexed again by the next start, which
 # takes a second per 100 000 messages; so many heads of slots take about 10 MB of memory.
-SYNC_SECONDS: Final = 60.0
+SYNC_S: Final = 60.0
 SYNC_HEADS: Final = 100_000
 
 # After the disk has failed.
-RETRY_SECONDS: Final = 10.0
+RETRY_S: Final = 10.0
 
 
 class _Pace:
@@ -119,8 +119,8 @@ class IndexTasks:
                 try:
                     await self._fill()
                 except DiskFailed as error:
-                    _log.error("the key index rests for %d s: %s", RETRY_SECONDS, quoted(error))
-                    await trio.sleep(RETRY_SECONDS)
+                    _log.error("the key index rests for %d s: %s", RETRY_S, quoted(error))
+                    await trio.sleep(RETRY_S)
         finally:
             self._index.close()
 
@@ -131,15 +131,15 @@ class IndexTasks:
         self._synced_at, self._synced_to = trio.current_time(), self._index.covered
         while True:
             if self._queues.damaged or not self._step():
-                await self._rest(LOOK_SECONDS)
+                await self._rest(LOOK_S)
             else:
                 self._advanced.unpark_all()
                 if self._searches.waiting:
                     await trio.lowlevel.checkpoint()
                 elif self._indexing.is_sweeping:
-                    await self._rest(self._rest_seconds())
+                    await self._rest(self._rest_s())
                 else:
-                    await self._rest(LOOK_SECONDS)
+                    await self._rest(LOOK_S)
             if self._is_sync_due():
                 await self._sync()
             if self._messages.kept_position != self._dropped_before:
@@ -150,24 +150,23 @@ class IndexTasks:
         with self._pace.working():
             return self._indexing.step(UNITS_AT_ONCE)
 
-    def _rest_seconds(self) -> float:
+    def _rest_s(self) -> float:
         leads = self._member.node.is_ready_leader
         bound = MAX_BEHIND_BYTES if leads else MAX_FOLLOWER_BEHIND_BYTES
         if self._indexing.behind_bytes > bound:
-            return BEHIND_REST_SECONDS
-        return CALM_REST_SECONDS if leads and not self._pace.is_busy else BUSY_REST_SECONDS
+            return BEHIND_REST_S
+        return CALM_REST_S if leads and not self._pace.is_busy else BUSY_REST_S
 
-    async def _rest(self, seconds: float) -> None:
+    async def _rest(self, rest_s: float) -> None:
         """Rest, but no longer than until a search comes."""
-        with trio.move_on_after(seconds):
+        with trio.move_on_after(rest_s):
             if not self._searches.waiting:
                 await self._wanted.park()
-            await trio.sleep(BEHIND_REST_SECONDS)  # queues have to be mended before it is answered
+            await trio.sleep(BEHIND_REST_S)  # queues have to be mended before it is answered
 
     def _is_sync_due(self) -> bool:
         return self._index.covered != self._synced_to and (
-            self._index.unsynced >= SYNC_HEADS
-            or trio.current_time() - self._synced_at >= SYNC_SECONDS
+            self._index.unsynced >= SYNC_HEADS or trio.current_time() - self._synced_at >= SYNC_S
         )
 
     async def _sync(self) -> None:

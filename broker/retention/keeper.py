@@ -33,10 +33,10 @@ from remoting.wire.quoted import quoted
 _log = logging.getLogger(__name__)
 
 # How often clock and disk are looked at; RocketMQ's value.
-LOOK_SECONDS: Final = 10.0
+LOOK_S: Final = 10.0
 
 # How often while no message is taken, so that clients go on as soon as enough has gone.
-FULL_LOOK_SECONDS: Final = 1.0
+FULL_LOOK_S: Final = 1.0
 
 # Requests that wait for a look; each operator has one or two.
 _MAX_ASKED: Final = 100
@@ -78,7 +78,7 @@ class LogKeeper:
         while True:
             await self.look()
             is_full = self._disk.is_refusing or self._disk.has_no_room()
-            with trio.move_on_after(FULL_LOOK_SECONDS if is_full else LOOK_SECONDS):
+            with trio.move_on_after(FULL_LOOK_S if is_full else LOOK_S):
                 await self._woken.wait()
 
     def drop_expired(self, origin: Origin, command: Command) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 from broker.serving.origin import Origin
 
 # A member without a heartbeat for this long is gone; RocketMQ's value, four heartbeats.
-MEMBER_EXPIRY_SECONDS: Final = 120.0
+MEMBER_EXPIRY_S: Final = 120.0
 
 # Members that are dropped in one step: half a millisecond.
 DROPPED_AT_ONCE: Final = 64
@@ -53,7 +53,7 @@ class Memberships:
         """A few of those that have been silent for too long."""
         found: list[tuple[Origin, str]] = []
         for pair, heard_at in islice(self._heard.items(), DROPPED_AT_ONCE):
-            if now - heard_at < MEMBER_EXPIRY_SECONDS:
+            if now - heard_at < MEMBER_EXPIRY_S:
                 break  # all others were heard of later
             found.append(pair)
         return found

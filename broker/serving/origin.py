@@ -59,7 +59,7 @@ class Origin(Protocol):
         """Queue a request that wants no reply."""
         ...
 
-    def request(self, command: Command, settle: Settle, timeout_seconds: float) -> int | None:
+    def request(self, command: Command, settle: Settle, timeout_s: float) -> int | None:
         """Send a request; `settle` is called once, with the reply or with an error."""
         ...
 

@@ -3,7 +3,7 @@
 from array import array
 from typing import Final, NamedTuple
 
-_BUCKET_SECONDS: Final = 10
+_BUCKET_S: Final = 10
 
 
 class Total(NamedTuple):
@@ -12,17 +12,17 @@ class Total(NamedTuple):
     Attributes:
         sum: of what was counted.
         times: how often something was.
-        seconds: how long that took, the present bucket with it.
+        over_s: how long that took, the present bucket with it.
     """
 
     sum: int
     times: int
-    seconds: int
+    over_s: int
 
     @property
     def per_second(self) -> float:
         """Its rate."""
-        return self.sum / self.seconds
+        return self.sum / self.over_s
 
     @property
     def average(self) -> float:
@@ -34,12 +34,12 @@ class _Window(NamedTuple):
     """How a window lies in the cells of a counter: a sum and a number of times for each bucket.
 
     Attributes:
-        bucket_seconds: how long a bucket is.
+        bucket_s: how long a bucket is.
         buckets: how many there are, the present one with them.
         at: its first cell; the one before it has the number of the latest bucket.
     """
 
-    bucket_seconds: int
+    bucket_s: int
     buckets: int
     at: int
 
@@ -49,7 +49,7 @@ class _Window(NamedTuple):
         return self.at + 2 * self.buckets
 
 
-_MINUTE: Final = _Window(_BUCKET_SECONDS, 7, 1)
+_MINUTE: Final = _Window(_BUCKET_S, 7, 1)
 _HOUR: Final = _Window(600, 7, _MINUTE.end + 1)
 _DAY: Final = _Window(3600, 25, _HOUR.end + 1)
 
@@ -74,7 +74,7 @@ class Counter:
 
     def add(self, second: int, amount: int = 1, times: int = 1) -> None:
         """Count something at a time in whole seconds, which never goes back."""
-        if second // _BUCKET_SECONDS != self.last_second // _BUCKET_SECONDS:
+        if second // _BUCKET_S != self.last_second // _BUCKET_S:
             self._settle()
         self.last_second = second
         self.sum += amount
@@ -98,9 +98,9 @@ class Counter:
         self._begin(window, second)
         cells = self._cells[window.at : window.end]
         # Whole buckets, and the begin of the present one.
-        length = window.bucket_seconds
-        seconds = (window.buckets - 1) * length + second % length
-        return Total(sum(cells[::2]), sum(cells[1::2]), max(1, seconds))
+        bucket_s = window.bucket_s
+        over_s = (window.buckets - 1) * bucket_s + second % bucket_s
+        return Total(sum(cells[::2]), sum(cells[1::2]), max(1, over_s))
 
     def _settle(self) -> None:
         """Put what was counted in the present 10 seconds into the windows."""
@@ -114,7 +114,7 @@ class Counter:
 
     def _begin(self, window: _Window, second: int) -> int:
         """The cell of a time's bucket; buckets whose place was taken by later ones are emptied."""
-        cells, number = self._cells, second // window.bucket_seconds
+        cells, number = self._cells, second // window.bucket_s
         latest = cells[window.at - 1]
         for passed in range(max(latest + 1, number - window.buckets + 1), number + 1):
             cell = window.at + 2 * (passed % window.buckets)

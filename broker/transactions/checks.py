@@ -43,7 +43,7 @@ from remoting.wire.quoted import quoted
 _log = logging.getLogger(__name__)
 
 # How often it is looked which transactions are due.
-LOOK_SECONDS: Final = 1.0
+LOOK_S: Final = 1.0
 
 # Transactions that one look judges: a millisecond. All may be due, and have no producer to ask.
 _LOOKED_AT: Final = 512
@@ -89,7 +89,7 @@ class Checks:
         """Look, if it is time to."""
         now = self._clock()
         if now >= self._next_look:
-            self._next_look = now if self.look() else now + LOOK_SECONDS
+            self._next_look = now if self.look() else now + LOOK_S
 
     def look(self) -> bool:
         """Ask, give up and move what is due; whether there may be more."""
@@ -120,7 +120,7 @@ class Checks:
         for position, half in hopeless:
             self._give_up(position, half)
         if questions:
-            self._ask(questions, now_ms + round(self._settings.now.checks.every_seconds * 1000))
+            self._ask(questions, now_ms + round(self._settings.now.checks.every_s * 1000))
         return is_more
 
     def _looked_at(self, now_ms: int) -> Iterator[tuple[int, Half]]:

@@ -14,23 +14,23 @@ class CheckPolicy:
     """Defaults are RocketMQ's. Raises SettingInvalid.
 
     Attributes:
-        after_seconds: a producer that has not ended its transaction so long after the message was
+        after_s: a producer that has not ended its transaction so long after the message was
             stored is asked.
-        every_seconds: and again, as long as it does not know.
+        every_s: and again, as long as it does not know.
         max_checks: after so many questions the transaction is given up.
         give_up_hours: and after so long, if no producer of the group is there to be asked.
     """
 
-    after_seconds: float = 6
-    every_seconds: float = 30
+    after_s: float = 6
+    every_s: float = 30
     max_checks: int = 15
     give_up_hours: int = 72
 
     def __post_init__(self) -> None:
         """Judge the settings."""
         for setting, value in (
-            ("--transaction-check-after-seconds", self.after_seconds),
-            ("--transaction-check-every-seconds", self.every_seconds),
+            ("--transaction-check-after-seconds", self.after_s),
+            ("--transaction-check-every-seconds", self.every_s),
             ("--transaction-max-checks", self.max_checks),
             ("--transaction-give-up-hours", self.give_up_hours),
         ):
@@ -42,12 +42,12 @@ class CheckPolicy:
         """`give_up_hours` in milliseconds."""
         return self.give_up_hours * _MS_PER_HOUR
 
-    def immunity_ms(self, asked_seconds: str) -> int:
+    def immunity_ms(self, asked_s: str) -> int:
         """For how long the producer of a message is not asked, in milliseconds.
 
         Args:
-            asked_seconds: what the message wants, CHECK_IMMUNITY_TIME_IN_SECONDS; RocketMQ passes
+            asked_s: what the message wants, CHECK_IMMUNITY_TIME_IN_SECONDS; RocketMQ passes
                 over what is no number.
         """
-        seconds = read_natural(asked_seconds) or 0
-        return min(seconds * 1000 or round(self.after_seconds * 1000), self.give_up_ms)
+        wanted_s = read_natural(asked_s) or 0
+        return min(wanted_s * 1000 or round(self.after_s * 1000), self.give_up_ms)
