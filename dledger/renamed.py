@@ -82,6 +82,7 @@ class _OldAttribute:
     def __init__(self, owner: str, old: str, new: str) -> None:
         self._told = f"the attribute {old!r} of {owner}"
         self._new = new
+        self.__doc__ = f"The old name of `{new}`."
 
     def __get__(self, instance: object, owner: type) -> Any:
         if instance is None:
