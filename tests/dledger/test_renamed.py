@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import dledger
 import dledger_mq
 import jepsen_like
 from dledger.blocking import BlockingNode
@@ -267,6 +268,21 @@ def test_each_public_field_is_set_and_read_by_its_old_name_with_a_warning() -> N
         with pytest.warns(DeprecationWarning, match=f"{one.old!r} of .* {one.new!r}") as told:
             assert getattr(made, one.old) == value
         assert told[0].filename == __file__
+
+
+def test_a_status_is_told_by_the_names_that_other_members_and_readers_know() -> None:
+    status = dledger.Status(
+        **{  # type: ignore[arg-type]
+            name: VALUES.get(str(each.annotation))
+            for name, each in inspect.signature(dledger.Status).parameters.items()
+            if each.default is each.empty
+        },
+        loop_held_s=0.5,
+        sync_s=0.25,
+    )
+    told = status.as_dict()
+    assert (told["loop_held_seconds"], told["sync_seconds"]) == (0.5, 0.25)
+    assert not {"loop_held_s", "sync_s"} & told.keys()
 
 
 def test_a_form_without_a_renamed_argument_is_not_wrapped() -> None:
