@@ -76,9 +76,9 @@ class Load:
             self._latencies_s.clear()
             self._failed = 0
             started = time.perf_counter()
-            await trio.sleep(work.seconds)
-            elapsed = time.perf_counter() - started
-            result = measured(list(self._latencies_s), work.batch, elapsed)
+            await trio.sleep(work.measured_s)
+            elapsed_s = time.perf_counter() - started
+            result = measured(list(self._latencies_s), work.batch, elapsed_s)
             failed = self._failed
             nursery.cancel_scope.cancel()
         return Measured(result.entries_per_s, result.median_ms, result.p99_ms, failed)

@@ -151,12 +151,12 @@ def _number(name: str, default: float, explanation: str) -> Callable[[Decorated]
 )
 @_number(
     "--transaction-check-after-seconds",
-    _CHECKS.after_seconds,
+    _CHECKS.after_s,
     "A producer that leaves a transaction open for so long is asked how it ends.",
 )
 @_number(
     "--transaction-check-every-seconds",
-    _CHECKS.every_seconds,
+    _CHECKS.every_s,
     "It is asked again after so long.",
 )
 @_number(
@@ -217,8 +217,8 @@ def read_config(options: Mapping[str, Any]) -> BrokerConfig:
             refuse_percent=options["disk_refuse_percent"],
         ),
         checks=CheckPolicy(
-            after_seconds=options["transaction_check_after_seconds"],
-            every_seconds=options["transaction_check_every_seconds"],
+            after_s=options["transaction_check_after_seconds"],
+            every_s=options["transaction_check_every_seconds"],
             max_checks=options["transaction_max_checks"],
             give_up_hours=options["transaction_give_up_hours"],
         ),

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from broker.errors import SettingInvalid
-from broker.limits import MAX_DELAY_SECONDS, MAX_MESSAGE_BYTES, BrokerLimits
+from broker.limits import MAX_DELAY_S, MAX_MESSAGE_BYTES, BrokerLimits
 from broker.retention.policy import RetentionPolicy
 from broker.transactions.policy import CheckPolicy
 from dledger import LARGEST_BODY_BYTES, SnapshotPolicy, StoreConfig
@@ -59,7 +59,7 @@ class BrokerConfig:
         takes_transactions: whether transactional messages are accepted.
         notifies_consumers: whether group members are told when others come and go.
         max_message_bytes: the longest body of a send.
-        max_delay_seconds: the longest delay that a message may ask for; delay levels are exempt.
+        max_delay_s: the longest delay that a message may ask for; delay levels are exempt.
         max_connections: of clients; None for as many as the process may open files.
         metrics: where GET /metrics is answered for Prometheus.
         store: sizes of the log's files; never changed, and equal on all members.
@@ -86,7 +86,7 @@ class BrokerConfig:
     takes_transactions: bool = True
     notifies_consumers: bool = True
     max_message_bytes: int = MAX_MESSAGE_BYTES
-    max_delay_seconds: int = MAX_DELAY_SECONDS
+    max_delay_s: int = MAX_DELAY_S
     max_connections: int | None = None
     metrics: Address | None = None
     limits: BrokerLimits = field(default_factory=BrokerLimits)

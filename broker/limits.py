@@ -14,14 +14,14 @@ MAX_PULL_SCANNED_UNITS: Final = 800
 MAX_PULL_MESSAGES: Final = MAX_PULL_SCANNED_UNITS
 
 # Clients give up a pull after 30 s; a longer hold would only keep dead requests.
-MAX_HOLD_SECONDS: Final = 20.0
+MAX_HOLD_S: Final = 20.0
 
 # Of the body of one send: RocketMQ's maxMessageSize. A record of the log holds no more.
 MAX_MESSAGE_BYTES: Final = 4 * 1024 * 1024
 
 # The longest that clients of RocketMQ's cloud may ask a message to wait. RocketMQ's own default is
 # 3 days.
-MAX_DELAY_SECONDS: Final = 40 * 24 * 3600
+MAX_DELAY_S: Final = 40 * 24 * 3600
 
 
 @dataclass(frozen=True, slots=True)

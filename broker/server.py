@@ -53,10 +53,10 @@ SPARE_DESCRIPTORS: Final = 2 * MAX_OPEN_FILES
 PROOF_VERSION: Final = 6
 
 # Waiting pulls may be held for this much longer than they ask.
-TICK_SECONDS = 0.2
+TICK_S = 0.2
 
 # The pause between two searches for silent clients; RocketMQ's value.
-LOOK_OVER_SECONDS = 10.0
+LOOK_OVER_S = 10.0
 
 
 class Surroundings(NamedTuple):
@@ -219,19 +219,19 @@ class Broker:
 
     async def _tick(self) -> None:
         while True:
-            await trio.sleep(TICK_SECONDS)
+            await trio.sleep(TICK_S)
             self.requests.tick()
             self.machine.queues.write_some()
 
     async def _look_over(self) -> None:
         while True:
-            await trio.sleep(LOOK_OVER_SECONDS)
+            await trio.sleep(LOOK_OVER_S)
             self.requests.look_over()
 
     async def _mend(self) -> None:
         """Rebuild the queues that a snapshot of another member left damaged, then serve."""
         while True:
-            await trio.sleep(TICK_SECONDS)
+            await trio.sleep(TICK_S)
             if self.machine.queues.damaged:
                 await rebuild_queues(self.node, self.machine)
                 self.requests.follow_role()
@@ -244,7 +244,7 @@ class Broker:
                 await in_a_thread(remove_leftovers, folder)
             except OSError as error:
                 _log.warning("files of deleted topics stay for now: %s", quoted(error))
-            await trio.sleep(LOOK_OVER_SECONDS)
+            await trio.sleep(LOOK_OVER_S)
 
     def _figures(self) -> Mapping[str, str]:
         """Return the figures that RocketMQ's tools show, and further ones of this broker."""

@@ -95,10 +95,10 @@ def shown_settings(
     return dict(sorted(shown.items()))
 
 
-def _level(milliseconds: int) -> str:
+def _level(level_ms: int) -> str:
     """Format a delay as RocketMQ does: 30s, 5m, 2h."""
-    seconds = milliseconds // 1000
+    level_s = level_ms // 1000
     for unit, name in ((3600, "h"), (60, "m")):
-        if seconds % unit == 0:
-            return f"{seconds // unit}{name}"
-    return f"{seconds}s"
+        if level_s % unit == 0:
+            return f"{level_s // unit}{name}"
+    return f"{level_s}s"

@@ -12,7 +12,7 @@ from remoting.wire.quoted import quoted
 _log = logging.getLogger(__name__)
 
 # A group is logged once for each change, and no more often than this.
-TELL_SECONDS: Final = 60.0
+TELL_S: Final = 60.0
 
 # Groups that one look logs; others wait for the next ones.
 MAX_TOLD: Final = 20
@@ -48,8 +48,8 @@ class Differences:
                     continue
                 if not left:
                     return
-                changes, told_at = self._told.get(name, (-1, now - TELL_SECONDS))
-                if group.kinds.changes != changes and now >= told_at + TELL_SECONDS:
+                changes, told_at = self._told.get(name, (-1, now - TELL_S))
+                if group.kinds.changes != changes and now >= told_at + TELL_S:
                     self._told[name] = group.kinds.changes, now
                     left -= 1
                     yield from _tell(name, group)

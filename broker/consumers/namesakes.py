@@ -20,7 +20,7 @@ _log = logging.getLogger(__name__)
 
 # Limits of log lines, because clients choose their ids: the pause between two of one group and id,
 # lines and checked ids in one look, and connections in a line.
-TELL_SECONDS: Final = 300.0
+TELL_S: Final = 300.0
 _LINES: Final = 5
 _NAMED: Final = 3
 _LOOKED_AT: Final = 1000
@@ -43,7 +43,7 @@ class Namesakes:
             yield
         lines = 0
         for pair in list(islice(namesakes, _LOOKED_AT)):
-            if lines < _LINES and now >= self._told_at.get(pair, now - TELL_SECONDS) + TELL_SECONDS:
+            if lines < _LINES and now >= self._told_at.get(pair, now - TELL_S) + TELL_S:
                 lines += yield from self._tell(*pair, now)
                 yield
 

@@ -22,7 +22,7 @@ from broker.topics.own_topics import OWN_TOPICS
 from remoting.message.properties import (
     REAL_QUEUE_ID,
     REAL_TOPIC,
-    TIMER_OUT_MILLISECONDS,
+    TIMER_OUT_MS,
     TRANSACTION_PREPARED,
     UNIQUE_KEY,
     edit_properties,
@@ -53,7 +53,7 @@ class DelayedSends:
         return self._read_due(pairs) is not None
 
     def _read_due(self, pairs: Mapping[str, str]) -> Due | None:
-        max_delay_ms = self._settings.now.max_delay_seconds * 1000
+        max_delay_ms = self._settings.now.max_delay_s * 1000
         return read_due(pairs, self._wall_clock_ms(), max_delay_ms)
 
     def prepare(self, send: PendingSend, pairs: Mapping[str, str]) -> None:
@@ -110,7 +110,7 @@ class DelayedSends:
         else:
             messages.topic, messages.queue_id = TIMER_TOPIC, 0
             self._own_topics.make(TIMER_TOPIC)
-            changes[TIMER_OUT_MILLISECONDS] = str(due.due_ms)
+            changes[TIMER_OUT_MS] = str(due.due_ms)
         record.properties = edit_properties(record.properties, changes)
 
         def attach(record: MessageRecord) -> LogCommand:

@@ -42,10 +42,10 @@ _UNDER_WAY_MESSAGES: Final = 512
 _DEFERRED_MESSAGES: Final = 4096
 
 # The longest pause. A clock that is set forward delays a delivery by no more.
-_MAX_PAUSE_SECONDS: Final = 1.0
+_MAX_PAUSE_S: Final = 1.0
 
 # The pause after a failed delivery: the log may be full.
-_RETRY_SECONDS: Final = 0.5
+_RETRY_S: Final = 0.5
 
 
 class Deliveries:
@@ -109,12 +109,12 @@ class Deliveries:
         """Propose copies of due messages; return after how many seconds to call it again."""
         self._asleep_until_ms = 0
         if self._led_term() is None or not self._log.is_ready_leader:
-            return _MAX_PAUSE_SECONDS
+            return _MAX_PAUSE_S
         if self._deferred and self._clock() >= self._deferred_until:
             self._deferred.clear()
-        pause = self._not_before - self._clock()
-        if pause > 0:
-            return pause
+        pause_s = self._not_before - self._clock()
+        if pause_s > 0:
+            return pause_s
         try:
             if self._propose_moves() or self._propose_due():
                 return 0.0
@@ -127,7 +127,7 @@ class Deliveries:
         `on_sooner`.
         """
         now_ms = self._wall_clock_ms()
-        self._asleep_until_ms = now_ms + round(_MAX_PAUSE_SECONDS * 1000)
+        self._asleep_until_ms = now_ms + round(_MAX_PAUSE_S * 1000)
         self._delays.waiting.earliest_added_ms = self._asleep_until_ms
         next_ms = self._delays.waiting.next_due_ms(now_ms)
         if next_ms is not None:
@@ -198,7 +198,7 @@ class Deliveries:
         topic = record.property_map()[REAL_TOPIC]
         if self._changes.is_deleting(topic):
             if not self._deferred:
-                self._deferred_until = self._clock() + _RETRY_SECONDS
+                self._deferred_until = self._clock() + _RETRY_S
             self._under_way.discard(row.position)
             self._deferred.add(row.position)
             return None
@@ -266,7 +266,7 @@ class Deliveries:
         """Start again with the oldest message, after a pause."""
         _log.debug("a delayed message waits on: %s", quoted(refusal.remark))
         self._fetched.clear()
-        self._not_before = self._clock() + _RETRY_SECONDS
+        self._not_before = self._clock() + _RETRY_S
         self.on_sooner()
 
 

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple, TypeAlias
 
 from broker.errors import RequestRefused
-from broker.limits import MAX_DELAY_SECONDS
+from broker.limits import MAX_DELAY_S
 from remoting.message.properties import (
     DELAY_TIME_LEVEL,
     START_DELIVER_TIME,
-    TIMER_DELAY_MILLISECONDS,
-    TIMER_DELAY_SECONDS,
-    TIMER_DELIVER_MILLISECONDS,
+    TIMER_DELAY_MS,
+    TIMER_DELAY_S,
+    TIMER_DELIVER_MS,
 )
 from remoting.wire.field_values import INT32_MAX, read_int64
 
@@ -25,14 +25,14 @@ LEVEL_MS: Final = (
     *(minutes * _MINUTE for minutes in (1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 20, 30, 60, 120)),
 )
 
-MAX_DELAY_MS: Final = MAX_DELAY_SECONDS * 1000
+MAX_DELAY_MS: Final = MAX_DELAY_S * 1000
 
 # A delayed message has one of these properties.
 DELAY_NAMES: Final = (
     DELAY_TIME_LEVEL,
-    TIMER_DELAY_SECONDS,
-    TIMER_DELAY_MILLISECONDS,
-    TIMER_DELIVER_MILLISECONDS,
+    TIMER_DELAY_S,
+    TIMER_DELAY_MS,
+    TIMER_DELIVER_MS,
     START_DELIVER_TIME,
 )
 
@@ -72,10 +72,8 @@ def read_due(pairs: Mapping[str, str], now_ms: int, max_delay_ms: int = MAX_DELA
     level = _number(pairs, DELAY_TIME_LEVEL, INT32_MAX)
     if level > 0:
         return AfterLevel(min(level, len(LEVEL_MS)))
-    due_ms = max(_number(pairs, TIMER_DELIVER_MILLISECONDS), _number(pairs, START_DELIVER_TIME))
-    delay_ms = max(
-        _number(pairs, TIMER_DELAY_SECONDS) * 1000, _number(pairs, TIMER_DELAY_MILLISECONDS)
-    )
+    due_ms = max(_number(pairs, TIMER_DELIVER_MS), _number(pairs, START_DELIVER_TIME))
+    delay_ms = max(_number(pairs, TIMER_DELAY_S) * 1000, _number(pairs, TIMER_DELAY_MS))
     if delay_ms > 0:
         due_ms = max(due_ms, now_ms + delay_ms)
     if due_ms - now_ms > max_delay_ms:

@@ -18,7 +18,7 @@ from dledger.wake_up import WakeUp
 from remoting.wire.codes import RequestCode
 
 # The pause after a failure, which may be over by then.
-_AFTER_FAILURE_SECONDS: Final = 10.0
+_AFTER_FAILURE_S: Final = 10.0
 
 
 class DeliveryTask:
@@ -43,7 +43,7 @@ class DeliveryTask:
             raise
         except Exception as error:
             failure("delivering what is due", error)
-            return _AFTER_FAILURE_SECONDS
+            return _AFTER_FAILURE_S
 
 
 def service(parts: Parts) -> Service:

@@ -18,7 +18,7 @@ from remoting.wire.errors import RemotingError
 from remoting.wire.loose_json import compact_json
 
 # RocketMQ's value.
-ASK_SECONDS: Final = 5.0
+ASK_S: Final = 5.0
 
 # Members that are asked for one answer; operators ask larger groups member by member (307).
 MAX_MEMBERS: Final = 500
@@ -72,7 +72,7 @@ class ConsumerStatus:
             member.request(
                 server_request(RequestCode.GET_CONSUMER_STATUS_FROM_CLIENT, fields),
                 partial(answered, client_id),
-                ASK_SECONDS,
+                ASK_S,
             )
         return None
 

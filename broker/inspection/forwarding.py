@@ -16,7 +16,7 @@ from remoting.wire.command import Command, server_request
 from remoting.wire.errors import RemotingError
 
 # RocketMQ's value. The consumer may run its listener.
-FORWARD_SECONDS: Final = 10.0
+FORWARD_S: Final = 10.0
 
 
 class Forwarding:
@@ -62,6 +62,4 @@ class Forwarding:
                 origin.send(command.reply(outcome.code, remark=outcome.remark, body=outcome.body))
 
         fields = {**command.fields, "brokerName": self._broker_name}
-        member.request(
-            server_request(RequestCode(command.code), fields, body), answered, FORWARD_SECONDS
-        )
+        member.request(server_request(RequestCode(command.code), fields, body), answered, FORWARD_S)

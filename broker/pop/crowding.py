@@ -3,7 +3,7 @@
 import logging
 import math
 
-from broker.pop.limits import MAX_IN_FLIGHT, WARN_SECONDS
+from broker.pop.limits import MAX_IN_FLIGHT, WARN_S
 from broker.pop.state import POPS
 from broker.serving.parts import Parts
 
@@ -21,7 +21,7 @@ class Crowding:
     def look(self) -> None:
         if self._pops.in_flight_count < MAX_IN_FLIGHT or self._clock() < self._warn_at:
             return
-        self._warn_at = self._clock() + WARN_SECONDS
+        self._warn_at = self._clock() + WARN_S
         _log.warning(
             "%d popped messages are not acknowledged, and no more are given out: look for groups "
             "whose consumers do not acknowledge",

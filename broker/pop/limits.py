@@ -34,4 +34,4 @@ MAX_WAITING_ACKS: Final = 50_000
 MAX_TURNS: Final = 10_000
 
 # The pause between two warnings that too many messages are in flight.
-WARN_SECONDS: Final = 60.0
+WARN_S: Final = 60.0

@@ -215,7 +215,7 @@ class Popping:
         self._readable.check(request.group, request.topic, queue_id)
 
     def _begin(self, origin: Origin, command: Command, request: PopRequest) -> None:
-        deadline = self._clock() + request.hold_seconds
+        deadline = self._clock() + request.hold_s
         pop = WaitingPop(origin, command.without_content(), request, deadline)
         self._give_or_wait(pop)
         self._undeliverable.take(self._chooser.undeliverable)

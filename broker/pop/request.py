@@ -3,7 +3,7 @@
 from typing import Final, NamedTuple
 
 from broker.errors import RequestRefused
-from broker.limits import MAX_HOLD_SECONDS
+from broker.limits import MAX_HOLD_S
 from broker.pop.limits import MAX_ATTEMPT_CHARACTERS, MAX_INVISIBLE_MS, MAX_MESSAGES
 from broker.pulls.message_filter import MessageFilter
 from broker.pulls.request import filter_of
@@ -22,7 +22,7 @@ class PopRequest(NamedTuple):
     Attributes:
         queue_id: the queue, or -1 for any.
         invisible_ms: how long the messages are the client's; 0 for a notification or a peek.
-        hold_seconds: how long to wait for a message; 0 for not at all.
+        hold_s: how long to wait for a message; 0 for not at all.
         from_end: whether a new group begins with later messages.
         wanted: None for the subscription in the group's heartbeats.
         is_ordered: whether it waits until all messages that the group has of the queue are
@@ -35,7 +35,7 @@ class PopRequest(NamedTuple):
     queue_id: int
     max_messages: int
     invisible_ms: int
-    hold_seconds: float
+    hold_s: float
     from_end: bool
     wanted: MessageFilter | None
     is_ordered: bool
@@ -92,7 +92,7 @@ def read_notice(command: Command) -> PopRequest:
         command.int32("queueId"),
         1,
         0,
-        min(max(command.integer("pollTime", 0), 0) / 1000, MAX_HOLD_SECONDS),
+        min(max(command.integer("pollTime", 0), 0) / 1000, MAX_HOLD_S),
         False,
         None,
         command.fields.get("order", "") == "true",

@@ -13,7 +13,7 @@ from broker.filters.changes import SQL92
 from broker.filters.state import FILTERS
 from broker.formats.state import FORMATS
 from broker.groups.state import GROUPS
-from broker.limits import MAX_HOLD_SECONDS
+from broker.limits import MAX_HOLD_S
 from broker.log.entry import INCARNATIONS_VERSION
 from broker.log.folded import Arrivals, Folded
 from broker.log.one_by_one import failure
@@ -87,7 +87,7 @@ class PullProcessor:
         readable, (17) no such topic, (23) tags or a condition cannot be read, (25) a condition that
         is not known yet, (29) no such queue.
         """
-        request = read_pull_request(command, MAX_HOLD_SECONDS)
+        request = read_pull_request(command, MAX_HOLD_S)
         self._check(request)
         if (moved_to := self._moved_to(origin, request)) is not None:
             return self._moved(command, request, moved_to)
@@ -96,14 +96,12 @@ class PullProcessor:
         self._pulled.note(request)
         self._commit(origin, request)
         end = self._reader.end(request.topic, request.queue_id)
-        if request.offset != end or not request.hold_seconds:
+        if request.offset != end or not request.hold_s:
             if not origin.is_behind:
                 return self._answer(origin, command, request)
             self._answer_when_taken(origin, command, request)
             return None
-        held = HeldPull(
-            origin, command.without_content(), request, self._clock() + request.hold_seconds
-        )
+        held = HeldPull(origin, command.without_content(), request, self._clock() + request.hold_s)
         if not self._held.has_room(held):
             raise RequestRefused.busy(f"{len(self._held)} pulls wait already: pull again later")
         self._held.add(held)

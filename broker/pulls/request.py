@@ -28,7 +28,7 @@ class PullRequest:
     Attributes:
         offset: the first message wanted.
         commit_offset: the group's progress, if the pull carries it.
-        hold_seconds: how long to wait for a message; 0 for not at all.
+        hold_s: how long to wait for a message; 0 for not at all.
         wanted: all messages until the subscription in the group's heartbeats is known.
         has_subscription: whether the pull itself has the subscription.
         is_sql: whether the subscription is an SQL92 condition.
@@ -41,7 +41,7 @@ class PullRequest:
     offset: int
     max_messages: int
     commit_offset: int | None
-    hold_seconds: float
+    hold_s: float
     wanted: MessageFilter
     has_subscription: bool
     is_sql: bool
@@ -52,7 +52,7 @@ class PullRequest:
         return self.group, self.topic, self.queue_id
 
 
-def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
+def read_pull_request(command: Command, max_hold_s: float) -> PullRequest:
     """Read and check a pull.
 
     Raises RequestRefused: (1) a filter of another kind, (23) its tags or its condition cannot be
@@ -82,7 +82,7 @@ def read_pull_request(command: Command, max_hold_seconds: float) -> PullRequest:
         integer("queueOffset"),
         max(1, min(command.int32("maxMsgNums"), MAX_PULL_MESSAGES)),
         commit_offset if commit_offset >= 0 else None,
-        min(max(hold_ms, 0) / 1000, max_hold_seconds),
+        min(max(hold_ms, 0) / 1000, max_hold_s),
         wanted,
         has_subscription,
         is_sql,

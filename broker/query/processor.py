@@ -6,7 +6,7 @@ Source: RocketMQ's QueryMessageProcessor.
 from typing import Final
 
 from broker.errors import RequestRefused
-from broker.query.searches import WAIT_SECONDS, Search, Searches
+from broker.query.searches import WAIT_S, Search, Searches
 from broker.serving.origin import Origin
 from broker.serving.parts import Parts
 from remoting.wire.command import Command
@@ -45,6 +45,6 @@ class QueryProcessor:
                 command.integer("endTimestamp"),
                 min(wanted, MAX_MESSAGES),
                 self._state.log_end,
-                self._clock() + WAIT_SECONDS,
+                self._clock() + WAIT_S,
             )
         )

@@ -19,7 +19,7 @@ from remoting.wire.command import Command
 MAX_WAITING: Final = 64
 
 # How long a search waits for the index; Java's wait for 15 s.
-WAIT_SECONDS: Final = 5.0
+WAIT_S: Final = 5.0
 
 # Of one answer, except for a single longer message; a frame holds 16 MiB.
 MAX_ANSWER_BYTES: Final = 8 * 1024 * 1024

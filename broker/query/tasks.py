@@ -27,9 +27,9 @@ UNITS_AT_ONCE: Final = 64
 # The rest between two such runs. While the leader is busy, clients should not notice the index: it
 # takes a fiftieth of a core, 1 600 messages a second; else a seventh, 11 000 messages a second. If
 # it is too far behind, a third.
-BUSY_REST_SECONDS: Final = 0.04
-CALM_REST_SECONDS: Final = 0.005
-BEHIND_REST_SECONDS: Final = 0.002
+BUSY_REST_S: Final = 0.04
+CALM_REST_S: Final = 0.005
+BEHIND_REST_S: Final = 0.002
 
 # A busy leader uses more than this share of a core for other work.
 BUSY_SHARE: Final = 0.1
@@ -41,15 +41,15 @@ MAX_BEHIND_BYTES: Final = 512 * 1024 * 1024
 MAX_FOLLOWER_BEHIND_BYTES: Final = 2 * 1024 * 1024 * 1024
 
 # The rest when the index is up to date, or has to wait for damaged queues.
-LOOK_SECONDS: Final = 0.2
+LOOK_S: Final = 0.2
 
 # The index is synced at least so often. The next start indexes later messages again, which takes a
 # second per 100 000 messages. So many heads of slots take about 10 MB of memory.
-SYNC_SECONDS: Final = 60.0
+SYNC_S: Final = 60.0
 SYNC_HEADS: Final = 100_000
 
 # The pause after the disk has failed.
-RETRY_SECONDS: Final = 10.0
+RETRY_S: Final = 10.0
 
 
 class _Pace:
@@ -110,8 +110,8 @@ class IndexTasks:
                 try:
                     await self._fill()
                 except DiskFailed as error:
-                    _log.error("the key index rests for %d s: %s", RETRY_SECONDS, quoted(error))
-                    await trio.sleep(RETRY_SECONDS)
+                    _log.error("the key index rests for %d s: %s", RETRY_S, quoted(error))
+                    await trio.sleep(RETRY_S)
         finally:
             self._index.close()
 
@@ -122,15 +122,15 @@ class IndexTasks:
         self._synced_at, self._synced_to = trio.current_time(), self._index.covered
         while True:
             if self._queues.damaged or not self._step():
-                await self._rest(LOOK_SECONDS)
+                await self._rest(LOOK_S)
             else:
                 self._advanced.unpark_all()
                 if self._searches.waiting:
                     await trio.lowlevel.checkpoint()
                 elif self._indexing.is_sweeping:
-                    await self._rest(self._rest_seconds())
+                    await self._rest(self._rest_s())
                 else:
-                    await self._rest(LOOK_SECONDS)
+                    await self._rest(LOOK_S)
             if self._is_sync_due():
                 await self._sync()
             if self._messages.kept_position != self._dropped_before:
@@ -141,24 +141,23 @@ class IndexTasks:
         with self._pace.working():
             return self._indexing.step(UNITS_AT_ONCE)
 
-    def _rest_seconds(self) -> float:
+    def _rest_s(self) -> float:
         leads = self._member.node.is_ready_leader
         bound = MAX_BEHIND_BYTES if leads else MAX_FOLLOWER_BEHIND_BYTES
         if self._indexing.behind_bytes > bound:
-            return BEHIND_REST_SECONDS
-        return CALM_REST_SECONDS if leads and not self._pace.is_busy else BUSY_REST_SECONDS
+            return BEHIND_REST_S
+        return CALM_REST_S if leads and not self._pace.is_busy else BUSY_REST_S
 
-    async def _rest(self, seconds: float) -> None:
+    async def _rest(self, rest_s: float) -> None:
         """Rest, but no longer than until a search arrives."""
-        with trio.move_on_after(seconds):
+        with trio.move_on_after(rest_s):
             if not self._searches.waiting:
                 await self._wanted.park()
-            await trio.sleep(BEHIND_REST_SECONDS)  # damaged queues may have to be mended first
+            await trio.sleep(BEHIND_REST_S)  # damaged queues may have to be mended first
 
     def _is_sync_due(self) -> bool:
         return self._index.covered != self._synced_to and (
-            self._index.unsynced >= SYNC_HEADS
-            or trio.current_time() - self._synced_at >= SYNC_SECONDS
+            self._index.unsynced >= SYNC_HEADS or trio.current_time() - self._synced_at >= SYNC_S
         )
 
     async def _sync(self) -> None:

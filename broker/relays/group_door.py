@@ -24,10 +24,10 @@ from remoting.net.server import listen
 _log = logging.getLogger(__name__)
 
 # How long a client waits for a leader: an election takes a second, and rarely two.
-LEADER_SECONDS: Final = 4.0
+LEADER_S: Final = 4.0
 
 # How often a waiting client's task checks for a leader: followers get no event when they apply.
-_LOOK_SECONDS: Final = 0.02
+_LOOK_S: Final = 0.02
 
 
 class GroupDoor:
@@ -107,11 +107,11 @@ class GroupDoor:
         """Return the address of another leader; None if this member leads, or none does for too
         long.
         """
-        with trio.move_on_after(LEADER_SECONDS):
+        with trio.move_on_after(LEADER_S):
             while not self._node.is_ready_leader:
                 if (leader := self._leader_address()) is not None:
                     return leader
-                await trio.sleep(_LOOK_SECONDS)
+                await trio.sleep(_LOOK_S)
         return None
 
     async def _found_leader_or_self(self) -> Address | None:

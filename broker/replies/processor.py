@@ -26,7 +26,7 @@ from remoting.wire.command import Command, server_request
 from remoting.wire.errors import RemotingError
 
 # The client's time to acknowledge the reply; RocketMQ's value for such requests.
-PUSH_SECONDS: Final = 3.0
+PUSH_S: Final = 3.0
 
 
 class ReplyProcessor:
@@ -69,7 +69,7 @@ class ReplyProcessor:
             }
             origin.send(command.reply(ResponseCode.SUCCESS, fields))
 
-        asker.request(self._pushed(origin, request), pushed, PUSH_SECONDS)
+        asker.request(self._pushed(origin, request), pushed, PUSH_S)
 
     def _pushed(self, origin: Origin, request: SendRequest) -> Command:
         (record,) = request.records

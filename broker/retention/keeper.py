@@ -33,10 +33,10 @@ from remoting.wire.quoted import quoted
 _log = logging.getLogger(__name__)
 
 # The pause between two checks; RocketMQ's value.
-LOOK_SECONDS: Final = 10.0
+LOOK_S: Final = 10.0
 
 # The pause while messages are refused, so that they are accepted soon after files went.
-FULL_LOOK_SECONDS: Final = 1.0
+FULL_LOOK_S: Final = 1.0
 
 # Requests that wait for a check; each operator has one or two.
 _MAX_ASKED: Final = 100
@@ -77,7 +77,7 @@ class LogKeeper:
         while True:
             await self.look()
             is_full = self._disk.is_refusing or self._disk.has_no_room()
-            with trio.move_on_after(FULL_LOOK_SECONDS if is_full else LOOK_SECONDS):
+            with trio.move_on_after(FULL_LOOK_S if is_full else LOOK_S):
                 await self._woken.wait()
 
     def drop_expired(self, origin: Origin, command: Command) -> None:

@@ -311,9 +311,9 @@ class Sends:
             if placed.raised_format and epoch == self._epoch:
                 self._raising_format = 0
         else:
-            seconds = self._clock() - handed_over
-            self._put_times.add(seconds, sum(map(len, placed.spots)))
-            self._traffic.put_within(placed.next_offsets, seconds)
+            took_s = self._clock() - handed_over
+            self._put_times.add(took_s, sum(map(len, placed.spots)))
+            self._traffic.put_within(placed.next_offsets, took_s)
             entries = outcome[1:] if placed.raised_format else outcome
             bases = [one.pos + HEADER_BYTES for one in entries]
             for entry, refusal in enumerate(map(refusal_of_entry, entries)):

@@ -20,22 +20,22 @@ from remoting.wire.quoted import quoted
 _log = logging.getLogger(__name__)
 
 # An append in flight needs one round of the group, or as long as the log is full.
-APPEND_SECONDS: Final = 2.0
+APPEND_S: Final = 2.0
 
 # A transfer gives up after one election timeout, about a second; there is time for another one.
-TRANSFER_SECONDS: Final = 2.0
+TRANSFER_S: Final = 2.0
 
 # For answers to leave, and for clients that send without waiting to be refused.
-FAREWELL_SECONDS: Final = 1.0
+FAREWELL_S: Final = 1.0
 
 # A client that was silent for so long has no requests in flight.
-QUIET_SECONDS: Final = 0.2
+QUIET_S: Final = 0.2
 
 # How often a step checks whether it is done.
-LOOK_SECONDS: Final = 0.01
+LOOK_S: Final = 0.01
 
 # The pause after a failed transfer: the other member may only just have connected.
-_AGAIN_SECONDS: Final = 0.2
+_AGAIN_S: Final = 0.2
 
 
 class Ending:
@@ -54,12 +54,12 @@ class Ending:
     async def run(self) -> None:
         """Prepare the end, in 5 s at most. Then the member may be cancelled."""
         self._requests.begin_ending()
-        await _until(lambda: self._log.submitted == 0, APPEND_SECONDS)
-        with trio.move_on_after(TRANSFER_SECONDS):
+        await _until(lambda: self._log.submitted == 0, APPEND_S)
+        with trio.move_on_after(TRANSFER_S):
             await self._hand_over()
         self._requests.let_go()
         await self._say_farewell()
-        await _until(self._are_clients_quiet, FAREWELL_SECONDS)
+        await _until(self._are_clients_quiet, FAREWELL_S)
 
     async def _hand_over(self) -> None:
         """Transfer leadership to another member; return if there is none."""
@@ -73,20 +73,20 @@ class Ending:
             except DLedgerError as error:
                 if told != (told := str(error)):  # each reason once
                     _log.warning("the leader ends, and %s", quoted(error))
-                await trio.sleep(_AGAIN_SECONDS)
+                await trio.sleep(_AGAIN_S)
             else:
                 return
 
     def _are_clients_quiet(self) -> bool:
-        quiet_since = trio.current_time() - QUIET_SECONDS
+        quiet_since = trio.current_time() - QUIET_S
         return self._requests.have_services_ended() and all(
             not connection.unsent_bytes and connection.last_activity <= quiet_since
             for connection in self._requests.connections
         )
 
 
-async def _until(is_done: Callable[[], bool], patience_seconds: float) -> None:
-    with trio.move_on_after(patience_seconds):
+async def _until(is_done: Callable[[], bool], patience_s: float) -> None:
+    with trio.move_on_after(patience_s):
         # The callers wait for three different conditions, which have no common event.
         while not is_done():  # noqa: ASYNC110
-            await trio.sleep(LOOK_SECONDS)
+            await trio.sleep(LOOK_S)

@@ -10,7 +10,7 @@ from dledger import DLedgerError
 from remoting.wire.errors import RemotingError
 
 # A defect may be met again at once: no more than one line a second.
-_AFTER_FAILURE_SECONDS: Final = 1.0
+_AFTER_FAILURE_S: Final = 1.0
 
 
 async def lasting(task: Callable[[], Awaitable[object]]) -> None:
@@ -26,7 +26,7 @@ async def lasting(task: Callable[[], Awaitable[object]]) -> None:
             if _ends_member(error):
                 raise
             failure("a task of the broker", error)
-            await trio.sleep(_AFTER_FAILURE_SECONDS)
+            await trio.sleep(_AFTER_FAILURE_S)
         else:
             return
 

@@ -9,7 +9,7 @@ from typing import Final
 from broker.serving.origin import Origin
 
 # A member without a heartbeat for this long is dropped; RocketMQ's value, four heartbeats.
-MEMBER_EXPIRY_SECONDS: Final = 120.0
+MEMBER_EXPIRY_S: Final = 120.0
 
 # Dropping so many members in one step takes half a millisecond.
 DROPPED_AT_ONCE: Final = 64
@@ -52,7 +52,7 @@ class Memberships:
         """List a few pairs that have been silent for too long."""
         found: list[tuple[Origin, str]] = []
         for pair, heard_at in islice(self._heard.items(), DROPPED_AT_ONCE):
-            if now - heard_at < MEMBER_EXPIRY_SECONDS:
+            if now - heard_at < MEMBER_EXPIRY_S:
                 break  # the heartbeats of all others are later
             found.append(pair)
         return found

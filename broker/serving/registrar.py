@@ -34,20 +34,20 @@ from remoting.wire.quoted import quoted
 _log = logging.getLogger(__name__)
 
 # RocketMQ's period; name servers drop a broker that is silent for 120 s.
-REGISTER_SECONDS: Final = 30.0
+REGISTER_S: Final = 30.0
 
 # The pause before a failed or disconnected name server is tried again: after a restart it has
 # forgotten this broker.
-RETRY_SECONDS: Final = 1.0
+RETRY_S: Final = 1.0
 
 # A registration takes no longer, or one dead name server would delay the first message of every
 # topic.
-ANNOUNCE_SECONDS: Final = 1.0
+ANNOUNCE_S: Final = 1.0
 
-_REQUEST_SECONDS: Final = 3.0
+_REQUEST_S: Final = 3.0
 
 # An ending member waits no longer for name servers to answer its farewell.
-_FAREWELL_SECONDS: Final = 0.5
+_FAREWELL_S: Final = 0.5
 
 
 class Registrar:
@@ -95,7 +95,7 @@ class Registrar:
         """Register whenever it is due, forever."""
         due = trio.current_time()
         while True:
-            with trio.move_on_at(min(due, trio.current_time() + RETRY_SECONDS)) as pause:
+            with trio.move_on_at(min(due, trio.current_time() + RETRY_S)) as pause:
                 await self._wake.wait()
             now = trio.current_time()
             if pause.cancelled_caught and now < due and not self._any_lost():
@@ -103,7 +103,7 @@ class Registrar:
             thens, self._thens = self._thens, []
             if self._led_term() is not None:
                 await self._register_everywhere()
-            due = now + REGISTER_SECONDS
+            due = now + REGISTER_S
             call_each("what waited for a registration", thens)
             del thens  # frees the answered requests
 
@@ -111,7 +111,7 @@ class Registrar:
         """Tell connected name servers that this member is about to end; half a second at most."""
         fields = {name: self._fields[name] for name in ("brokerAddr", "brokerName", "clusterName")}
         known = [one for one in self._nameservers if self._client.is_connected(one)]
-        with trio.move_on_after(_FAREWELL_SECONDS):
+        with trio.move_on_after(_FAREWELL_S):
             await self._ask(
                 known,
                 lambda: Command(RequestCode.BROKER_HEARTBEAT, {**fields, "ending": "true"}),
@@ -138,7 +138,7 @@ class Registrar:
         }
         if proof := self._proof():
             fields["groupProof"] = proof
-        with trio.move_on_after(ANNOUNCE_SECONDS):
+        with trio.move_on_after(ANNOUNCE_S):
             await self._ask(
                 self._nameservers,
                 lambda: Command(RequestCode.REGISTER_BROKER, dict(fields), body),
@@ -165,7 +165,7 @@ class Registrar:
                 nameserver,
                 command(),
                 lambda result, nameserver=nameserver: settle(nameserver, result),  # type: ignore[misc]
-                _REQUEST_SECONDS,
+                _REQUEST_S,
             )
         if nameservers:
             await answered.wait()

@@ -10,7 +10,7 @@ from remoting.wire.command import Command
 from remoting.wire.errors import FrameError, RemotingError
 
 # A name server answers from memory.
-_REQUEST_SECONDS: Final = 1.0
+_REQUEST_S: Final = 1.0
 
 # Sends a request to an address; calls the callable with the answer or the error.
 Ask = Callable[[str, Command, Callable[[Command | RemotingError], None], float], object]
@@ -44,7 +44,7 @@ class Routes:
             self._ask(number + 1, topic, then)
 
         question = Command(RequestCode.GET_ROUTEINFO_BY_TOPIC, {"topic": topic})
-        self._send(self._nameservers[number], question, settle, _REQUEST_SECONDS)
+        self._send(self._nameservers[number], question, settle, _REQUEST_S)
 
 
 ROUTES: Final[Shared[Routes]] = Shared("routes")

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from broker.config import BrokerConfig
-from broker.limits import MAX_DELAY_SECONDS, MAX_MESSAGE_BYTES
+from broker.limits import MAX_DELAY_S, MAX_MESSAGE_BYTES
 from remoting.wire.field_values import read_natural
 
 _LONGEST_HOURS: Final = 10 * 366 * 24
@@ -52,14 +52,14 @@ def _whole(name: str, place: str, least: int, most: int, unit: str) -> Changeabl
     )
 
 
-def _milliseconds(name: str, place: str, most_ms: int) -> Changeable:
+def _in_ms(name: str, place: str, most_ms: int) -> Changeable:
     """Make a setting that RocketMQ gives in milliseconds and the configuration has in seconds."""
     return Changeable(
         name,
         tuple(place.split(".")),
         f"1000 to {most_ms} milliseconds",
         lambda text: _between(text, 1000, most_ms) / 1000,
-        lambda seconds: str(round(seconds * 1000)),
+        lambda value_s: str(round(value_s * 1000)),
     )
 
 
@@ -128,10 +128,10 @@ CHANGEABLE: Final[Mapping[str, Changeable]] = {
         _whole("maxMessageSize", "max_message_bytes", 1024, MAX_MESSAGE_BYTES, "bytes"),
         _truth("notifyConsumerIdsChangedEnable", "notifies_consumers"),
         _truth("rejectTransactionMessage", "takes_transactions", is_negated=True),
-        _whole("timerMaxDelaySec", "max_delay_seconds", 1, MAX_DELAY_SECONDS, "seconds"),
-        _milliseconds("transactionCheckInterval", "checks.every_seconds", _DAY_MS),
+        _whole("timerMaxDelaySec", "max_delay_s", 1, MAX_DELAY_S, "seconds"),
+        _in_ms("transactionCheckInterval", "checks.every_s", _DAY_MS),
         _whole("transactionCheckMax", "checks.max_checks", 1, 100_000, ""),
-        _milliseconds("transactionTimeOut", "checks.after_seconds", _DAY_MS),
+        _in_ms("transactionTimeOut", "checks.after_s", _DAY_MS),
         _whole("dledgerMaxConsumers", "limits.max_clients", 1, _LARGEST_TABLE, ""),
         _whole("dledgerMaxDelayedMessages", "limits.max_delayed_messages", 1, 100_000_000, ""),
         _whole("dledgerMaxGroups", "limits.max_groups", 1, _LARGEST_TABLE, ""),

@@ -27,7 +27,7 @@ _ENTRY: Final = struct.Struct(">iqii")
 _HEAD: Final = struct.Struct(">i")
 _NO_HEAD: Final = (bytes(_HEAD.size), b"")
 
-_MAX_SECONDS: Final = (1 << 31) - 1
+_MAX_S: Final = (1 << 31) - 1
 
 
 class IndexedKey(NamedTuple):
@@ -101,10 +101,10 @@ class KeyFile:
         head = self._head(slot)
         if not head:
             self._used_slots += 1
-        seconds = (time_ms - self.begin_ms) // 1000
-        if not 0 <= seconds <= _MAX_SECONDS:
-            seconds = 0 if seconds < 0 else _MAX_SECONDS
-        self._gathered.append(_ENTRY.pack(key_hash, position, seconds, head))
+        after_s = (time_ms - self.begin_ms) // 1000
+        if not 0 <= after_s <= _MAX_S:
+            after_s = 0 if after_s < 0 else _MAX_S
+        self._gathered.append(_ENTRY.pack(key_hash, position, after_s, head))
         self._heads[slot] = number
         self._next_entry = number + 1
 
@@ -121,8 +121,8 @@ class KeyFile:
             entry = self._read(_ENTRY.size, self._entries_at + _ENTRY.size * number)
             if len(entry) < _ENTRY.size:
                 return
-            found, position, seconds, earlier = _ENTRY.unpack(entry)
-            found_ms = self.begin_ms + seconds * 1000
+            found, position, after_s, earlier = _ENTRY.unpack(entry)
+            found_ms = self.begin_ms + after_s * 1000
             yield IndexedKey(position, found_ms) if found == key_hash else None
             number, before = earlier, number
 

@@ -3,7 +3,7 @@
 from array import array
 from typing import Final, NamedTuple
 
-_BUCKET_SECONDS: Final = 10
+_BUCKET_S: Final = 10
 
 
 class Total(NamedTuple):
@@ -12,16 +12,16 @@ class Total(NamedTuple):
     Attributes:
         sum: of the amounts.
         times: how often something was counted.
-        seconds: how long that took, including the current bucket.
+        over_s: how long that took, including the current bucket.
     """
 
     sum: int
     times: int
-    seconds: int
+    over_s: int
 
     @property
     def per_second(self) -> float:
-        return self.sum / self.seconds
+        return self.sum / self.over_s
 
     @property
     def average(self) -> float:
@@ -36,7 +36,7 @@ class _Window(NamedTuple):
         at: its first cell; the cell before has the number of the latest bucket.
     """
 
-    bucket_seconds: int
+    bucket_s: int
     buckets: int
     at: int
 
@@ -45,7 +45,7 @@ class _Window(NamedTuple):
         return self.at + 2 * self.buckets
 
 
-_MINUTE: Final = _Window(_BUCKET_SECONDS, 7, 1)
+_MINUTE: Final = _Window(_BUCKET_S, 7, 1)
 _HOUR: Final = _Window(600, 7, _MINUTE.end + 1)
 _DAY: Final = _Window(3600, 25, _HOUR.end + 1)
 
@@ -70,7 +70,7 @@ class Counter:
 
     def add(self, second: int, amount: int = 1, times: int = 1) -> None:
         """Count something at a time in whole seconds, which never goes back."""
-        if second // _BUCKET_SECONDS != self.last_second // _BUCKET_SECONDS:
+        if second // _BUCKET_S != self.last_second // _BUCKET_S:
             self._settle()
         self.last_second = second
         self.sum += amount
@@ -91,9 +91,9 @@ class Counter:
         self._begin(window, second)
         cells = self._cells[window.at : window.end]
         # Whole buckets, and the beginning of the current one.
-        length = window.bucket_seconds
-        seconds = (window.buckets - 1) * length + second % length
-        return Total(sum(cells[::2]), sum(cells[1::2]), max(1, seconds))
+        bucket_s = window.bucket_s
+        over_s = (window.buckets - 1) * bucket_s + second % bucket_s
+        return Total(sum(cells[::2]), sum(cells[1::2]), max(1, over_s))
 
     def _settle(self) -> None:
         if not self._times:
@@ -108,7 +108,7 @@ class Counter:
         """Return the cell of a time's bucket, after clearing buckets that begin since the last
         call.
         """
-        cells, number = self._cells, second // window.bucket_seconds
+        cells, number = self._cells, second // window.bucket_s
         latest = cells[window.at - 1]
         for passed in range(max(latest + 1, number - window.buckets + 1), number + 1):
             cell = window.at + 2 * (passed % window.buckets)

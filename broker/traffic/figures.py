@@ -155,8 +155,8 @@ def _words(rates: Sequence[float]) -> str:
     return " ".join(f"{rate:.2f}" for rate in rates)
 
 
-def _duration(milliseconds: int) -> str:
-    minutes, seconds = divmod(max(0, milliseconds) // 1000, 60)
+def _duration(lasted_ms: int) -> str:
+    minutes, seconds = divmod(max(0, lasted_ms) // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     days, hours = divmod(hours, 24)
     return f"[ {days} days, {hours} hours, {minutes} minutes, {seconds} seconds ]"

@@ -15,12 +15,12 @@ _NAMES: Final = (
 
 # Percentiles use other classes, each a twentieth longer than the one before it: from 50 us to more
 # than a minute.
-_FIRST_SECONDS: Final = 0.00005
+_FIRST_S: Final = 0.00005
 _STEP: Final = log(1.05)
 _CLASSES: Final = 300
 
 # Percentiles are computed over the current span and the one before it, as in RocketMQ.
-SPAN_SECONDS: Final = 60.0
+SPAN_S: Final = 60.0
 
 
 class PutTimes:
@@ -37,17 +37,17 @@ class PutTimes:
         self.slowest_ms = 0
         self.failed = 0
 
-    def add(self, seconds: float, messages: int) -> None:
+    def add(self, took_s: float, messages: int) -> None:
         """Count messages that took so long together."""
-        took_ms = int(seconds * 1000)
+        took_ms = int(took_s * 1000)
         self._counts[bisect_left(_BOUNDS_MS, took_ms)] += messages
         self.slowest_ms = max(self.slowest_ms, took_ms)
-        place = int(log(max(seconds, _FIRST_SECONDS) / _FIRST_SECONDS) / _STEP)
+        place = int(log(max(took_s, _FIRST_S) / _FIRST_S) / _STEP)
         self._recent[min(place, _CLASSES - 1)] += messages
 
     def look(self, now: float) -> None:
         """Check the clock, in seconds; several times per span."""
-        if now - self._span_began >= SPAN_SECONDS:
+        if now - self._span_began >= SPAN_S:
             self._span_began = now
             self._before, self._recent = self._recent, [0] * _CLASSES
 
@@ -61,7 +61,7 @@ class PutTimes:
         for place, count in enumerate(counts):
             so_far += count
             if count and so_far >= within:
-                return 1000 * _FIRST_SECONDS * exp(_STEP * (place + 1))
+                return 1000 * _FIRST_S * exp(_STEP * (place + 1))
         return 0.0
 
     def __str__(self) -> str:

@@ -28,10 +28,10 @@ _FORGOTTEN_SHARE: Final = 16
 _COUNTED_AT_ONCE: Final = 128
 
 # A counter that is unused for so long is all zero, and is dropped.
-IDLE_SECONDS: Final = 26 * 3600
+IDLE_S: Final = 26 * 3600
 
 # Rates are computed over these times.
-RATE_SECONDS: Final = (10, 60, 600)
+RATE_S: Final = (10, 60, 600)
 
 
 @dataclass(slots=True)
@@ -171,7 +171,7 @@ class Traffic:
         self._clock = clock
         self._cluster = cluster
         self._counters: dict[tuple[Counted, str], Counter] = {}
-        self._samples: deque[tuple[float, Sums]] = deque(maxlen=RATE_SECONDS[-1] + 1)
+        self._samples: deque[tuple[float, Sums]] = deque(maxlen=RATE_S[-1] + 1)
         self._second = Second(0)  # what the counters do not have yet
         self._put = self._put_bytes = self._found = self._missed = self._given = 0
         self.slowest_read_ms = 0
@@ -204,19 +204,19 @@ class Traffic:
         second.runs += 1
         second.runs_of_users += of_users
 
-    def put_within(self, queues: Iterable[tuple[str, int]], seconds: float) -> None:
+    def put_within(self, queues: Iterable[tuple[str, int]], took_s: float) -> None:
         """Count an append of messages of these queues that took so long until applied."""
-        second, took_us = self._present(), int(seconds * 1e6)
+        second, took_us = self._present(), int(took_s * 1e6)
         for key in queues:
             put = second.put(key)
             put.appends += 1
             put.took_us += took_us
 
     def given(
-        self, group: str, topic: str, queue_id: int, messages: int, size: int, seconds: float
+        self, group: str, topic: str, queue_id: int, messages: int, size: int, took_s: float
     ) -> None:
         """Count the answer to a pull whose read took so long."""
-        took_us = int(seconds * 1e6)
+        took_us = int(took_s * 1e6)
         if took_us >= 1000 * (self.slowest_read_ms + 1):
             self.slowest_read_ms = took_us // 1000
         if not messages:
@@ -282,9 +282,9 @@ class Traffic:
         """
         now, present = self._clock(), of(self.sums)
         rates = []
-        for seconds in RATE_SECONDS:
+        for rate_s in RATE_S:
             began, sums = next(
-                (sample for sample in self._samples if sample[0] >= now - seconds),
+                (sample for sample in self._samples if sample[0] >= now - rate_s),
                 (now, self.sums),
             )
             rates.append((present - of(sums)) / (now - began) if now > began else 0.0)
@@ -292,7 +292,7 @@ class Traffic:
 
     def let_go(self) -> Iterator[None]:
         self._settle()
-        oldest = self.second - IDLE_SECONDS
+        oldest = self.second - IDLE_S
         for keys in pieces(self._counters):
             for key in keys:
                 counter = self._counters.get(key)

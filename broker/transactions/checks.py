@@ -43,7 +43,7 @@ from remoting.wire.quoted import quoted
 _log = logging.getLogger(__name__)
 
 # The pause between two looks for due transactions.
-LOOK_SECONDS: Final = 1.0
+LOOK_S: Final = 1.0
 
 # Transactions that one look examines in a millisecond. All may be due, without a producer to ask.
 _LOOKED_AT: Final = 512
@@ -90,7 +90,7 @@ class Checks:
         """Call `look` if it is time."""
         now = self._clock()
         if now >= self._next_look:
-            self._next_look = now if self.look() else now + LOOK_SECONDS
+            self._next_look = now if self.look() else now + LOOK_S
 
     def look(self) -> bool:
         """Check, give up and move what is due; return whether there may be more."""
@@ -121,7 +121,7 @@ class Checks:
         for position, half in hopeless:
             self._give_up(position, half)
         if questions:
-            self._ask(questions, now_ms + round(self._settings.now.checks.every_seconds * 1000))
+            self._ask(questions, now_ms + round(self._settings.now.checks.every_s * 1000))
         return is_more
 
     def _looked_at(self, now_ms: int) -> Iterator[tuple[int, Half]]:

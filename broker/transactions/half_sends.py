@@ -18,7 +18,7 @@ from broker.topics.own_topics import OWN_TOPICS
 from broker.transactions.commands import Prepare
 from broker.transactions.state import TRANSACTIONS
 from remoting.message.properties import (
-    CHECK_IMMUNITY_SECONDS,
+    CHECK_IMMUNITY_S,
     PRODUCER_GROUP,
     REAL_QUEUE_ID,
     REAL_TOPIC,
@@ -62,9 +62,9 @@ class HalfSends:
             )
         group = pairs.get(PRODUCER_GROUP, "")
         check_group_name(group)
-        max_delay_ms = settings.max_delay_seconds * 1000  # counts from the commit; checked now
+        max_delay_ms = settings.max_delay_s * 1000  # counts from the commit; checked now
         read_due(pairs, self._wall_clock_ms(), max_delay_ms)
-        immunity = settings.checks.immunity_ms(pairs.get(CHECK_IMMUNITY_SECONDS, ""))
+        immunity = settings.checks.immunity_ms(pairs.get(CHECK_IMMUNITY_S, ""))
         (record,) = send.records
         changes = {REAL_TOPIC: send.topic, REAL_QUEUE_ID: str(send.queue_id)}
         record.properties = edit_properties(record.properties, changes)
