@@ -236,7 +236,7 @@ def _queries(
         ("messages per topic", "true"),
         ("messages per topic, no sums checked", "false"),
     ):
-        options = {"schema": "topic string", "checksums": checksums}
+        options: dict[str, Any] = {"schema": "topic string", "checksums": checksums}
         yield (
             what,
             lambda options=options: count_topics(log("messages", **options)),  # type: ignore[misc]
@@ -248,7 +248,7 @@ def _queries(
         lambda: drain(read("messages", f"topic = '{RARE_TOPIC}'")),
     )
     middle = read("entries").count() // 2
-    indexes = {"from": middle, "to": middle + 99}
+    indexes: dict[str, Any] = {"from": middle, "to": middle + 99}
     yield (
         "100 entries by index",
         lambda: log("entries", **indexes).collect(),
@@ -256,7 +256,7 @@ def _queries(
     )
     moment = read("messages", f"index = {middle}").select("store_time").first()
     begin_ms = int(moment["store_time"].timestamp() * 1000) if moment is not None else 0
-    times = {"startingTimestamp": begin_ms, "endingTimestamp": begin_ms + 100}
+    times: dict[str, Any] = {"startingTimestamp": begin_ms, "endingTimestamp": begin_ms + 100}
     condition = (
         f"store_time >= timestamp_millis({begin_ms}) "
         f"and store_time < timestamp_millis({begin_ms + 100})"
