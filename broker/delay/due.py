@@ -1,4 +1,4 @@
-"""When a message wants to be delivered.
+"""When a message is to be delivered.
 
 Source: RocketMQ's HookUtils.checkScheduleMessage: a level counts before a time.
 """
@@ -27,7 +27,7 @@ LEVEL_MS: Final = (
 
 MAX_DELAY_MS: Final = MAX_DELAY_SECONDS * 1000
 
-# What has one of these properties may be for later.
+# A delayed message has one of these properties.
 DELAY_NAMES: Final = (
     DELAY_TIME_LEVEL,
     TIMER_DELAY_SECONDS,
@@ -36,23 +36,22 @@ DELAY_NAMES: Final = (
     START_DELIVER_TIME,
 )
 
-# No wall clock shows more, and no product of it leaves 64 bits.
+# More than any wall clock shows, and its products fit 64 bits.
 _MAX_NUMBER: Final = 1 << 52
 
 
 class AfterLevel(NamedTuple):
-    """So long after it was stored. `level` is 1 to 18."""
+    """Due so long after it was stored. `level` is 1 to 18."""
 
     level: int
 
     @property
     def delay_ms(self) -> int:
-        """How long, in milliseconds."""
         return LEVEL_MS[self.level - 1]
 
 
 class AtTime(NamedTuple):
-    """At a time, in milliseconds since 1970."""
+    """Due at a time, in milliseconds since 1970."""
 
     due_ms: int
 
@@ -61,15 +60,14 @@ Due: TypeAlias = AfterLevel | AtTime
 
 
 def read_due(pairs: Mapping[str, str], now_ms: int, max_delay_ms: int = MAX_DELAY_MS) -> Due | None:
-    """When a message with these properties is due; None: now.
+    """Return when a message with these properties is due; None for now.
 
     Args:
         pairs: its properties.
         now_ms: the time, in milliseconds since 1970.
-        max_delay_ms: how far away it may be. Levels are not judged by it.
+        max_delay_ms: the longest delay; levels are exempt.
 
-    Raises:
-        RequestRefused (13): what it asks for is no number, or too far away.
+    Raises RequestRefused (13): a property is not a number, or the delay is too long.
     """
     level = _number(pairs, DELAY_TIME_LEVEL, INT32_MAX)
     if level > 0:

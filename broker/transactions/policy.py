@@ -1,4 +1,4 @@
-"""When producers are asked how their transactions end, and when that is given up. Pure."""
+"""When transactions are checked, and when they are given up."""
 
 from dataclasses import dataclass
 from typing import Final
@@ -14,11 +14,10 @@ class CheckPolicy:
     """Defaults are RocketMQ's. Raises SettingInvalid.
 
     Attributes:
-        after_seconds: a producer that has not ended its transaction so long after the message was
-            stored is asked.
-        every_seconds: and again, as long as it does not know.
-        max_checks: after so many questions the transaction is given up.
-        give_up_hours: and after so long, if no producer of the group is there to be asked.
+        after_seconds: the time from storing a message to its first check.
+        every_seconds: the time between two checks.
+        max_checks: after so many checks the transaction is given up.
+        give_up_hours: after so long it is given up even without a producer to check.
     """
 
     after_seconds: float = 6
@@ -27,7 +26,6 @@ class CheckPolicy:
     give_up_hours: int = 72
 
     def __post_init__(self) -> None:
-        """Judge the settings."""
         for setting, value in (
             ("--transaction-check-after-seconds", self.after_seconds),
             ("--transaction-check-every-seconds", self.every_seconds),
@@ -39,15 +37,13 @@ class CheckPolicy:
 
     @property
     def give_up_ms(self) -> int:
-        """`give_up_hours` in milliseconds."""
         return self.give_up_hours * _MS_PER_HOUR
 
     def immunity_ms(self, asked_seconds: str) -> int:
-        """For how long the producer of a message is not asked, in milliseconds.
+        """Return for how long a message is not checked, in milliseconds.
 
-        Args:
-            asked_seconds: what the message wants, CHECK_IMMUNITY_TIME_IN_SECONDS; RocketMQ passes
-                over what is no number.
+        `asked_seconds`: its CHECK_IMMUNITY_TIME_IN_SECONDS; as in RocketMQ, ignored if not a
+        number.
         """
         seconds = read_natural(asked_seconds) or 0
         return min(seconds * 1000 or round(self.after_seconds * 1000), self.give_up_ms)
