@@ -18,6 +18,7 @@ from functools import partial, update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from dledger.loop_thread import LoopThread
+from dledger.renamed import new_names_of, renamed_arguments
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -32,6 +33,8 @@ def like(method: Callable[..., object]) -> Callable[[Made], Made]:
 
     def give(made: Made) -> Made:
         update_wrapper(made, method)
+        if names := new_names_of(method):  # so that a warning names the line of the caller
+            return renamed_arguments(**names)(made)
         return made
 
     return give

@@ -29,7 +29,7 @@ Opened = TypeVar("Opened")
 
 # If a program ends with its loop open, running calls get this long to finish, and the close gets
 # this long again. A supervisor waits for longer before it kills a process.
-EXIT_SECONDS: Final = 5.0
+EXIT_S: Final = 5.0
 
 _FORKED: Final = (
     "it was opened before this process was forked, and its thread stayed in the other one: "
@@ -366,7 +366,7 @@ def _leave_all() -> None:
     """End the loops that a program has left open: daemon threads stop when this returns."""
     for loop in list(_left_open):
         if not (loop.is_elsewhere or _is_patched()):
-            loop.leave(EXIT_SECONDS)
+            loop.leave(EXIT_S)
 
 
 atexit.register(_leave_all)

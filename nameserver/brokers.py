@@ -45,7 +45,7 @@ class LiveBroker:
         identity: the broker.
         data_version: of the topics that it registered last.
         expires_at: when it is dropped without a further sign of life.
-        timeout_seconds: how much each sign of life adds.
+        timeout_s: how much each sign of life adds.
         speaker: of its last registration; when that connection closes, the broker is dropped.
         ha_address: address of its replication port; passed on to its slaves.
         filter_servers: passed on to clients.
@@ -57,7 +57,7 @@ class LiveBroker:
     identity: BrokerIdentity
     data_version: DataVersion
     expires_at: float
-    timeout_seconds: float
+    timeout_s: float
     speaker: Speaker
     ha_address: str = ""
     filter_servers: list[str] = field(default_factory=list)

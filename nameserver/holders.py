@@ -9,7 +9,7 @@ from nameserver.errors import NameHeld, TableFull
 
 # A group's proof stays required for this time after its last broker has gone, so that the next
 # leader can register.
-PROOF_KEPT_SECONDS: Final = 10.0
+PROOF_KEPT_S: Final = 10.0
 
 # The most former holders: as many as there are holders. Each takes at most 300 bytes.
 MAX_FORMER: Final = limits.MAX_BROKERS
@@ -37,7 +37,7 @@ class _Former:
     """A group that held a name before, and for how many seconds."""
 
     proof: str
-    seconds: float
+    held_s: float
 
 
 class Holders:
@@ -80,26 +80,26 @@ class Holders:
         return bool(proof) and (held is None or not _is_same(held.proof, proof))
 
     def hold(self, broker_name: str, proof: str, until: float, now: float) -> None:
-        """Note a registration. The proof stays required until then, and PROOF_KEPT_SECONDS
+        """Note a registration. The proof stays required until then, and PROOF_KEPT_S
         longer.
         """
         if self.is_new(broker_name, proof):
             taken_from = self._drop(broker_name)
             former = self._former.get(broker_name)
-            seconds = 0.0
+            held_s = 0.0
             if former is not None and _is_same(former.proof, proof):
-                seconds = former.seconds
+                held_s = former.held_s
                 del self._former[broker_name]
                 if taken_from is not None:
                     self._remember(broker_name, taken_from)
-            self._holders[broker_name] = _Holder(proof, now - seconds, now, 0.0)
+            self._holders[broker_name] = _Holder(proof, now - held_s, now, 0.0)
         held = self._holders[broker_name]
-        held.last, held.until = now, until + PROOF_KEPT_SECONDS
+        held.last, held.until = now, until + PROOF_KEPT_S
 
     def has_gone(self, broker_name: str, now: float) -> None:
         """Note that the last broker of a name has gone."""
         if (held := self._holders.get(broker_name)) is not None:
-            held.until = min(held.until, now + PROOF_KEPT_SECONDS)
+            held.until = min(held.until, now + PROOF_KEPT_S)
 
     def expire(self, now: float) -> None:
         """Drop holders whose time is over."""
@@ -113,7 +113,7 @@ class Holders:
         former = self._former.get(broker_name)
         if former is None or not _is_same(former.proof, proof):
             return False
-        return former.seconds > held.last - held.since
+        return former.held_s > held.last - held.since
 
     def _drop(self, broker_name: str) -> _Former | None:
         """Drop the holder of a name; remember and return it as a former one."""
@@ -122,7 +122,7 @@ class Holders:
             return None
         left = _Former(held.proof, held.last - held.since)
         former = self._former.get(broker_name)
-        if former is None or former.seconds < left.seconds:
+        if former is None or former.held_s < left.held_s:
             self._remember(broker_name, left)
         return left
 
@@ -130,7 +130,7 @@ class Holders:
         """Remember a former holder; with too many, keep those that held a name longest."""
         self._former[broker_name] = left
         if len(self._former) > MAX_FORMER:
-            del self._former[min(self._former, key=lambda name: self._former[name].seconds)]
+            del self._former[min(self._former, key=lambda name: self._former[name].held_s)]
 
 
 def _is_same(held: str, shown: str) -> bool:

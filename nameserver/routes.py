@@ -28,12 +28,12 @@ from remoting.bodies.route import MASTER_ID, BrokerData, ClusterInfo, QueueData,
 from remoting.bodies.topic_config import PERMISSION_WRITE, TopicConfig
 
 # RocketMQ's value: a broker may miss four registrations before it is dropped.
-BROKER_TIMEOUT_SECONDS: Final = 120.0
+BROKER_TIMEOUT_S: Final = 120.0
 
 # A broker may request another timeout. One shorter than its registration period would make it
 # flicker, and one longer than an hour would keep dead brokers.
-MIN_BROKER_TIMEOUT_SECONDS: Final = 10.0
-MAX_BROKER_TIMEOUT_SECONDS: Final = 3600.0
+MIN_BROKER_TIMEOUT_S: Final = 10.0
+MAX_BROKER_TIMEOUT_S: Final = 3600.0
 
 _TOPICS_A_STEP: Final = 256
 
@@ -94,7 +94,7 @@ class RouteTable:
         complete: bool = False,
         ha_address: str = "",
         direct_address: str = "",
-        timeout_seconds: float = BROKER_TIMEOUT_SECONDS,
+        timeout_s: float = BROKER_TIMEOUT_S,
         proof: str = "",
     ) -> Generator[None, None, LiveBroker | None]:
         """Take a broker's registration, in steps of less than a millisecond.
@@ -110,7 +110,7 @@ class RouteTable:
             complete: whether topics that are not listed are gone; otherwise they stay.
             ha_address: its replication port.
             direct_address: its own address, if `identity.address` is that of its group.
-            timeout_seconds: how long it lives without a sign of life; bounded.
+            timeout_s: how long it lives without a sign of life; bounded.
             proof: the shared proof of its group's members; "" without one.
 
         Returns:
@@ -136,14 +136,14 @@ class RouteTable:
             name = self._names[identity.broker_name] = BrokerName(identity.cluster)
         name.cluster = identity.cluster
         self._take_place(name, identity)
-        timeout = min(max(timeout_seconds, MIN_BROKER_TIMEOUT_SECONDS), MAX_BROKER_TIMEOUT_SECONDS)
+        broker_timeout_s = min(max(timeout_s, MIN_BROKER_TIMEOUT_S), MAX_BROKER_TIMEOUT_S)
         if proof:
-            self._holders.hold(identity.broker_name, proof, now + timeout, now)
+            self._holders.hold(identity.broker_name, proof, now + broker_timeout_s, now)
         self._live[identity.address] = LiveBroker(
             identity,
             registration.data_version,
-            now + timeout,
-            timeout,
+            now + broker_timeout_s,
+            broker_timeout_s,
             speaker,
             ha_address,
             list(registration.filter_servers),
@@ -223,7 +223,7 @@ class RouteTable:
         live = self._live.get(address)
         if live is None or not live.may_be_changed_by(speaker):
             return False
-        live.expires_at = now + live.timeout_seconds
+        live.expires_at = now + live.timeout_s
         return True
 
     def ends(self, address: str, connection: Hashable) -> None:

@@ -14,7 +14,7 @@ import trio
 # The time that requests of clients hold the loop at once, all connections together: some 100 small
 # ones, so that appends are still written to the disk by the hundred. The last one in a turn may
 # exceed it. In one round of the loop at most one turn begins, and another may end.
-TURN_SECONDS: Final = 0.002
+TURN_S: Final = 0.002
 
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
@@ -27,7 +27,7 @@ def now() -> float:
 
 class ClientTurns:
     def __init__(self) -> None:
-        self._used_seconds = 0.0
+        self._used_s = 0.0
         self._line = trio.StrictFIFOLock()
 
     async def take(self, function: Callable[[*Arguments], T], *args: *Arguments) -> T:
@@ -36,14 +36,14 @@ class ClientTurns:
         When a turn is used up, callers stand in line, and one of them begins the next turn in each
         round of the loop.
         """
-        if self._used_seconds >= TURN_SECONDS:
+        if self._used_s >= TURN_S:
             async with self._line:  # a checkpoint, as long as the line may be
-                self._used_seconds = 0.0
+                self._used_s = 0.0
         began = now()
         try:
             return function(*args)
         finally:
-            self._used_seconds += now() - began
+            self._used_s += now() - began
 
 
 _turns: Final = trio.lowlevel.RunVar[ClientTurns]("dledger client turns")

@@ -10,7 +10,7 @@ import trio
 logger = logging.getLogger(__name__)
 
 # One method is logged this often: a client may ask a thousand times a second.
-TELL_SECONDS: Final = 60.0
+TELL_S: Final = 60.0
 
 # A client gets this much of an error's text: it has no use for a dump of the state.
 _MAX_TEXT_CHARACTERS: Final = 200
@@ -25,7 +25,7 @@ class FailedLooks:
         text.
         """
         now = trio.current_time()
-        if now - self._told_at.get(method, -TELL_SECONDS) >= TELL_SECONDS:
+        if now - self._told_at.get(method, -TELL_S) >= TELL_S:
             self._told_at[method] = now
             logger.error("%s() of the state machine raised", method, exc_info=error)
         text = str(error)

@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Hashable)
 
 # A client that keeps sending nonsense would fill the disk, at 100 KB a second.
 LINES_A_PERIOD: Final = 20
-PERIOD_SECONDS: Final = 60.0
+PERIOD_S: Final = 60.0
 
 # Hosts with counts of their own; for more hosts only the bound on all lines of a kind applies.
 MAX_CLIENTS: Final = 1024
@@ -85,7 +85,7 @@ class BoundedLog(logging.Filter):
         """Count a line; return its period, and how many lines an ended period left out."""
         period = periods.get(key)
         left_out = 0
-        if period is None or now >= period.began + PERIOD_SECONDS:
+        if period is None or now >= period.began + PERIOD_S:
             left_out = 0 if period is None else period.lines - period.passed
             periods.pop(key, None)  # so that the new one is last in order
             period = periods[key] = _Period(now)

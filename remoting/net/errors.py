@@ -12,9 +12,9 @@ class RequestTimedOut(RemotingError):
 
     address: str
     code: int
-    timeout_seconds: float
+    timeout_s: float
     _template = (
-        "request {code} to {address} got no reply in {timeout_seconds:g} s: it may have been "
+        "request {code} to {address} got no reply in {timeout_s:g} s: it may have been "
         "carried out; look before repeating it"
     )
 
@@ -135,9 +135,9 @@ class PeerDoesNotRead(RemotingError):
 
     address: str
     unsent_bytes: int
-    stalled_seconds: float
+    stalled_s: float
     _template = (
-        "{address} took nothing of {unsent_bytes} bytes for {stalled_seconds:.0f} s: read what was "
+        "{address} took nothing of {unsent_bytes} bytes for {stalled_s:.0f} s: read what was "
         "asked for"
     )
 
@@ -170,9 +170,9 @@ class PeerSilent(RemotingError):
     """A peer has sent nothing since a request that it did not answer within its timeout."""
 
     address: str
-    silent_seconds: float
+    silent_s: float
     _template = (
-        "{address} owes an answer and has sent nothing for {silent_seconds:.1f} s: check that it "
+        "{address} owes an answer and has sent nothing for {silent_s:.1f} s: check that it "
         "runs, and what lies between"
     )
 
@@ -181,5 +181,5 @@ class IdleTooLong(RemotingError):
     """Nothing was received or sent on a connection for too long."""
 
     address: str
-    idle_seconds: float
-    _template = "{address} was silent for {idle_seconds:.0f} s: send a heartbeat every 30 s"
+    idle_s: float
+    _template = "{address} was silent for {idle_s:.0f} s: send a heartbeat every 30 s"

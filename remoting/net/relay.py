@@ -34,25 +34,25 @@ from remoting.wire.quoted import quoted
 _log = logging.getLogger(__name__)
 
 # How long a server may take to accept; on a healthy network that is one round trip.
-DIAL_SECONDS: Final = 2.0
+DIAL_S: Final = 2.0
 
 # How long to look for the leading server, and the pause after one that cannot be reached.
-SEARCH_SECONDS: Final = 5.0
-_AGAIN_SECONDS: Final = 0.02
+SEARCH_S: Final = 5.0
+_AGAIN_S: Final = 0.02
 
 # A server that ends a connection sooner, without an answer, has refused it.
-_REFUSED_WITHIN_SECONDS: Final = 1.0
+_REFUSED_WITHIN_S: Final = 1.0
 
 # The last answers of a server that hands over leadership may take this long.
-LAST_ANSWERS_SECONDS: Final = 0.1
+LAST_ANSWERS_S: Final = 0.1
 
 # Before a client is dismissed, its requests other than pulls may take this long.
-LET_GO_SECONDS: Final = 0.5
+LET_GO_S: Final = 0.5
 
 # A side that takes nothing for the first time, or two sides that are silent for the second, end a
 # relay. The limits of served connections are the same: see ServerLimits.
-UNREAD_SECONDS: Final = 15.0
-IDLE_SECONDS: Final = 120.0
+UNREAD_S: Final = 15.0
+IDLE_S: Final = 120.0
 
 # Waiting requests of one client, which are answered here if the server is gone. A client with more
 # in flight is dismissed then.
@@ -156,10 +156,10 @@ class _Relay:
 
     def leave_server(self) -> None:
         """Continue with the next server, once this one has sent its last answers."""
-        self._leave_by(LAST_ANSWERS_SECONDS)
+        self._leave_by(LAST_ANSWERS_S)
 
-    def _leave_by(self, seconds: float) -> None:
-        self._leave_at = min(self._leave_at, trio.current_time() + seconds)
+    def _leave_by(self, within_s: float) -> None:
+        self._leave_at = min(self._leave_at, trio.current_time() + within_s)
         if self._may_leave():
             self._leave_at = -math.inf
         if self._receiving is not None:
@@ -170,7 +170,7 @@ class _Relay:
         self._is_let_go = True
         if self._asking is not None:
             self._asking.cancel()
-        self._leave_by(LET_GO_SECONDS)
+        self._leave_by(LET_GO_S)
 
     async def run(self, find: FindServer) -> None:
         """Pass on until the client has ended or no server accepts it."""
@@ -191,13 +191,13 @@ class _Relay:
             if self._is_let_go:
                 return
             now = trio.current_time()
-            if self._was_answered or now > began + _REFUSED_WITHIN_SECONDS:
+            if self._was_answered or now > began + _REFUSED_WITHIN_S:
                 refused_since = math.inf
                 continue
             refused_since = min(refused_since, began)
-            if now >= refused_since + SEARCH_SECONDS:
+            if now >= refused_since + SEARCH_S:
                 return
-            await trio.sleep(_AGAIN_SECONDS)
+            await trio.sleep(_AGAIN_S)
 
     async def _found(self, find: FindServer) -> trio.SocketStream | None:
         """Return a connection to the leading server that knows the client, or None.
@@ -205,18 +205,18 @@ class _Relay:
         A server that has just died may still count as the leader, so one that does not answer is
         tried again.
         """
-        give_up_at = trio.current_time() + SEARCH_SECONDS
+        give_up_at = trio.current_time() + SEARCH_S
         while (target := await find()) is not None:
             server = await self._dialled(target)
             if server is not None or trio.current_time() >= give_up_at:
                 return server
-            await trio.sleep(_AGAIN_SECONDS)
+            await trio.sleep(_AGAIN_S)
         return None
 
     async def _dialled(self, target: Address) -> trio.SocketStream | None:
         server: trio.SocketStream | None = None
         try:
-            with trio.move_on_after(DIAL_SECONDS):
+            with trio.move_on_after(DIAL_S):
                 server = await dialled(target.host, target.port)
                 hello = encode_proxy_header(self._peer, self._here)
                 await server.send_all(hello + self._heartbeat() + self._repeated_queries())
@@ -331,9 +331,9 @@ class _Relay:
     async def _received(self, source: trio.SocketStream, max_bytes: int) -> bytes:
         """Read from one side; empty at its end, or if both sides were silent for too long."""
         while True:
-            with trio.move_on_at(self._progress + IDLE_SECONDS) as idle:
+            with trio.move_on_at(self._progress + IDLE_S) as idle:
                 return bytes(await source.receive_some(max_bytes))
-            if idle.cancelled_caught and self._progress + IDLE_SECONDS <= trio.current_time():
+            if idle.cancelled_caught and self._progress + IDLE_S <= trio.current_time():
                 self._is_over = True
                 return b""
 
@@ -391,6 +391,6 @@ async def _sent(target: trio.SocketStream, data: bytes) -> bool:
 
     Raises trio.BrokenResourceError if it is gone.
     """
-    with trio.move_on_after(UNREAD_SECONDS) as unread:
+    with trio.move_on_after(UNREAD_S) as unread:
         await target.send_all(data)
     return not unread.cancelled_caught

@@ -25,14 +25,14 @@ class WaitingRequest:
         code: its request code.
         settle: called with the outcome.
         deadline: of the reply, on the clock of the caller of `expired`.
-        timeout_seconds: the whole timeout, for the error.
+        timeout_s: the whole timeout, for the error.
         position: the bytes queued on the connection before its frame.
     """
 
     code: int
     settle: Settle
     deadline: float
-    timeout_seconds: float
+    timeout_s: float
     position: int
 
 
