@@ -7,6 +7,7 @@ from typing import Final
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
+from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.errors import SendFailed
 from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.message_queue import MessageQueue
@@ -15,11 +16,11 @@ from remoting.bodies.message_queue import MessageQueue
 # three.
 _SEND_SECONDS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5)
 
-# Listeners do what programs do: from a line in memory to a call of another service.
+# Listeners take anything from a microsecond to the time of a call of another service.
 _CONSUME_SECONDS: Final = (0.0001, 0.001, 0.01, 0.1, 0.5, 1, 5, 30)
 
 
-class PrometheusMetrics:
+class PrometheusMetrics(ClientMetrics):
     """Counts for `prometheus_client`; one object serves all producers and consumers of a process.
 
     docs/client.md has a table of the metrics.
@@ -78,34 +79,28 @@ class PrometheusMetrics:
         )
 
     def sent(self, topic: str, seconds: float, attempts: int) -> None:
-        """As ClientMetrics.sent."""
         self._sent.labels(topic).inc()
         self._send_seconds.labels(topic).observe(seconds)
         if attempts > 1:
             self._retries.labels(topic).inc(attempts - 1)
 
     def send_failed(self, topic: str, error: SendFailed, seconds: float) -> None:
-        """As ClientMetrics.send_failed."""
         self._send_failures.labels(topic, type(error).__name__).inc()
         if error.attempts > 1:
             self._retries.labels(topic).inc(error.attempts - 1)
 
     def pulled(self, group: str, queue: MessageQueue, messages: int, size: int, lag: int) -> None:
-        """As ClientMetrics.pulled."""
         self._pulled.labels(group, queue.topic).inc(messages)
         self._pulled_bytes.labels(group, queue.topic).inc(size)
         self._lag.labels(group, queue.topic, queue.broker_name, str(queue.queue_id)).set(lag)
 
     def consumed(self, group: str, messages: Sequence[ReceivedMessage], seconds: float) -> None:
-        """As ClientMetrics.consumed."""
         self._handed_out(self._consumed, group, messages, seconds)
 
     def failed(self, group: str, messages: Sequence[ReceivedMessage], seconds: float) -> None:
-        """As ClientMetrics.failed."""
         self._handed_out(self._failed, group, messages, seconds)
 
     def left(self, group: str, queue: MessageQueue) -> None:
-        """As ClientMetrics.left."""
         with suppress(KeyError):  # the queue was never pulled from
             self._lag.remove(group, queue.topic, queue.broker_name, str(queue.queue_id))
 

@@ -1,4 +1,4 @@
-"""The outcomes of messages, as their senders wait for them."""
+"""Waiting for the outcomes of messages."""
 
 from functools import partial
 
@@ -8,7 +8,7 @@ from dledger_mq.sending.sending import SendCallback, SendOutcome
 
 
 class OneOutcome:
-    """Waits for the outcome of one message. Calling it tells the outcome."""
+    """The outcome of one message, which is set by calling the object."""
 
     __slots__ = ("_task", "_told")
 
@@ -17,14 +17,14 @@ class OneOutcome:
         self._task: trio.lowlevel.Task | None = None
 
     def __call__(self, outcome: SendOutcome) -> None:
-        """Note the outcome, and wake the task that waits for it."""
+        """Set the outcome, and wake the task that waits for it."""
         self._told = outcome
         if self._task is not None:
             task, self._task = self._task, None
             trio.lowlevel.reschedule(task)
 
     async def wait(self) -> SendOutcome:
-        """Wait until the outcome is told. An event would cost each message twice as much."""
+        """Wait for the outcome. A trio.Event would cost twice as much for each message."""
         if self._told is None:
             self._task = trio.lowlevel.current_task()
             await trio.lowlevel.wait_task_rescheduled(self._abort)
@@ -39,7 +39,7 @@ class OneOutcome:
 
 
 class Outcomes:
-    """Collects the outcomes of messages that are sent together, in the order of the messages."""
+    """The outcomes of messages that are sent together, in the order of the messages."""
 
     def __init__(self) -> None:
         self._told: dict[int, SendOutcome] = {}
@@ -47,13 +47,12 @@ class Outcomes:
         self._all_told = trio.lowlevel.ParkingLot()
 
     def next(self) -> SendCallback:
-        """What the next message calls with its outcome."""
+        """Return the callback for the outcome of the next message."""
         number = self._count
         self._count += 1
         return partial(self._settle, number)
 
     async def all(self) -> list[SendOutcome]:
-        """Wait for the outcomes of all messages so far."""
         while len(self._told) < self._count:
             await self._all_told.park()
         return [self._told[number] for number in range(self._count)]
