@@ -132,7 +132,7 @@ async def _of_directory(path: Path) -> list[dict[str, object]]:
     rows: list[dict[str, object]] = []
     for node, outcome in zip(plan.nodes, outcomes, strict=True):
         figures: dict[str, str] = {}
-        problem = ""
+        problem: str | None = ""
         if not isinstance(outcome, Command):
             problem = str(outcome)
         elif outcome.code:

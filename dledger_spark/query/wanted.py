@@ -1,4 +1,4 @@
-"""What the filters of a query leave of the rows."""
+"""The rows that the filters of a query leave."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a query asks for, besides the range that its options name.
+    """The rows that a query needs, of the range that its options name.
 
     Attributes:
         first: no entry before this one.

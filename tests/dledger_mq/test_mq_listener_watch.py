@@ -78,7 +78,7 @@ async def test_a_listener_that_blocks_is_named_with_its_line_once_a_minute(
     assert len(texts) == 2, "once a minute"
     assert f"the listener {__name__}.{listener.__qualname__} at {__file__}:{lines[0]}" in texts[0]
     assert "has held the loop of this client for 1.0 s" in texts[0]
-    assert f"in {ListenerWatch.__module__}.{ListenerWatch.look.__qualname__}," in texts[0], (
+    assert f"in {ListenerWatch.__module__}.{ListenerWatch.check_loop.__qualname__}," in texts[0], (
         "what it has called"
     )
 
