@@ -1,7 +1,5 @@
 """Every error and warning of the package: a line that says what to do, and fields with details."""
 
-from __future__ import annotations
-
 from dledger.declared_error import DeclaredError
 
 

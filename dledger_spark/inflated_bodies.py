@@ -5,8 +5,6 @@ cannot be inflated, or would be too long, becomes null, and a column has the rea
 a broken producer must not end a query over all others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Running work that another thread can interrupt, such as a query of DuckDB."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Final

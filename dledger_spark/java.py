@@ -5,8 +5,6 @@ that module (it only speeds up linear algebra) and would not start, and other ve
 warning. So Spark always gets a small folder with a `bin/java` that leaves this argument out.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

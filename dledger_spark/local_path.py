@@ -4,8 +4,6 @@ A path may hold any character that the file system accepts. DuckDB and Spark exp
 special characters; Delta's library returns URLs, and cannot use some folders.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import stat

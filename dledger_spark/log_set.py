@@ -5,8 +5,6 @@ of one group or of several, such as the directory of `dledger-mq up`. All nodes 
 equal committed entries, so one of them is enough.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -3,8 +3,6 @@
 This needs no Spark, takes no lock, and writes nothing.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 
 import pyarrow as pa

@@ -5,8 +5,6 @@ null, so that it fits a schema that a user types; comments name the columns that
 Times are instants in UTC.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Final
 

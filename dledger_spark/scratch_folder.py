@@ -1,7 +1,5 @@
 """A temporary folder that is removed by its owner, or by the next owner if that was killed."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 import shutil

@@ -1,7 +1,5 @@
 """A local Spark for jobs over one log: quiet, in UTC, and without files left behind."""
 
-from __future__ import annotations
-
 import logging
 import os
 import signal

@@ -1,7 +1,5 @@
 """The versions of pyspark that this package needs. Batches work since 4.0, streams since 4.2."""
 
-from __future__ import annotations
-
 import re
 from typing import Final
 

@@ -5,8 +5,6 @@ of DuckDB takes minutes, and a thread of Spark's may be the one that runs it. So
 signal also goes to a thread, which makes the calls that were registered by `interrupted_by`.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import sys

@@ -1,7 +1,5 @@
 """The first rows of a table, without Spark."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Prints rows for a terminal, for a pipe, and as JSON."""
 
-from __future__ import annotations
-
 import json
 import math
 from base64 import b64encode

@@ -1,7 +1,5 @@
 """`dledger-spark stream`: analytics tables that follow a log."""
 
-from __future__ import annotations
-
 import math
 from typing import Any, Final
 

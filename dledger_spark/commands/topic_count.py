@@ -1,7 +1,5 @@
 """Counts the messages of each topic in logs with Spark, with one task for each part of a log."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor, wait

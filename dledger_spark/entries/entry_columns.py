@@ -5,8 +5,6 @@ copies headers and bodies as slices in C, and numpy decodes the fields. The layo
 dledger/entry.py.
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np

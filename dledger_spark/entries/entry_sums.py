@@ -12,8 +12,6 @@ zlib for many bodies, compared with their joined sums, replaces a call for each:
 bytes in each, the calls cost more than the bytes.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from itertools import count
 from typing import Any, Final

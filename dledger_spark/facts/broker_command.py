@@ -1,7 +1,5 @@
 """The commands of brokers in a batch of entries. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import NamedTuple
 

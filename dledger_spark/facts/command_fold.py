@@ -5,8 +5,6 @@ that the fold reports (`broker.log.folded`): a commit of offsets does not count 
 deleted and made again, and an acknowledgement counts for the last time that a message was popped.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable
 from typing import Any, Final

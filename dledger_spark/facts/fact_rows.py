@@ -1,7 +1,5 @@
 """Gathers rows of the tables of facts, and converts them to Arrow batches."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pyarrow as pa

@@ -5,8 +5,6 @@ complete up to an index. `time` is the leader's wall clock if the command has it
 time of the newest message before, which in brokers never decreases; null before the first message.
 """
 
-from __future__ import annotations
-
 from typing import Final
 
 import pyarrow as pa

@@ -4,8 +4,6 @@ Files are not mapped: if a mapped file is cut short, its readers are killed, whe
 one-line error. Reading from the page cache is many times faster than the steps after it.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import suppress

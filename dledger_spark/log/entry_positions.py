@@ -4,8 +4,6 @@ The index files are a hint: fast, but possibly missing or behind after a power c
 them only where the data agrees; going through the data always works.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from typing import Any, Final

@@ -5,8 +5,6 @@ except that retention removes whole files from the front. The format is that of 
 DLedger's, and our hard-state record).
 """
 
-from __future__ import annotations
-
 import os
 import struct
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Ranges of entries, as options name them, and gaps in the files of a log."""
 
-from __future__ import annotations
-
 import os
 from itertools import pairwise
 from typing import Final, NamedTuple

@@ -1,7 +1,5 @@
 """The identity of an entry of a log, and of the history before it. Pure."""
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 import pyarrow as pa

@@ -5,8 +5,6 @@ byte of an entry, its records are known without reading it. All other entries (c
 deleted topics, refused records) have to be read.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property

@@ -3,8 +3,6 @@
 The queues are used as far as they are known to be whole (see `queue_files`).
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from functools import partial

@@ -1,7 +1,5 @@
 """The interface of a log that can be read, wherever it is."""
 
-from __future__ import annotations
-
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Opens the logs that the options of a query name."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from dledger_spark.errors import OptionInvalid

@@ -1,7 +1,5 @@
 """Narrows a query's entries by Spark's filters. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any, Final

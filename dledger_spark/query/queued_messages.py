@@ -4,8 +4,6 @@ Consume queues have topic, queue, offset and place of a message. A query that ne
 sums, gets these from them. A query for some topics reads only the entries with their messages.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any, Final
 

@@ -1,7 +1,5 @@
 """Judges the records of ranges that a query reads one after another."""
 
-from __future__ import annotations
-
 from typing import Final, NamedTuple
 
 from dledger_spark.entries.entry_columns import EntryMismatch

@@ -3,8 +3,6 @@
 The names are those of Spark's source for Kafka if the meaning is the same.
 """
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Mapping

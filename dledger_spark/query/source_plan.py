@@ -1,7 +1,5 @@
 """The entries that a query of the data source reads, and their division among tasks."""
 
-from __future__ import annotations
-
 import gc
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

@@ -8,8 +8,6 @@ Spark keeps it as JSON in the checkpoint:
 prove after a restart that the log is the same: the chain sum covers all entries up to there.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 

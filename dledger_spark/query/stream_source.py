@@ -4,8 +4,6 @@ Only committed entries are read, and they never change. So a batch that is read 
 has the same rows.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from time import sleep
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The rows that the filters of a query leave."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

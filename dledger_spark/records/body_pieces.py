@@ -4,8 +4,6 @@ A broker stores messages that came together in one entry, one record after the o
 an entry of its own, or follows a record (`broker.log.entry`).
 """
 
-from __future__ import annotations
-
 from typing import Any, Final, NamedTuple
 
 import numpy as np

@@ -6,8 +6,6 @@ Python looks at single values only where bytes are not UTF-8 (U+FFFD replaces th
 string column cannot hold them).
 """
 
-from __future__ import annotations
-
 from typing import Any, Final
 
 import numpy as np

@@ -7,8 +7,6 @@ that shares no entry with the log, because rows of another group of that name co
 same table unnoticed.
 """
 
-from __future__ import annotations
-
 from typing import Any
 
 from dledger_spark.errors import LogDamaged, OutputInvalid

@@ -5,8 +5,6 @@ through Java would cost more than everything else. Existing files are not writte
 entries never change, so an interrupted replay gives the same rows as any other.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait

@@ -1,7 +1,5 @@
 """How late delayed messages were delivered."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 

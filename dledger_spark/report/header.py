@@ -1,7 +1,5 @@
 """The top of the page: the contents of the tables, and whether they agree with one another."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 from xml.etree.ElementTree import Element

@@ -1,7 +1,5 @@
 """The keys of the most messages."""
 
-from __future__ import annotations
-
 from typing import Final
 from xml.etree.ElementTree import Element
 

@@ -1,7 +1,5 @@
 """The messages that consumer groups have not consumed, by queue and time."""
 
-from __future__ import annotations
-
 from bisect import bisect_right
 from itertools import groupby
 from typing import Any, Final

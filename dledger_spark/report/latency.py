@@ -1,7 +1,5 @@
 """The times of messages: to the store, and from there to the progress of each group."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from itertools import groupby
 from typing import Any, Final

@@ -1,7 +1,5 @@
 """The page: the contents of the tables and whether they agree, then the events of the log."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Final
 from xml.etree.ElementTree import Element

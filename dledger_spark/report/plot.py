@@ -1,7 +1,5 @@
 """A picture over time: its time axis, its names, its lines."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final

@@ -1,7 +1,5 @@
 """Formats quantities with their units, and moments in UTC (milliseconds since 1970) for people."""
 
-from __future__ import annotations
-
 from typing import Final
 
 SECOND_MS: Final = 1000

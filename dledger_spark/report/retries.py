@@ -1,7 +1,5 @@
 """How often messages were redelivered, and the dead letters."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from typing import Any, Final
 from xml.etree.ElementTree import Element

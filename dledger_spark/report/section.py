@@ -1,7 +1,5 @@
 """The elements of sections: headings, tables, bars."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from functools import partial
 from typing import Final, NamedTuple

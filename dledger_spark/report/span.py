@@ -1,7 +1,5 @@
 """The time that a page shows, and its division into the steps of charts."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 

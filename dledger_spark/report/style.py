@@ -1,7 +1,5 @@
 """The style of the elements that only reports have."""
 
-from __future__ import annotations
-
 from typing import Final
 
 from dledger.pages.style import STYLE, colours

@@ -1,7 +1,5 @@
 """The leader of each term, and the times without stored messages between terms."""
 
-from __future__ import annotations
-
 import json
 from itertools import groupby
 from typing import Any, Final

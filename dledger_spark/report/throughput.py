@@ -1,7 +1,5 @@
 """Messages a second by topic."""
 
-from __future__ import annotations
-
 from typing import Any, Final
 from xml.etree.ElementTree import Element
 

@@ -1,7 +1,5 @@
 """How transactions ended."""
 
-from __future__ import annotations
-
 from itertools import groupby
 from typing import Any, Final
 from xml.etree.ElementTree import Element

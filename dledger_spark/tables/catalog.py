@@ -1,7 +1,5 @@
 """The tables of a folder, by name."""
 
-from __future__ import annotations
-
 import os
 from typing import Any, NamedTuple
 

@@ -7,8 +7,6 @@ log is cut at a checkpoint of that age. All three keep the transactions of the t
 up to which entry it is complete. The caller holds the lock of the folder: nobody else commits.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

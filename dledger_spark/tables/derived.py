@@ -5,8 +5,6 @@ have other names in DuckDB. Each table is a function of the facts, so it is comp
 replaced in one commit; a run that is killed leaves the table as it was.
 """
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.resources import files
 from typing import Final

@@ -3,8 +3,6 @@
 Its memory is bounded; more data goes to files in the temporary folder.
 """
 
-from __future__ import annotations
-
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """The interface of DuckDB and Spark as engines of queries over the tables."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Protocol
 

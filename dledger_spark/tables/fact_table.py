@@ -7,8 +7,6 @@ writer made it, and whenever that was killed. delta-rs records a transaction and
 repeated one, so this class checks first, under the folder's lock.
 """
 
-from __future__ import annotations
-
 import os
 from collections.abc import Sequence
 

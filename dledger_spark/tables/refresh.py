@@ -1,7 +1,5 @@
 """Computes the derived tables from the facts."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from itertools import chain

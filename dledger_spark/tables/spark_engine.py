@@ -1,7 +1,5 @@
 """Runs queries over the tables with Spark, which needs only their Parquet files."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Iterator, Sequence
 from typing import Any, Final

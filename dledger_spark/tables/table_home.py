@@ -8,8 +8,6 @@ OUT/_spill/                    rows on their way from Spark to a derived table
 OUT/_lock                      held by the one writer
 """
 
-from __future__ import annotations
-
 import fcntl
 import os
 import re

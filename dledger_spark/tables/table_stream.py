@@ -5,8 +5,6 @@ themselves record which entries they have. So neither a lost checkpoint nor a ba
 repeats doubles a row.
 """
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable, Mapping

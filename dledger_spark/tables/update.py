@@ -5,8 +5,6 @@ never change, and the fold is a function of the entries, so after a run was kill
 next one goes on from the end of each table.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final, NamedTuple
