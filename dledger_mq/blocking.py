@@ -39,7 +39,6 @@ from dledger_mq.errors import (
     InvalidListener,
     NotIterable,
     SendFailed,
-    SomeFailed,
     TransactionRefused,
     WindowFull,
 )
@@ -47,15 +46,17 @@ from dledger_mq.listener import Listener
 from dledger_mq.listener_watch import called_elsewhere, calls_users
 from dledger_mq.message import ConsumeResult, Message, TransactionState
 from dledger_mq.popping.pop_consumer import PopConsumer
+from dledger_mq.producing.outcomes import all_results
 from dledger_mq.producing.producer import Producer
 from dledger_mq.producing.transaction import Transaction, TransactionCheck
 from dledger_mq.received_message import ReceivedMessage
 from dledger_mq.send_result import SendResult
 from dledger_mq.sending.selectors import QueueSelector
+from dledger_mq.sending.sending import SendOutcome
 
 Opened = TypeVar("Opened")
 Given = TypeVar("Given")
-Told = TypeVar("Told")
+Answer = TypeVar("Answer")
 
 # `send_soon` refuses more messages than this without an outcome: twice the default window of a
 # producer. It bounds the memory if threads send faster than brokers answer.
@@ -473,19 +474,19 @@ def transaction_check(
     return _in_threads(function)
 
 
-def _call_plain(function: Callable[[Given], Told], given: Given) -> Told:
+def _call_plain(function: Callable[[Given], Answer], given: Given) -> Answer:
     return function(given)
 
 
 calls_users(_call_plain)
 
 
-def _in_threads(function: Callable[[Given], Told]) -> Callable[[Given], Awaitable[Told]]:
+def _in_threads(function: Callable[[Given], Answer]) -> Callable[[Given], Awaitable[Answer]]:
     anything: object = function  # a program need not check its types
     if not callable(anything) or inspect.iscoroutinefunction(anything):
         raise InvalidListener(f"{function!r:.80} is no plain function, which a thread could call")
 
-    async def call_in_thread(given: Given) -> Told:
+    async def call_in_thread(given: Given) -> Answer:
         return await trio.to_thread.run_sync(_call_plain, function, given)
 
     return called_elsewhere(call_in_thread, function)
@@ -509,13 +510,10 @@ def _open(made: AbstractAsyncContextManager[Opened], what: str) -> Iterator[Loop
 def results_of(futures: Sequence[Future[SendResult]]) -> list[SendResult]:
     """Wait for all outcomes; return the results. Raises SomeFailed, see `Producer.send_many`."""
     wait_for_all(futures)
-    told: list[SendResult | SendFailed] = []
+    outcomes: list[SendOutcome] = []
     for future in futures:
         error = future.exception()
         if error is not None and not isinstance(error, SendFailed):
             raise error
-        told.append(future.result() if error is None else error)
-    results = [outcome for outcome in told if isinstance(outcome, SendResult)]
-    if len(results) < len(told):
-        raise SomeFailed(told)
-    return results
+        outcomes.append(future.result() if error is None else error)
+    return all_results(outcomes)

@@ -50,7 +50,7 @@ from dledger_mq.sending.selectors import QueueSelector
 LAST_CALL_SECONDS: Final = 5.0
 
 Given = TypeVar("Given")
-Told = TypeVar("Told")
+Answer = TypeVar("Answer")
 
 
 class AsyncioProducer:
@@ -382,21 +382,23 @@ def transaction_check(function: TransactionCheck) -> TransactionCheck:
     return _in_asyncio(function)
 
 
-def _in_asyncio(function: Callable[[Given], Awaitable[Told]]) -> Callable[[Given], Awaitable[Told]]:
+def _in_asyncio(
+    function: Callable[[Given], Awaitable[Answer]],
+) -> Callable[[Given], Awaitable[Answer]]:
     check_listener(function)
     loop = asyncio.get_running_loop()
 
-    async def run(given: Given, begun: list[asyncio.Task[Any]]) -> Told:
+    async def run(given: Given, begun: list[asyncio.Task[Any]]) -> Answer:
         task = asyncio.current_task()
         assert task is not None
         begun.append(task)
         return await function(given)
 
-    async def call_in_asyncio(given: Given) -> Told:
+    async def call_in_asyncio(given: Given) -> Answer:
         token = trio.lowlevel.current_trio_token()
         done = trio.Event()
 
-        def tell(_future: object) -> None:
+        def wake(_future: object) -> None:
             with suppress(trio.RunFinishedError):  # the consumer has ended meanwhile
                 token.run_sync_soon(done.set)
 
@@ -407,7 +409,7 @@ def _in_asyncio(function: Callable[[Given], Awaitable[Told]]) -> Callable[[Given
         except RuntimeError:  # asyncio's loop is closed
             running.close()
             raise
-        future.add_done_callback(tell)
+        future.add_done_callback(wake)
         try:
             await done.wait()
         except trio.Cancelled:

@@ -362,8 +362,8 @@ class Admin:
         Raises:
             RouteNotFound, RequestRefused: see `find`.
         """
-        told = await self.find(trace_topic, message_id, most=MAX_FOUND)
-        return trace_of(message_id, reversed(told))
+        found = await self.find(trace_topic, message_id, most=MAX_FOUND)
+        return trace_of(message_id, reversed(found))
 
     @during_block
     async def statistics(self, name: str, key: str) -> dict[str, Statistic]:

@@ -62,15 +62,15 @@ def status(path: Path | None, as_json: bool) -> None:
         return
     # Problems get a line each: a narrow screen has no room for them in the table.
     columns = ("node", "address", *_COLUMNS)
-    told = []
+    cells = []
     for row in rows:
         figures = row["figures"]
         shown = figures if isinstance(figures, dict) else {}
-        told.append(
+        cells.append(
             (row["node"], row["address"], *(shown.get(name, "-") for name in _COLUMNS.values()))
         )
     if rows:
-        table = new_table(columns, told, words=columns, box="SIMPLE_HEAD", padding=0)
+        table = new_table(columns, cells, words=columns, box="SIMPLE_HEAD", padding=0)
         table_console().print(table)
     for row in rows:
         if row["problem"]:
@@ -95,12 +95,12 @@ def _undelivered(figures: object) -> str:
 
 def _alarms(rows: Sequence[Mapping[str, object]]) -> list[str]:
     """Return the alarms that members have about themselves and one another, each of them once."""
-    told = [
+    alarms = [
         figures.get("dledgerAlarms", "")
         for row in rows
         if isinstance(figures := row["figures"], dict)
     ]
-    return list(dict.fromkeys(text for texts in told for text in texts.splitlines()))
+    return list(dict.fromkeys(text for texts in alarms for text in texts.splitlines()))
 
 
 async def _of_cluster(admin: Admin) -> list[dict[str, object]]:

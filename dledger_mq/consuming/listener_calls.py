@@ -50,8 +50,8 @@ class ListenerCalls:
         if self.trace is not None:
             self.trace.call_ended(request, messages, seconds, is_consumed=is_consumed)
         if self._metrics is not None:
-            tell = self._metrics.consumed if is_consumed else self._metrics.failed
-            tell(self.group, messages, seconds)
+            record = self._metrics.consumed if is_consumed else self._metrics.failed
+            record(self.group, messages, seconds)
 
     async def call(self, messages: list[ReceivedMessage], began: float) -> bool:
         """Call the listener with messages of one queue; return whether it consumed them.

@@ -133,7 +133,7 @@ class Listening:
         """Settle: the messages were consumed."""
         reader = delivery.reader
         self._end_call(delivery)
-        self._tell_end(delivery, is_consumed=True)
+        self._record_end(delivery, is_consumed=True)
         if reader.dropped:
             return  # another member has them by now
         self._rule.succeeded(reader, delivery.began)
@@ -144,7 +144,7 @@ class Listening:
         """Settle: the messages were not consumed, and are redelivered, here or elsewhere."""
         reader = delivery.reader
         if delivery.is_running:
-            self._tell_end(delivery, is_consumed=False)
+            self._record_end(delivery, is_consumed=False)
         self._end_call(delivery)
         if reader.dropped or reader.is_leaving:
             # Another member reads the queue from the committed offset, and gets these again.
@@ -166,7 +166,7 @@ class Listening:
             if not self._busy:
                 self._quiet.unpark_all()
 
-    def _tell_end(self, delivery: Delivery, *, is_consumed: bool) -> None:
+    def _record_end(self, delivery: Delivery, *, is_consumed: bool) -> None:
         seconds = trio.current_time() - delivery.began
         self._calls.end(delivery.trace_request, delivery.messages, seconds, is_consumed=is_consumed)
 

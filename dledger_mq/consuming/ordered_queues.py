@@ -89,7 +89,7 @@ class OrderedQueues:
                 if queue.topic == topic and queue not in queues:
                     broker.locks.give_up(queue, now)
                     broker.changed.set()
-        self._tell_if_all()
+        self._wake_if_all_held()
 
     def give_up(self, queue: MessageQueue) -> None:
         """Unlock a queue: its messages are not worked on any more."""
@@ -178,7 +178,7 @@ class OrderedQueues:
             self._on_renewed(queue)
         if answered.gained:
             self._losses_changed.set()
-            self._tell_if_all()
+            self._wake_if_all_held()
 
     async def _watch_losses(self) -> None:
         """Notice in time that a lock was not renewed, also while a request is under way."""
@@ -210,7 +210,7 @@ class OrderedQueues:
     def _unlock(self, queues: Sequence[MessageQueue]) -> Command:
         return requests.unlock_queues(self._group, self._client.client_id, list(queues))
 
-    def _tell_if_all(self) -> None:
+    def _wake_if_all_held(self) -> None:
         if not any(broker.locks.missing for broker in self._brokers.values()):
             self._held_all.unpark_all()
 

@@ -127,24 +127,24 @@ class PopReader:
         outcomes: list[Command | MessagingError | RemotingError] = []
         answered = trio.Event()
 
-        def tell(outcome: Command | MessagingError | RemotingError) -> None:
+        def report(outcome: Command | MessagingError | RemotingError) -> None:
             outcomes.append(outcome)
             answered.set()
 
         def settle(outcome: Command | RemotingError) -> None:
             # A late answer may hold messages, too, although the call of `_pop` has ended.
             if not isinstance(outcome, Command) or outcome.code != ResponseCode.SUCCESS:
-                tell(outcome)
+                report(outcome)
                 return
             read = self._reading(outcome, asked)
             try:
                 self._hand_on(outcome, read(inflates=False))
             except BodyCompressed:
-                self._beside(partial(self._inflate, outcome, read, tell))
+                self._beside(partial(self._inflate, outcome, read, report))
             except (MessagingError, RemotingError) as error:
-                tell(error)
+                report(error)
             else:
-                tell(outcome)
+                report(outcome)
 
         self._client.remoting.request_nowait(self._address, command, settle, POP_TIMEOUT_SECONDS)
         watch = self._client.silence.held_by(self._address, self._asked_about)
@@ -181,15 +181,15 @@ class PopReader:
         self,
         reply: Command,
         read: Reading[PopResult],
-        tell: Callable[[Command | MessagingError | RemotingError], None],
+        report: Callable[[Command | MessagingError | RemotingError], None],
     ) -> None:
-        """Decode a reply with compressed bodies and hand its messages on; then call `tell`."""
+        """Decode a reply with compressed bodies and hand its messages on; then call `report`."""
         try:
             self._hand_on(reply, await read_beside(self._client.side_work, read))
         except (MessagingError, RemotingError) as error:
-            tell(error)
+            report(error)
         else:
-            tell(reply)
+            report(reply)
 
     def _hand_on(self, reply: Command, result: PopResult) -> None:
         if result.unreadable:

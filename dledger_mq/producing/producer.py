@@ -23,12 +23,11 @@ from dledger_mq.errors import (
     Rejected,
     RequestRefused,
     SendFailed,
-    SomeFailed,
     WindowFull,
 )
 from dledger_mq.listener import check_listener
 from dledger_mq.message import MAX_BODY_BYTES, Message, TransactionState, check_topic
-from dledger_mq.producing.outcomes import OneOutcome, Outcomes
+from dledger_mq.producing.outcomes import OneOutcome, Outcomes, all_results
 from dledger_mq.producing.transaction import (
     Transaction,
     TransactionCheck,
@@ -249,11 +248,7 @@ class Producer:
                 await pipeline.wait_for_start(sending)
             if number % _MESSAGES_A_TURN == _MESSAGES_A_TURN - 1:
                 await trio.lowlevel.checkpoint()
-        told = await outcomes.all()
-        results = [outcome for outcome in told if isinstance(outcome, SendResult)]
-        if len(results) < len(told):
-            raise SomeFailed(told)
-        return results
+        return all_results(await outcomes.all())
 
     async def send_batch(
         self,
@@ -500,11 +495,11 @@ class Producer:
         if self._trace is not None:
             self._trace.transaction_ended(half, half.message_id, half.queue, state, from_check=True)
 
-    async def _send_one(self, sending: Sending, told: OneOutcome) -> SendResult:
+    async def _send_one(self, sending: Sending, awaited: OneOutcome) -> SendResult:
         pipeline = self._opened()
         pipeline.submit(sending, pipeline.now())
         try:
-            outcome = await told.wait()
+            outcome = await awaited.wait()
         finally:
             pipeline.withdraw(sending)
         if isinstance(outcome, SendFailed):

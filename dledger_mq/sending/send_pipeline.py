@@ -313,7 +313,7 @@ class SendPipeline:
             started.set()
         seconds = sending.timeout_seconds
         sending.reason = reason or f"no broker has answered any message for {seconds:g} s"
-        self._tell(sending, sending.failure())
+        self._call_back(sending, sending.failure())
 
     async def _send_gathered(self) -> None:
         linger_seconds = self._batching.linger_milliseconds / 1000 if self._batching else 0.0
@@ -520,9 +520,9 @@ class SendPipeline:
             self._bytes -= sending.weight
             if self._waiting:
                 self._admit()
-            self._tell(sending, outcome)
+            self._call_back(sending, outcome)
 
-    def _tell(self, sending: Sending, outcome: SendOutcome) -> None:
+    def _call_back(self, sending: Sending, outcome: SendOutcome) -> None:
         if self._cause is not None and isinstance(outcome, SendFailed):
             outcome.__cause__ = self._cause
         if not self._open and not self._waiting:

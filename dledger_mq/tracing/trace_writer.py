@@ -160,14 +160,14 @@ class TraceWriter:
         while self._steps:
             steps = self._next_message()
 
-            def told(outcome: SendOutcome, count: int = len(steps)) -> None:
+            def settled(outcome: SendOutcome, count: int = len(steps)) -> None:
                 if isinstance(outcome, SendFailed):
                     self._drop(count, str(outcome))
 
             words = dict.fromkeys(word for step in steps for word in step.found_by)
             body = "".join(step.record for step in steps).encode("utf-8", "backslashreplace")
             message = Message(self._topic, body, keys=list(words))
-            sending = self._composer.message(message, None, SEND_SECONDS, told)
+            sending = self._composer.message(message, None, SEND_SECONDS, settled)
             if not self._pipeline.submit(sending, self._pipeline.now()):
                 await self._pipeline.wait_for_start(sending)
         await trio.lowlevel.checkpoint()

@@ -11,12 +11,12 @@ from remoting.bodies.trace import TraceRecord, decode_trace
 TRACE_TOPIC: Final = "RMQ_SYS_TRACE_TOPIC"
 
 
-def trace_of(message_id: str, told: Iterable[ReceivedMessage]) -> list[TraceRecord]:
+def trace_of(message_id: str, messages: Iterable[ReceivedMessage]) -> list[TraceRecord]:
     """Return the steps of one message, the earliest first; each once.
 
-    `told` are messages of the trace topic, the oldest first.
+    `messages` are messages of the trace topic, the oldest first.
     """
-    records = [record for one in told for record in decode_trace(one.body)]
+    records = [record for one in messages for record in decode_trace(one.body)]
     steps = list({_key(step): step for step in records if step.message_id == message_id}.values())
     began = {step.request: step for step in steps if step.kind == "SubBefore"}
     placed = [_placed(step, began) for step in steps]
