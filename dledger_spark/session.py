@@ -127,7 +127,6 @@ def _begun(builder: Any, java: Java) -> Any:
 
 @contextmanager
 def _variables(**values: str) -> Iterator[None]:
-    """Set environment variables during the block."""
     saved = {name: os.environ.get(name) for name in values}
     os.environ.update(values)
     try:

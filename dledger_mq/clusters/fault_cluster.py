@@ -195,7 +195,6 @@ class Cluster:
             ended.set()
 
     async def _end(self) -> None:
-        """Kill every process."""
         for process in self._local.running.values():
             process.kill()
         with trio.CancelScope(shield=True):

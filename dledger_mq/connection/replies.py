@@ -57,8 +57,6 @@ def reply_to(asked: ReceivedMessage, reply: bytes) -> tuple[MessageQueue, Comman
 
 
 class AwaitedReplies:
-    """The questions of one client that wait for replies."""
-
     def __init__(self) -> None:
         self._waiting: dict[str, Callable[[ReceivedMessage], None]] = {}
 

@@ -129,7 +129,6 @@ def query_offset(group: str, queue: MessageQueue) -> Command:
 
 
 def update_offset(group: str, queue: MessageQueue, offset: int) -> Command:
-    """Commit a group's offset: the next one to consume."""
     return command(
         RequestCode.UPDATE_CONSUMER_OFFSET,
         consumerGroup=group,
@@ -170,7 +169,6 @@ def consumer_list(group: str) -> Command:
 
 
 def recall(topic: str, handle: str) -> Command:
-    """Cancel a delayed message."""
     return command(RequestCode.RECALL_MESSAGE, topic=topic, recallHandle=handle)
 
 
@@ -345,7 +343,6 @@ def running_info(group: str, client_id: str) -> Command:
 
 
 def consume_directly(group: str, client_id: str, offset_message_id: str) -> Command:
-    """Have a broker ask a member to consume a message."""
     code = RequestCode.CONSUME_MESSAGE_DIRECTLY
     return command(code, consumerGroup=group, clientId=client_id, msgId=offset_message_id)
 
@@ -362,7 +359,6 @@ def time_spans(group: str, topic: str) -> Command:
 
 
 def groups_of_topic(topic: str) -> Command:
-    """Ask for the groups that consume a topic."""
     return command(RequestCode.QUERY_TOPIC_CONSUME_BY_WHO, topic=topic)
 
 
@@ -397,7 +393,6 @@ def clone_offsets(source: str, target: str, topic: str = "") -> Command:
 
 
 def broker_statistics(name: str, key: str) -> Command:
-    """Ask a broker for its counts under a name and a key."""
     return command(RequestCode.VIEW_BROKER_STATS_DATA, statsName=name, statsKey=key)
 
 

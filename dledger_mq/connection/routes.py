@@ -109,7 +109,6 @@ class Routes:
         return self._routes.get(topic)
 
     def masters(self) -> set[str]:
-        """Return the addresses of the masters of all known routes."""
         return {address for route in self._routes.values() for address in route.masters.values()}
 
     async def find(self, topic: str, *, may_create: bool = False) -> ClientRoute:

@@ -56,7 +56,6 @@ class BackOff:
         return not self._pauses or (now >= self._resumes_at and not running)
 
     def succeeded(self, began: float) -> None:
-        """Record the success of a call that began at `began`."""
         if began > self._paused_at:
             self._failures = self._pauses = 0
             self._last_failed = ""

@@ -97,11 +97,9 @@ class CallRule(Protocol):
         change.
         """
 
-    def scope(self, reader: QueueReader) -> AbstractContextManager[object]:
-        """Return the context of the next call."""
+    def scope(self, reader: QueueReader) -> AbstractContextManager[object]: ...
 
-    def succeeded(self, reader: QueueReader, began: float) -> None:
-        """Handle the success of a call that began at `began`."""
+    def succeeded(self, reader: QueueReader, began: float) -> None: ...
 
     async def failed(
         self, reader: QueueReader, messages: Sequence[ReceivedMessage], began: float

@@ -89,6 +89,4 @@ class DirectCalls:
 
 
 class _Refused(DeclaredError):
-    """The listener cannot be called now."""
-
     problem: str

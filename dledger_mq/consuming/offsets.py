@@ -31,8 +31,6 @@ _FORMAT: Final = "dledger-mq offsets 1"
 
 
 class Offsets(Protocol):
-    """A group's progress by queue."""
-
     async def load(self, queue: MessageQueue) -> int | None:
         """Return the next offset to consume, or None if none was ever committed."""
 

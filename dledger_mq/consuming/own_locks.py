@@ -82,7 +82,6 @@ class OwnLocks:
 
     @property
     def missing(self) -> list[MessageQueue]:
-        """The queues that are wanted and not locked."""
         return [queue for queue, lock in self._locks.items() if lock.asked_at is None]
 
     def want(self, queue: MessageQueue) -> bool:
@@ -104,7 +103,6 @@ class OwnLocks:
         return asked_at is not None and now < asked_at + FRESH_SECONDS
 
     def to_unlock(self, now: float) -> list[MessageQueue]:
-        """Return the queues to unlock now."""
         for queue in [queue for queue, until in self._given_up.items() if now >= until]:
             del self._given_up[queue]
         return list(self._given_up)

@@ -265,7 +265,6 @@ class QueueReader:
             _log.error("%s: offset %d is skipped: %s", self.queue, record.queue_offset, error)
 
     async def _pause(self, error: Exception, failures: int) -> None:
-        """Wait before the next attempt."""
         if is_news(error, failures):
             level = logging.INFO
             if isinstance(error, MessageMalformed) and trio.current_time() >= self._log_damage_at:

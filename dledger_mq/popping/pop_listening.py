@@ -67,7 +67,6 @@ class PopListening:
                 await self._quiet.park()
 
     def stop_handing_out(self) -> None:
-        """Hand out no more messages."""
         self._is_stopping = True
 
     async def work(self, held: HeldMessages, acknowledge: Callable[[Popped], None]) -> None:

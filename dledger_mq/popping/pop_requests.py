@@ -62,7 +62,6 @@ def hide(group: str, popped: Popped, invisible_milliseconds: int) -> Command:
 
 
 def assigned_queues(group: str, topic: str, client_id: str) -> Command:
-    """Ask which queues of a topic a member reads."""
     return Command(RequestCode.QUERY_ASSIGNMENT, body=encode_question(group, topic, client_id))
 
 

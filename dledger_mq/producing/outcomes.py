@@ -50,7 +50,6 @@ class Outcomes:
         self._all_known = trio.lowlevel.ParkingLot()
 
     def next(self) -> SendCallback:
-        """Return the callback for the outcome of the next message."""
         number = self._count
         self._count += 1
         return partial(self._settle, number)

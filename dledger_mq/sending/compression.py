@@ -56,7 +56,6 @@ class Compression:
             sending.set_compressed(body, COMPRESSED_FLAG)
 
     async def run(self) -> None:
-        """Compress waiting messages, for ever."""
         while True:
             await self._wake.wait()
             self._left_bytes = TURN_BYTES

@@ -215,7 +215,6 @@ class SendPipeline:
             self._finish(sending, sending.failure())
 
     async def _send_again(self) -> None:
-        """Make the further attempts, for ever."""
         while True:
             now = trio.current_time()
             due = [topic for topic, when in self._due.items() if when <= now]

@@ -125,7 +125,6 @@ def ended_steps(
     *,
     is_consumed: bool,
 ) -> list[TraceStep]:
-    """Return the steps of the end of a call."""
     return [
         _step(
             one,

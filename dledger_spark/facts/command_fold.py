@@ -79,7 +79,6 @@ class CommandFold:
         self._add_changes(head, folded.changes or ())
 
     def _add_command(self, head: Head, read: BrokerCommand) -> None:
-        """Add the row of the command itself."""
         command = read.command
         kind = REGISTRY.type_of(command)
         content = kind.layout.spelt_out(command, read.version)

@@ -84,7 +84,6 @@ class FoldedCommands:
                 waiting.add([Waiting(position, 0, 0)])
 
     def as_json(self) -> dict[str, Any]:
-        """Return the state for `of_json`."""
         return {
             "state": [b64encode(chunk).decode("ascii") for chunk in captured(self.state)],
             "lives": self.lives,

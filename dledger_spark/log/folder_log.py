@@ -32,8 +32,6 @@ from dledger_spark.log_set import open_logs
 
 @dataclass(frozen=True, slots=True)
 class FolderOrigin:
-    """The folder of a node."""
-
     path: str
 
     def open(self) -> FolderLog:

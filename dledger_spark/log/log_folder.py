@@ -123,7 +123,6 @@ def open_log(path: str) -> LogFolder:
 
 
 def _begins_later(folder: str, record: StoreRecord | None) -> bool:
-    """Return whether the log now begins later than in `record`."""
     now = read_record(folder)
     return record is not None and now is not None and now.begin_pos > record.begin_pos
 
@@ -210,7 +209,6 @@ def read_record(folder: str) -> StoreRecord | None:
 
 
 def _file_sizes(folder: str) -> dict[int, int]:
-    """Return the lengths of the segment files by their starts."""
     sizes = {}
     for entry in os.scandir(folder):
         start = start_of(entry.name)

@@ -24,7 +24,6 @@ UNKNOWN: Final = Mark(NO_TERM, NO_CHAIN)
 
 
 def mark_of(entries: pa.RecordBatch) -> Mark:
-    """Return the mark of the last entry of a batch of the table of entries."""
     return Mark(*(entries.column(name)[-1].as_py() for name in ("term", "chain_crc")))
 
 

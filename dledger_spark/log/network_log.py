@@ -89,7 +89,6 @@ class ReadPace:
         self._free_at_s = max(self._free_at_s, began_s) + count / self._bytes_per_second
 
     def wait_s(self, now_s: float) -> float:
-        """Return how long the next read has to wait."""
         return max(0.0, self._free_at_s - now_s)
 
 
@@ -253,7 +252,6 @@ class NetworkLog:
         return _run(partial(_entry, origin, index), origin)
 
     def _bytes_in(self, entries: range) -> int:
-        """Return the bytes of the entries in the log."""
         last = self._entry(entries.stop - 1)
         first = last if len(entries) == 1 else self._entry(entries.start)
         return last.pos + HEADER_BYTES + len(last.body) - first.pos

@@ -91,7 +91,6 @@ class QueuedEntries:
 
     @property
     def topic_numbers(self) -> Positions:
-        """The topic of each record, by its number in `topics`."""
         return self._of_units([one.topic for one in self.units])
 
     @property
@@ -100,7 +99,6 @@ class QueuedEntries:
 
     @property
     def offsets(self) -> Positions:
-        """The queue offset of each record."""
         offsets = [np.arange(len(one.places)) + one.first_offset for one in self.units]
         return _joined(offsets)[self._order]
 
@@ -120,7 +118,6 @@ class QueuedEntries:
 
     @cached_property
     def _order(self) -> Positions:
-        """The order of all records in the log."""
         order: Positions = np.argsort(self._unordered_places, kind="stable")
         return order
 
@@ -143,7 +140,6 @@ class QueuedEntries:
 
     @property
     def bytes_of_all(self) -> int:
-        """The bytes of the entries in the log."""
         return int(self.positions[-1] - self.positions[0])
 
     def read(self, rows: Positions, *, checksums: bool) -> pa.RecordBatch:
@@ -157,7 +153,6 @@ class QueuedEntries:
         return self.read_alone(rows + self.entries.start, begins, ends, checksums=checksums)
 
     def bytes_of(self, rows: Positions) -> int:
-        """Return the bytes of some entries in the log."""
         return int((self.positions[rows + 1] - self.positions[rows]).sum())
 
 

@@ -73,8 +73,6 @@ class _FormatRaised(NamedTuple):
 
 
 class QueueRun(NamedTuple):
-    """Adjacent messages of one queue."""
-
     topic: str
     queue: int
     first_offset: int
@@ -120,7 +118,6 @@ class Acceptance:
         return _runs(index, np.unique(np.concatenate(refused)))
 
     def encode(self) -> bytes:
-        """Encode the state as JSON, for `decode`."""
         ends = {
             topic: None if queues is None else sorted([queue, end] for queue, end in queues.items())
             for topic, queues in self._ends.items()
@@ -185,7 +182,6 @@ class Acceptance:
             self._begins[topic] = begin
 
     def _judge_records(self, records: pa.RecordBatch, entries: pa.RecordBatch) -> Numbers:
-        """Return the indexes of the refused records."""
         if not len(records):
             return np.empty(0, np.int64)
         index, queues, offsets, places, flags = (
@@ -308,7 +304,6 @@ class Acceptance:
         return True
 
     def _judge_queue(self, topic: str, queue: int, rows: Numbers, offsets: Numbers) -> Numbers:
-        """Return the refused rows of one queue."""
         ends = self._ends.get(topic)
         if ends is None:
             is_unknown = topic not in self._ends and not self._is_whole
@@ -350,7 +345,6 @@ def without(records: pa.RecordBatch, refused: Sequence[Run]) -> pa.RecordBatch:
 def accepted_messages(
     entries: pa.RecordBatch, refused: Sequence[Run], names: Sequence[str]
 ) -> pa.RecordBatch:
-    """Return the messages among entries, without the refused ones."""
     if not refused:
         return message_batch(entries, names)
     with_index = message_batch(entries, list(dict.fromkeys((*names, "index"))))

@@ -82,7 +82,6 @@ def message_batch(entries: pa.RecordBatch, names: Sequence[str] | None = None) -
 
 
 def _of_entries(entries: pa.RecordBatch, name: str, rows: Positions) -> Any:
-    """Return one column of rows."""
     column = entries.column(name)
     is_all = len(rows) == len(entries) and (np.diff(rows) == 1).all()
     return column if is_all else column.take(pa.array(rows))

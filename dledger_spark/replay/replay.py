@@ -185,7 +185,6 @@ def run_replay(
 
 
 def is_published(out: str, piece: Piece) -> bool:
-    """Return whether all files of a piece exist."""
     return all(
         os.path.exists(file_path(out, table, piece.entries, piece.group)) for table in piece.tables
     )

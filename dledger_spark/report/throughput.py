@@ -60,7 +60,6 @@ def draw_throughput(body: Element, engine: Engine, span: Span) -> None:
 
 
 def _layers(rows: list[dict[str, Any]], steps: Steps, number: int) -> list[list[float]]:
-    """Return the messages a second, for each topic and step."""
     layers = [[0.0] * steps.number for _ in range(number)]
     for row in rows:
         layers[row["place"] - 1][row["step"]] = row["messages"] * 1000 / steps.step_ms

@@ -85,7 +85,6 @@ def duckdb_engine(
 def engine_over(
     tables: Mapping[str, pa.Table], memory_mib: int = DEFAULT_MEMORY_MIB
 ) -> Iterator[DuckdbEngine]:
-    """Yield an engine over tables in memory."""
     with scratch_folder() as folder, duckdb.connect(":memory:") as connection:
         connection.execute(f"set memory_limit = '{memory_mib}MiB'")
         threads = max(1, min(os.cpu_count() or 1, memory_mib // THREAD_MEMORY_MIB))
