@@ -23,7 +23,7 @@ DEAD_LETTER_TOPIC_PREFIX: Final = "%DLQ%"
 
 LAST_MILLISECOND: Final = (1 << 63) - 1
 
-# Dead letters of one request. The broker appends its results as one entry.
+# Dead letters of one request; the broker appends an entry for each.
 _BATCH: Final = 128
 
 # Message ids in one request.

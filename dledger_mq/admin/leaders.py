@@ -47,17 +47,11 @@ class Leaders:
     ) -> Mapping[str, Command]:
         """Send a request to each group's leader; one of them may carry it out twice.
 
-        Args:
-            command: the request.
-            what: the request in words, for errors: "make a topic".
-            cluster: only the groups of this cluster; all groups when empty.
-            names: only these groups.
-            topic: the topic it is about, for errors.
-            accepted: response codes that are an answer; others are refusals.
-            attempt_seconds: how long one broker may take.
+        Only groups of `cluster`, unless it is empty, and only those in `names`, unless it is None.
+        `what`, the request in words ("make a topic"), and `topic` are for errors. Other response
+        codes than `accepted` are refusals.
 
-        Returns:
-            At least one reply, by the name of the group.
+        Returns at least one reply, by the name of the group.
 
         Raises:
             ClientClosed, OtherLoop: see `Client.check_open`.

@@ -21,11 +21,7 @@ DOUBT_SECONDS: Final = 10.0
 
 
 async def serving_leaders(client: Client, admin: Admin, plan: ClusterPlan) -> dict[str, NodePlan]:
-    """Return the leader of each group that answers a request now, by the group's name.
-
-    Raises:
-        MessagingError: no name server answers.
-    """
+    """Return the leader of each group that answers now, by the group. Raises MessagingError."""
     nodes = {node.client_address: node for node in plan.nodes}
     leaders: dict[str, NodePlan] = {}
     for broker in await admin.brokers():

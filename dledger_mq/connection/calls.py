@@ -82,18 +82,11 @@ async def call_master(
     timeout_seconds: float = CALL_TIMEOUT_SECONDS,
     attempt_seconds: float = ATTEMPT_TIMEOUT_SECONDS,
 ) -> Command:
-    """Ask the broker that serves a queue, through elections and lost connections.
+    """Ask the broker that serves a queue, through elections and lost connections, for
+    `timeout_seconds`.
 
-    The request may be carried out twice.
-
-    Args:
-        client: whose connections and routes to use.
-        queue: the queue it is about.
-        command: the request.
-        what: the request in words, for errors: "pull".
-        accepted: response codes that are an answer; others are refusals.
-        timeout_seconds: how long to repeat it.
-        attempt_seconds: how long one attempt may take.
+    The request may be carried out twice. `what` is the request in words, for errors: "pull". Other
+    response codes than `accepted` are refusals.
 
     Raises:
         ClientClosed, OtherLoop: see `Client.check_open`.

@@ -13,16 +13,8 @@ from dledger_mq.errors import InvalidNameServers
 class ClientUse:
     """Uses a client that is opened together with its user, or shared and already open.
 
-    Args:
-        what: the user, for errors: "producer".
-        name: the name of its class.
-        form: the function that opens it in `dledger_mq.blocking` and `for_asyncio`.
-        nameservers: for a client of the user's own; see `Client`.
-        client: the client to share instead, or None.
-        group: the user's group; an administrator has none.
-
-    Raises:
-        InvalidNameServers: there is no name server and no client, or there are both.
+    `what`, `name` and `form` are for errors, see `Lifetime`. `nameservers` are for a client of the
+    user's own. Raises InvalidNameServers: there is no name server and no client, or there are both.
     """
 
     def __init__(

@@ -44,16 +44,8 @@ def send(
 ) -> Command:
     """Make a send (310), or a send of a batch (320).
 
-    Args:
-        group: the producer group.
-        queue: the destination.
-        body: as stored: compressed if `system_flag` says so; of a batch, its records.
-        properties: encoded as text.
-        system_flag: see `remoting.message`.
-        flag: the user's number.
-        born_milliseconds: when the message was made, since 1970.
-        batch: the body holds several messages.
-        oneway: no reply is wanted.
+    `body` is as stored: compressed if `system_flag` says so (see `remoting.message`), or the
+    records of a batch. `flag` is the user's number.
     """
     return Command(
         RequestCode.SEND_BATCH_MESSAGE if batch else RequestCode.SEND_MESSAGE_V2,

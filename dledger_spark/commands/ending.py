@@ -49,7 +49,7 @@ def signal_behind(error: BaseException) -> KeyboardInterrupt | None:
 
 
 def end_now(ended: BaseException) -> NoReturn:
-    """End the process without waiting for its threads, and so keep its locks until then."""
+    """End the process without waiting for its threads; it holds its locks until then."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code(ended))

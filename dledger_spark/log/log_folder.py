@@ -82,7 +82,7 @@ class LogFolder:
         return f"{self.path}/index"
 
     def last_in(self, at: int, last: int) -> int:
-        """Return the last entry of segment number `at`, in a log that ends with `last`."""
+        """Return the last entry before the segment after number `at`; `last` if there is none."""
         if at + 1 < len(self.segments):
             return min(last, self.segments[at + 1].first_index - 1)
         return last

@@ -53,14 +53,9 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class NetworkOrigin:
-    """Where the members of a group listen.
+    """The members of a group ("host:port" or "name=host:port"), and how a task reads from them.
 
-    Attributes:
-        group: the name of the group.
-        addresses: "host:port" or "name=host:port" of members.
-        readers: the followers among them when the query began.
-        tls: certificates, for a group that uses TLS.
-        max_bytes_per_second: the limit of each task, or None.
+    `readers` are the followers when the query began. The limit of bytes is each task's.
     """
 
     group: str
@@ -101,11 +96,8 @@ def open_group(
 ) -> NetworkLog:
     """Ask a group which entries it has, and who leads.
 
-    Args:
-        addresses: "host:port" or "name=host:port" of some members; TLS needs the names.
-        group: the group's name.
-        tls: certificates, for a group that uses TLS.
-        max_bytes_per_second: the limit of each task that reads the log, or None.
+    `addresses` are "host:port" or "name=host:port" of some members; TLS needs the names. The limit
+    of bytes is that of each task that reads the log.
 
     Raises:
         GroupUnavailable: no leader answered.

@@ -160,12 +160,8 @@ def _layout(shape: int) -> np.dtype[Any]:
 class _Records:
     """The whole records among those of one shape: their lengths fit together.
 
-    Args:
-        data: the buffer.
-        rows: their numbers, which are kept for whole records.
-        begins: where they begin.
-        fixed: their fixed parts, whose sizes do not exceed the buffer.
-        shape: their shape.
+    `rows` are their numbers, which are kept for whole records. The sizes in their fixed parts must
+    not exceed the buffer.
     """
 
     def __init__(

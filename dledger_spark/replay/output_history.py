@@ -32,15 +32,8 @@ def check_history(
 ) -> list[Gap]:
     """Refuse an output that was made from another log, or that this log cannot continue.
 
-    Args:
-        log: the log to replay.
-        out: the output folder.
-        goes_on: whether the replay continues where an earlier one ended.
-        fail_on_data_loss: whether a gap between output and log is an error, and whether an output
-            is refused that has no entry in common with the log.
-
-    Returns:
-        The gaps, if they are no error.
+    `goes_on`: the replay continues where an earlier one ended. Without `fail_on_data_loss`, gaps
+    between output and log are returned, and an output may have no entry in common with the log.
 
     Raises:
         OutputInvalid: the output was made from another log, or may have been.

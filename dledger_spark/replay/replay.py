@@ -88,14 +88,9 @@ def plan_replay(
 ) -> Plan:
     """Plan the tasks for the files that are still missing.
 
-    Args:
-        log: the log.
-        entries: the wanted range, from `ReadableLog.resolve`.
-        out: the output folder.
-        file_bytes: about the bytes of the log that become one file of each table.
-        goes_on: whether the replay continues where an earlier one ended; else the caller named a
-            first entry, and a gap before it is intended.
-        fail_on_data_loss: whether lost entries are an error.
+    About `file_bytes` of the log become one file of each table. `goes_on`: the replay continues
+    where an earlier one ended; else the caller named a first entry, and a gap before it is
+    intended.
 
     Raises:
         OutputInvalid: the output was made from another log, or may have been.
@@ -156,12 +151,8 @@ def run_replay(
 ) -> dict[str | None, tuple[int, int]]:
     """Run the tasks; return the numbers of entries and messages that were read, by group.
 
-    Args:
-        session: a Spark session.
-        out: the output folder, absolute; on a cluster, a folder that all machines share.
-        run: the replay's name, from `table_folder.replay_run`.
-        pieces: from `plan_replay`.
-        on_progress: gets the number of entries done now and then.
+    On a cluster, all machines share the folder `out`. `run` is the replay's name, from
+    `table_folder.replay_run`. `on_progress` gets the number of entries done now and then.
     """
     if not pieces:
         return {}

@@ -29,11 +29,8 @@ def refresh(
 ) -> dict[str, int]:
     """Replace each derived table, in a commit of its own; return their numbers of rows.
 
-    Args:
-        home: the folder, `held` by the caller.
-        engine: has the tables of facts.
-        through: the last entry of each log, for the metadata of the commits.
-        on_table: called with the name of each table before it is made.
+    The caller has `held` the folder. `through` is the last entry of each log, for the metadata of
+    the commits. `on_table` is called with the name of each table before it is made.
 
     Raises:
         QueryFailed: a table cannot be computed.
