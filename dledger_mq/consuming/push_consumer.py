@@ -66,8 +66,8 @@ LAST_COMMIT_SECONDS: Final = 1.0
 # RocketMQ's maxReconsumeTimes of a consumer that keeps no order.
 MOST_RECONSUME_TIMES: Final = 16
 
-# A topic leaves this fraction of the consumer's calls to the other topics, at most one call to
-# each: if its messages take long it does not stop them, and it loses little while they are idle.
+# A topic leaves one in this many of the consumer's calls to other topics, at most one to each: if
+# its messages take long it does not stop them, and it loses little while they are idle.
 LEFT_TO_OTHERS: Final = 4
 
 # RocketMQ's range for suspendCurrentQueueTimeMillis.

@@ -89,11 +89,11 @@ class Acceptance:
         self._is_whole = is_whole
         self._has_runs = not is_whole  # whether entries may hold several records
         # The next offset of each queue, by topic; None for a topic that certainly does not exist.
-        # Below, the first offsets of the queues of existing topics, if they are not 0, and of
-        # topics that are made again; None if the known part of the log does not have it.
         self._ends: dict[str, dict[int, int] | None] = {}
         self._existing = set(FIRST_TOPICS)
+        # The first offset of the queues of existing topics, if it is not 0.
         self._begins: dict[str, int] = {}
+        # The first offset of the queues of deleted topics that are made again; None if unknown.
         self._ended: dict[str, int | None] = {}
         self._forgotten_end = 0
 
