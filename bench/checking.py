@@ -167,7 +167,7 @@ def measure(load: Load, clock: Callable[[], float] = time.perf_counter) -> dict[
     begin_s = clock()
     request = Request(Bounds(lambda: clock() > begin_s + TIME_LIMIT_S))
     report = CATALOGUE[load.model].check(history, request)
-    seconds = clock() - begin_s
+    took_s = clock() - begin_s
     return {
         "history": load.name,
         "model": load.model,
@@ -175,7 +175,7 @@ def measure(load: Load, clock: Callable[[], float] = time.perf_counter) -> dict[
         "operations": load.operations,
         "keys": load.keys,
         "verdict": report.verdict.value,
-        "seconds": round(seconds, 3),
+        "seconds": round(took_s, 3),
     }
 
 
@@ -188,6 +188,6 @@ def checking(kept: Path | None) -> None:
         row = measure(load)
         rows.append(row)
         words = f"{load.clients} clients, {load.operations} operations, {load.keys} keys"
-        click.echo(f"{row['seconds']:>8} s  {load.name}: {words}: {row['verdict']}")
+        click.echo(f"{row['took_s']:>8} s  {load.name}: {words}: {row['verdict']}")
     if kept is not None:
         kept.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")

@@ -43,7 +43,7 @@ def write_and_sync(path: Path, workload: Workload, started: Callable[[], object]
     file_bytes = max(FILE_BYTES, 4 * size)
     block = os.urandom(_BLOCK_BYTES)
     data = (block * (size // len(block) + 1))[:size]
-    latencies: list[float] = []
+    latencies_s: list[float] = []
     fd = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
     try:
         for offset in range(0, file_bytes, len(block)):
@@ -51,7 +51,7 @@ def write_and_sync(path: Path, workload: Workload, started: Callable[[], object]
         os.fsync(fd)
         started()
         begin = time.perf_counter() + workload.warm_up_s
-        end = begin + workload.seconds
+        end = begin + workload.measured_s
         offset = 0
         while (before := time.perf_counter()) < end:
             if offset + size > file_bytes:
@@ -62,10 +62,10 @@ def write_and_sync(path: Path, workload: Workload, started: Callable[[], object]
             os.fdatasync(fd)
             offset += size
             if before >= begin:
-                latencies.append(time.perf_counter() - before)
+                latencies_s.append(time.perf_counter() - before)
     finally:
         os.close(fd)
-    return latencies
+    return latencies_s
 
 
 def _writer(path: Path, workload: Workload) -> None:
@@ -102,7 +102,7 @@ def three_at_once(folder: Path, workload: Workload) -> list[list[float]]:
     return sorted(found, key=len, reverse=True)
 
 
-def round_trip_s(seconds: float = ROUND_TRIP_S) -> float:
+def round_trip_s(measured_s: float = ROUND_TRIP_S) -> float:
     """The median of 64 bytes to another process and back, over TCP on loopback."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
@@ -111,18 +111,18 @@ def round_trip_s(seconds: float = ROUND_TRIP_S) -> float:
             stream, _ = listener.accept()
             with stream:
                 stream.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-                return median(_trips(stream, seconds))
+                return median(_trips(stream, measured_s))
 
 
-def _trips(stream: socket.socket, seconds: float) -> list[float]:
+def _trips(stream: socket.socket, measured_s: float) -> list[float]:
     message = bytes(_MESSAGE_BYTES)
-    latencies: list[float] = []
-    end = time.perf_counter() + seconds
+    latencies_s: list[float] = []
+    end = time.perf_counter() + measured_s
     while (before := time.perf_counter()) < end:
         stream.sendall(message)
         stream.recv(_MESSAGE_BYTES, socket.MSG_WAITALL)
-        latencies.append(time.perf_counter() - before)
-    return latencies
+        latencies_s.append(time.perf_counter() - before)
+    return latencies_s
 
 
 def _echo(port: int) -> None:
@@ -137,7 +137,7 @@ def limit(folder: Path, workload: Workload, round_trips: int) -> Measured:
     second = three_at_once(folder, workload)[1]
     trips_s = round_trips * round_trip_s() if round_trips else 0.0
     if not round_trips:
-        return measured(second, workload.in_flight, workload.seconds)
+        return measured(second, workload.in_flight, workload.measured_s)
     together = [each + trips_s for each in second]
     return measured(together, workload.in_flight, sum(together))
 

@@ -109,7 +109,7 @@ def window_rate(in_flight: int, round_trip_ms: float, sync_ms: float) -> float:
 
 def measured_sync_ms(folder: Path, body_bytes: int) -> float:
     """The median of writing and syncing one entry into a file of that folder."""
-    work = Workload(in_flight=1, body_bytes=body_bytes, warm_up_s=0.0, seconds=SYNC_S)
+    work = Workload(in_flight=1, body_bytes=body_bytes, warm_up_s=0.0, measured_s=SYNC_S)
     return median(write_and_sync(folder / "sync", work, lambda: None)) * MS_PER_S
 
 
@@ -122,8 +122,8 @@ def measure_rate(distance: Distance, workload: Workload, folder: Path) -> None:
             member_command(place, node_id, MEASURE, round_trip_ms, workload)
             for node_id in place.peers
         ]
-        seconds = workload.warm_up_s + workload.seconds
-        distance.measured = measure(commands, place.folder / "complaints", seconds)
+        measured_s = workload.warm_up_s + workload.measured_s
+        distance.measured = measure(commands, place.folder / "complaints", measured_s)
 
 
 def measure_outages(distance: Distance, times: int, workload: Workload, folder: Path) -> None:
@@ -153,7 +153,7 @@ def tables_of(distances: Sequence[Distance], in_flight: int, sync_ms: float) -> 
 @option("--round-trips", "Milliseconds.", default=ROUND_TRIPS)
 @option("--in-flight", "Entries in flight.", default=1000, type=click.IntRange(1, MOST_IN_FLIGHT))
 @option("--bodies", "body_bytes", "Size of bodies, bytes.", default=256, type=click.IntRange(1))
-@option("--seconds", "Measured time of each run.", default=5.0)
+@option("--seconds", "measured_s", "Measured time of each run.", default=5.0)
 @option(
     "--elections",
     "How often the leader is killed at each round trip.",
@@ -167,7 +167,7 @@ def main(
     round_trips: str,
     in_flight: int,
     body_bytes: int,
-    seconds: float,
+    measured_s: float,
     elections: int,
     folder: Path,
     kept: Path | None,
@@ -187,7 +187,7 @@ def main(
         one_sync_ms = measured_sync_ms(base, body_bytes)
         for distance in distances:
             warm_up_s = WARM_UP_S + WARM_UP_ROUND_TRIPS * distance.round_trip_ms / MS_PER_S
-            work = Workload(in_flight, body_bytes, warm_up_s=warm_up_s, seconds=seconds)
+            work = Workload(in_flight, body_bytes, warm_up_s=warm_up_s, measured_s=measured_s)
             try:
                 measure_rate(distance, work, base)
                 if elections:

@@ -44,6 +44,7 @@ async def measure_as_leader(config: dledger.NodeConfig, workload: Workload) -> N
     async with dledger.open_node(config, dledger.LogOnly()) as node:
         async for change in node.role_changes():
             if change.ready:
+                print("loading", flush=True)
                 result = await Load(node, workload).run()
                 print(json.dumps(asdict(result)), flush=True)
                 return
@@ -75,9 +76,9 @@ class Load:
             self._latencies_s.clear()
             self._failed = 0
             started = time.perf_counter()
-            await trio.sleep(work.seconds)
-            elapsed = time.perf_counter() - started
-            result = measured(list(self._latencies_s), work.batch, elapsed)
+            await trio.sleep(work.measured_s)
+            elapsed_s = time.perf_counter() - started
+            result = measured(list(self._latencies_s), work.batch, elapsed_s)
             failed = self._failed
             nursery.cancel_scope.cancel()
         return Measured(result.entries_per_s, result.median_ms, result.p99_ms, failed)

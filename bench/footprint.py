@@ -20,7 +20,7 @@ from bench.dledger_member import GROUP
 from bench.filler import NODE_ID
 from bench.one_run import end
 from bench.options import folder_option, json_option, markdown_option
-from bench.process_figures import memory, processor_seconds
+from bench.process_figures import memory, processor_s
 from bench.report import Report, show_tables, tell
 from bench.summary import Rows
 from bench.system import TOTAL, python_module
@@ -82,9 +82,9 @@ def idle_rows(folder: Path, idle_s: float) -> Iterator[tuple[str, str]]:
             role = "leader" if node_id == leader else "follower"
             yield f"memory of a {role} at rest", f"{resident:.0f} MiB, {anonymous:.0f} its own"
         pids = [process.pid for process in processes.values()]
-        before = [processor_seconds(pid) for pid in pids]
+        before = [processor_s(pid) for pid in pids]
         time.sleep(idle_s)
-        used = sum(processor_seconds(pid) for pid in pids) - sum(before)
+        used = sum(processor_s(pid) for pid in pids) - sum(before)
         share = used / idle_s * 100
         yield f"three idle members, {idle_s:g} s", f"{share:.1f} % of one core, all together"
         follower = next(each for each in peers if each != leader)
@@ -138,9 +138,9 @@ def log_rows(folder: Path, log_bytes: int, body_bytes: int) -> Iterator[tuple[st
 
 
 def _median(reached: list[Reached]) -> str:
-    elapsed = [each.elapsed_s for each in reached]
-    middle = Reached(median(elapsed), median(each.processor_s for each in reached))
-    return f"{middle}, {min(elapsed):.2f} to {max(elapsed):.2f} s"
+    all_elapsed_s = [each.elapsed_s for each in reached]
+    middle = Reached(median(all_elapsed_s), median(each.processor_s for each in reached))
+    return f"{middle}, {min(all_elapsed_s):.2f} to {max(all_elapsed_s):.2f} s"
 
 
 def _peers(count: int) -> dict[str, str]:
@@ -215,7 +215,7 @@ async def _until(
     while True:
         try:
             if condition(await client.status(node_id)):
-                return Reached(time.monotonic() - began, processor_seconds(pid))
+                return Reached(time.monotonic() - began, processor_s(pid))
         except (GroupUnreachable, OSError, trio.BrokenResourceError) as error:
             if time.monotonic() - began > PATIENCE_S:
                 raise click.ClickException(f"{node_id} does not come up: {error}") from None
@@ -237,14 +237,14 @@ async def _leader(peers: Mapping[str, str]) -> str:
 
 
 @click.command()
-@click.option("--idle-seconds", default=30.0, show_default=True)
+@click.option("--idle-seconds", "idle_s", default=30.0, show_default=True)
 @click.option("--log-mib", default=1024, show_default=True, type=click.IntRange(4))
 @click.option("--body-bytes", default=BODY_BYTES, show_default=True, type=click.IntRange(1))
 @folder_option
 @json_option("figure")
 @markdown_option("table")
 def footprint(
-    idle_seconds: float,
+    idle_s: float,
     log_mib: int,
     body_bytes: int,
     folder: Path,
@@ -255,7 +255,7 @@ def footprint(
     cells: list[list[str]] = []
     report = Report(folder)
     with report.run_folder() as base:
-        for what, figure in main_rows(base, idle_seconds, log_mib * 2**20, body_bytes):
+        for what, figure in main_rows(base, idle_s, log_mib * 2**20, body_bytes):
             cells.append([what, figure])
             tell(f"{what}: {figure}")
     tables = [Rows("start, memory and rest", ["what", "figure"], cells)]

@@ -18,7 +18,7 @@ import click
 from rich.console import Console
 
 from bench.options import new_folder_option
-from bench.process_figures import memory, processor_seconds
+from bench.process_figures import memory, processor_s
 from dledger.command_line.options import option
 from dledger.free_ports import free_ports
 
@@ -128,14 +128,14 @@ class GroupProcesses:
             del self.leaders[group]
 
 
-def _idle_cost(processes: GroupProcesses, seconds: float, console: Console) -> None:
+def _idle_cost(processes: GroupProcesses, measured_s: float, console: Console) -> None:
     shares: dict[str, list[float]] = {node_id: [] for node_id in processes.peers}
-    for _ in range(max(1, round(seconds / WINDOW_S))):
-        before = {node_id: processor_seconds(processes.pid(node_id)) for node_id in shares}
+    for _ in range(max(1, round(measured_s / WINDOW_S))):
+        before = {node_id: processor_s(processes.pid(node_id)) for node_id in shares}
         began = time.monotonic()
         processes.watch(lambda: False, WINDOW_S)
         for node_id, values in shares.items():
-            used_s = processor_seconds(processes.pid(node_id)) - before[node_id]
+            used_s = processor_s(processes.pid(node_id)) - before[node_id]
             values.append(100 * used_s / (time.monotonic() - began))
     for node_id, values in shares.items():
         console.print(
@@ -163,10 +163,10 @@ def _fail_over(processes: GroupProcesses, console: Console) -> None:
 
 @click.command(context_settings={"help_option_names": ["-h", "--help"]})
 @option("--groups", "Groups of three members.", default=100)
-@option("--seconds", "How long to look at them idle.", default=20.0)
+@option("--seconds", "measured_s", "How long to look at them idle.", default=20.0)
 @option("--timeout-ms", "Their election timeout.", default=500)
 @new_folder_option
-def main(groups: int, seconds: float, timeout_ms: int, folder: Path | None) -> None:
+def main(groups: int, measured_s: float, timeout_ms: int, folder: Path | None) -> None:
     """Run idle groups in three real processes; then kill the one that leads most of them."""
     console = Console(highlight=False)
     with tempfile.TemporaryDirectory(prefix="groups-", dir=folder or Path.cwd()) as made:
@@ -177,7 +177,7 @@ def main(groups: int, seconds: float, timeout_ms: int, folder: Path | None) -> N
                 raise click.ClickException("some groups found no leader")
             console.print(f"{groups} groups led after {time.monotonic() - began:.1f} s")
             processes.watch(lambda: False, 3.0)
-            _idle_cost(processes, seconds, console)
+            _idle_cost(processes, measured_s, console)
             _fail_over(processes, console)
         finally:
             processes.stop()

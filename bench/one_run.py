@@ -20,13 +20,13 @@ class RunFailed(Exception):
     """A run gave no result; the text says why, in one line."""
 
 
-def measure(commands: Sequence[Command], complaints: Path, seconds: float) -> Measured:
+def measure(commands: Sequence[Command], complaints: Path, measured_s: float) -> Measured:
     """Start all, wait for the first that prints a result, end all.
 
     Args:
         commands: the processes; each ends when its standard input does, or is killed.
         complaints: the file that takes their standard error.
-        seconds: how long the workload takes.
+        measured_s: how long the workload takes.
 
     Raises RunFailed when one of them ends before, or none is ready in time.
     """
@@ -39,7 +39,7 @@ def measure(commands: Sequence[Command], complaints: Path, seconds: float) -> Me
             for command in commands
         ]
         try:
-            return _first_result(processes, seconds + GRACE_S)
+            return _first_result(processes, measured_s + GRACE_S)
         except RunFailed as error:
             raise RunFailed(f"{error}{last_complaint(complaints)}") from None
         finally:

@@ -119,6 +119,6 @@ def _spread(contenders: list[Contender]) -> Iterable[tuple[float, Contender]]:
         yield (place + 0.5) / len(contenders), each
 
 
-def planned_seconds(runs: Sequence[Run], seconds: float) -> float:
+def planned_s(runs: Sequence[Run], measured_s: float) -> float:
     """About how many seconds all runs take."""
-    return sum(STARTING_S + run.contender.warm_up_s + seconds for run in runs)
+    return sum(STARTING_S + run.contender.warm_up_s + measured_s for run in runs)

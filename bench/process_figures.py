@@ -33,18 +33,18 @@ def memory(pid: int) -> Memory:
     return memory_of(Path(f"/proc/{pid}/status").read_text())
 
 
-def processor_seconds(pid: int) -> float:
+def processor_s(pid: int) -> float:
     """Of a process that runs."""
     return processor_seconds_of(Path(f"/proc/{pid}/stat").read_text(), os.sysconf("SC_CLK_TCK"))
 
 
-def children_processor_seconds() -> float:
+def children_processor_s() -> float:
     """Of all child processes of this one that have ended, and were waited for."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
 
 
-def tree_processor_seconds(pid: int) -> float:
+def tree_processor_s(pid: int) -> float:
     """Of a process that runs and of all that it started, as far as they run or were waited for."""
     stats, children = {}, dict[int, list[int]]()
     for entry in Path("/proc").iterdir():

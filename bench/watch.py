@@ -93,12 +93,12 @@ class Watch:
             process.send_signal(signal.SIGCONT)
         return None if successor == leader else took_ms
 
-    def pause(self, names: list[str], seconds: float) -> float:
+    def pause(self, names: list[str], pause_s: float) -> float:
         """Stop members, let them go on together; return ms from then until clients were served."""
         processes = [self._members[name] for name in names]
         for process in processes:
             process.send_signal(signal.SIGSTOP)
-        time.sleep(seconds)
+        time.sleep(pause_s)
         for process in processes:
             process.send_signal(signal.SIGCONT)
         began = time.monotonic()

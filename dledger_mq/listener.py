@@ -11,7 +11,7 @@ from dledger_mq.received_message import ReceivedMessage
 
 # Longer calls are logged by default: most take milliseconds, and calls that wait for other services
 # time out at about this time.
-SLOW_CALL_SECONDS: Final = 10.0
+SLOW_CALL_S: Final = 10.0
 
 # Gets at least one message, of one queue. None means SUCCESS, an error means RETRY. A function that
 # takes any sequence is a listener, too.

@@ -159,7 +159,7 @@ def measure(
     default="java,null",
 )
 @click.option("--rounds", default=1, show_default=True, type=click.IntRange(1))
-@option("--seconds", "Of each rate.", default=Scale().seconds)
+@option("--seconds", "measured_s", "Of each rate.", default=Scale().measured_s)
 @option("--rate", "Of the rows that travel.", default=Scale().rate)
 @click.option("--backlog", default=Scale().backlog, show_default=True, type=click.IntRange(1))
 @click.option("--delayed", default=Scale().delayed, show_default=True, type=click.IntRange(1))

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from bench.brokers.asking import NotAnswered, leader_address, send_one
 from bench.one_run import RunFailed, end, last_complaint
-from bench.process_figures import memory, processor_seconds
+from bench.process_figures import memory, processor_s
 
 NAMESERVER = "nameserver"
 
@@ -112,7 +112,7 @@ class BrokerGroup:
     def processor_s(self) -> float:
         """Processor time that its members have used since they were started."""
         members = [self._running[name] for name in self._addresses.members]
-        return sum([processor_seconds(process.pid) for process in members])
+        return sum([processor_s(process.pid) for process in members])
 
     def last_complaint(self) -> str:
         """What its processes said last, as the end of a sentence."""

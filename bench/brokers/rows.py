@@ -18,7 +18,7 @@ from bench.brokers.puller import pull_all
 from bench.brokers.rocketmq import Load
 from bench.brokers.traveller import travel
 from bench.one_run import RunFailed
-from bench.process_figures import children_processor_seconds
+from bench.process_figures import children_processor_s
 
 # How long a Java virtual machine takes to start and to end, at most.
 _AROUND_S = 30.0
@@ -40,7 +40,7 @@ class Figure(NamedTuple):
 class Scale(NamedTuple):
     """How much is done. Times are in seconds; `rate` is that of the rows that travel."""
 
-    seconds: float = 8.0
+    measured_s: float = 8.0
     rate: int = 2000
     backlog: int = 500_000
     delayed: int = 1_000_000
@@ -72,10 +72,10 @@ class Bench(NamedTuple):
 
         It moves less with what else the machine does than any rate. Raises RunFailed.
         """
-        before_s, load_before_s = self.group.processor_s(), children_processor_seconds()
+        before_s, load_before_s = self.group.processor_s(), children_processor_s()
         found = self.run(work, about_s, **options)
         brokers_s = self.group.processor_s() - before_s
-        load_s = children_processor_seconds() - load_before_s
+        load_s = children_processor_s() - load_before_s
         each = 1e6 / max(1, found["messages"])
         return found, [
             Figure(f"{name}: processor time of three brokers", "us a message", brokers_s * each),
@@ -83,13 +83,13 @@ class Bench(NamedTuple):
         ]
 
     @property
-    def seconds(self) -> int:
+    def measured_s(self) -> int:
         """The measured time of a rate."""
-        return int(max(1, self.scale.seconds))
+        return int(max(1, self.scale.measured_s))
 
     def sending(self, topic: str, threads: int, batch: int) -> dict[str, object]:
         """Options for senders of bodies of 1 KB."""
-        return {"topic": topic, "threads": threads, "batch": batch, "seconds": self.seconds}
+        return {"topic": topic, "threads": threads, "batch": batch, "seconds": self.measured_s}
 
     def make_topics(self, names: list[str], queues: int = _TOPIC_QUEUES) -> None:
         """Make topics. Raises RunFailed."""
@@ -121,7 +121,7 @@ def _ready(bench: Bench) -> list[Figure]:
 def _sends(topic: str, threads: int, batch: int, name: str) -> Callable[[Bench], list[Figure]]:
     def measure(bench: Bench) -> list[Figure]:
         options = bench.sending(topic, threads, batch)
-        found, cost = bench.measured(name, "send", bench.seconds, **options)
+        found, cost = bench.measured(name, "send", bench.measured_s, **options)
         return [
             Figure(name, "a second", found["a_second"], more_is_better=True),
             Figure(f"{name}: median", "ms", found["p50_ms"]),
@@ -159,8 +159,8 @@ def _pulls(bench: Bench) -> list[Figure]:
 def _travel(bench: Bench) -> list[Figure]:
     rate = bench.scale.rate
     name = f"end to end at {rate:,}/s"
-    options = {"topic": "Travel", "seconds": bench.seconds, "rate": rate}
-    found, cost = bench.measured(name, "travel", bench.seconds + 20, **options)
+    options = {"topic": "Travel", "seconds": bench.measured_s, "rate": rate}
+    found, cost = bench.measured(name, "travel", bench.measured_s + 20, **options)
     return [
         Figure(f"{name}: median", "ms", found["p50_ms"]),
         Figure(f"{name}: 99th percentile", "ms", found["p99_ms"]),
@@ -173,7 +173,7 @@ def _travel_light(bench: Bench) -> list[Figure]:
     name = f"end to end at {rate:,}/s, light clients"
     bench.make_topics([topic], _TRAVEL_QUEUES)
     before_s = bench.group.processor_s()
-    found = travel(bench.group.leader_address(), topic, _TRAVEL_QUEUES, rate, bench.seconds)
+    found = travel(bench.group.leader_address(), topic, _TRAVEL_QUEUES, rate, bench.measured_s)
     each_us = (bench.group.processor_s() - before_s) * 1e6 / found.messages
     return [
         Figure(f"{name}: median", "ms", found.percentile_ms(50)),
@@ -189,19 +189,19 @@ def _memory(bench: Bench) -> list[Figure]:
 def _failover(bench: Bench) -> list[Figure]:
     # RocketMQ's group takes ten seconds for each.
     kills = bench.scale.kills if bench.is_ours else 1
-    took: list[float] = []
+    took_ms: list[float] = []
     for _ in range(kills):
         leader = bench.group.leader()
 
         def kill(name: str = leader) -> None:
             bench.group.kill(name)
 
-        took.append(outage_ms(bench.group.nameserver, kill, patience_s=60.0))
+        took_ms.append(outage_ms(bench.group.nameserver, kill, patience_s=60.0))
         bench.group.restart(leader)
         time.sleep(2.0)  # it catches up
     return [
-        Figure("leader killed, our client: median", "ms", statistics.median(took)),
-        Figure("leader killed, our client: worst", "ms", max(took)),
+        Figure("leader killed, our client: median", "ms", statistics.median(took_ms)),
+        Figure("leader killed, our client: worst", "ms", max(took_ms)),
     ]
 
 

@@ -56,7 +56,7 @@ def travel(
     topic: str,
     queues: int,
     rate: int,
-    seconds: float,
+    measured_s: float,
     body_bytes: int = 1024,
     warm_up_s: float = _WARM_UP_S,
 ) -> Travel:
@@ -77,7 +77,7 @@ def travel(
                 each.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 selector.register(each.connection, selectors.EVENT_READ, each)
             consumer.begin()
-            return _run(selector, producer, consumer, seconds, warm_up_s)
+            return _run(selector, producer, consumer, measured_s, warm_up_s)
     except OSError as error:
         raise RunFailed(f"travelling by {address}: {error}") from None
 
@@ -86,11 +86,11 @@ def _run(
     selector: selectors.BaseSelector,
     producer: _Producer,
     consumer: _Consumer,
-    seconds: float,
+    measured_s: float,
     warm_up_s: float,
 ) -> Travel:
     began_ns = time.monotonic_ns()
-    end_ns = began_ns + int((warm_up_s + seconds) * 1e9)
+    end_ns = began_ns + int((warm_up_s + measured_s) * 1e9)
     last_ns = end_ns + int(_GRACE_S * 1e9)
     while True:
         now_ns = time.monotonic_ns()

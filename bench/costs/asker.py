@@ -65,7 +65,7 @@ class Asker:
         """Make a frame of a notice."""
         encode_command(command)
 
-    def request(self, command: Command, settle: Settle, timeout_seconds: float) -> int | None:
+    def request(self, command: Command, settle: Settle, timeout_s: float) -> int | None:
         """Make a frame of a request, which is not answered."""
         encode_command(command)
         settle(ConnectionClosed(str(self.peer), "it answers nothing", outcome_unknown=False))

@@ -19,7 +19,7 @@ from bench.costs.full_nameserver import FullNameServer, Routes, dearest_of_names
 from bench.costs.fullness import Fullness
 from bench.costs.loop_holds import watched
 from broker.config import BrokerConfig
-from broker.server import Broker, run_broker
+from broker.server import Broker, Surroundings, run_broker
 from dledger.command_line.options import option
 from dledger.free_ports import free_ports
 from remoting.net.address import Address
@@ -88,15 +88,13 @@ async def _run(folder: Path, task_status: trio.TaskStatus[Broker]) -> None:
         directory=folder,
     )
     async with trio.open_nursery() as nursery:
-        run = partial(
-            run_broker,
-            config,
+        surroundings = Surroundings(
             wall_clock_ms=lambda: 1_700_000_000_000,
             process_id=1,
-            report=lambda _line: None,
             hour_of=lambda _time_ms: 12,
             used_percent=lambda _directory: 10.0,
         )
+        run = partial(run_broker, config, surroundings, lambda _line: None)
         broker: Broker = await nursery.start(run)
         async for change in broker.node.role_changes():
             if change.ready:

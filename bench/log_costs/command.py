@@ -49,11 +49,11 @@ def _measure(full: FullLog, only: str) -> None:
         _print("a snapshot begins", [_ms(snapshot) for _ in range(_TIMES)])
     for name, make in cases:
         if only in name:
-            took: list[float] = []
+            took_ms: list[float] = []
             for number in range(_TIMES):
                 entry = make(full, number)
-                took.append(_ms(lambda entry=entry: full.machine.apply([entry])))  # type: ignore[misc]
-            _print(name, took)
+                took_ms.append(_ms(lambda entry=entry: full.machine.apply([entry])))  # type: ignore[misc]
+            _print(name, took_ms)
 
 
 def _ms(call: Callable[[], object]) -> float:
@@ -62,5 +62,5 @@ def _ms(call: Callable[[], object]) -> float:
     return 1000 * (time.thread_time() - began)
 
 
-def _print(name: str, took: list[float]) -> None:
-    click.echo(f"{name:60} {max(took):8.2f} {sorted(took)[len(took) // 2]:8.2f} ms")
+def _print(name: str, took_ms: list[float]) -> None:
+    click.echo(f"{name:60} {max(took_ms):8.2f} {sorted(took_ms)[len(took_ms) // 2]:8.2f} ms")

@@ -18,7 +18,7 @@ from rich.console import Console
 
 from bench.one_run import RunFailed
 from bench.options import json_option
-from bench.process_figures import tree_processor_seconds
+from bench.process_figures import tree_processor_s
 from bench.spark.message_log import RARE_TOPIC, write_message_log
 from bench.spark.stream_lag import StreamRow, stream_rows
 from dledger.command_line.options import flag, given, option
@@ -124,8 +124,8 @@ def _print_rows(rows: list[Row]) -> None:
     click.echo("\t".join(("what", "cores", *names)))
     one_core = {row.what: row.log.clock_s for row in rows if row.cores == 1}
     for row in rows:
-        words = [row.what, str(row.cores), *_seconds(row.log)]
-        words += ["-"] * 4 if row.parquet is None else _seconds(row.parquet)
+        words = [row.what, str(row.cores), *_all_s(row.log)]
+        words += ["-"] * 4 if row.parquet is None else _all_s(row.parquet)
         if row.parquet is not None:
             words += [f"{row.ratio:.1f}", f"{row.processor_ratio:.1f}"]
         before_s = one_core.get(row.what)
@@ -134,7 +134,7 @@ def _print_rows(rows: list[Row]) -> None:
         click.echo("\t".join(words))
 
 
-def _seconds(took: Took) -> list[str]:
+def _all_s(took: Took) -> list[str]:
     return [f"{took.clock_s:.2f}", f"{took.processor_s:.2f}"]
 
 
@@ -306,12 +306,12 @@ def _median(run: Callable[[], Any], rounds: int, *, warm: bool = True) -> Took:
         run()
     took = []
     for _ in range(rounds):
-        clock_s, processor_s = time.perf_counter(), tree_processor_seconds(os.getpid())
+        clock_s, processor_s = time.perf_counter(), tree_processor_s(os.getpid())
         run()
         took.append(
             Took(
                 time.perf_counter() - clock_s,
-                tree_processor_seconds(os.getpid()) - processor_s,
+                tree_processor_s(os.getpid()) - processor_s,
             )
         )
     return Took(

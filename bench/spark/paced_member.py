@@ -48,7 +48,7 @@ async def run_member(node_id: str, peers: dict[str, str], folder: Path, rate: in
             print(json.dumps(await _send(node, rate, float(line))), flush=True)
 
 
-async def _send(node: dledger.Node, rate: int, seconds: float) -> dict[str, float]:
+async def _send(node: dledger.Node, rate: int, measured_s: float) -> dict[str, float]:
     """Send for some seconds. A tick for which too much is in flight is left out.
 
     Times count from the tick, not from when this process came to it: a sender that is held up
@@ -69,7 +69,7 @@ async def _send(node: dledger.Node, rate: int, seconds: float) -> dict[str, floa
 
     began = trio.current_time()
     async with trio.open_nursery() as nursery:
-        for tick in range(round(seconds / TICK_S)):
+        for tick in range(round(measured_s / TICK_S)):
             due = began + tick * TICK_S
             await trio.sleep_until(due)
             if room.available_tokens:

@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from bench.process_figures import children_processor_seconds
+from bench.process_figures import children_processor_s
 from dledger_spark.session import local_session
 
 # How often processes are looked at: what lasts shorter than this may be missed.
@@ -48,7 +48,7 @@ def peaks(log: Path, home: Path, memory_mib: int) -> list[Peak]:
 
 
 def _peak(what: str, command: list[str]) -> Peak:
-    clock_s, processor_s = time.perf_counter(), children_processor_seconds()
+    clock_s, processor_s = time.perf_counter(), children_processor_s()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     most: Counter[str] = Counter()
     while process.poll() is None:
@@ -59,7 +59,7 @@ def _peak(what: str, command: list[str]) -> Peak:
     return Peak(
         what,
         time.perf_counter() - clock_s,
-        children_processor_seconds() - processor_s,
+        children_processor_s() - processor_s,
         {name: size // _MIB for name, size in most.items()},
     )
 

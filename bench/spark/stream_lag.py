@@ -55,11 +55,11 @@ class _Leader:
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
 
-    def send(self, seconds: float) -> dict[str, float]:
+    def send(self, measured_s: float) -> dict[str, float]:
         """Have it send for so long. Raises RunFailed."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{seconds}\n")
+        self._process.stdin.write(f"{measured_s}\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
@@ -68,14 +68,14 @@ class _Leader:
         return answer
 
 
-def stream_rows(session: Any, home: Path, rate: int, seconds: float) -> Iterator[StreamRow]:
+def stream_rows(session: Any, home: Path, rate: int, measured_s: float) -> Iterator[StreamRow]:
     """Measure streams over folders and over the network; each with a group of its own.
 
     Args:
         session: a session of Spark.
         home: a folder for the logs and checkpoints.
         rate: entries sent a second.
-        seconds: how long each phase is measured.
+        measured_s: how long each phase is measured.
 
     Raises:
         RunFailed: there was no leader, or it did not answer; or the stream did not come to the end.
@@ -84,13 +84,13 @@ def stream_rows(session: Any, home: Path, rate: int, seconds: float) -> Iterator
         place = make_place(home / f"stream-{source}-{time.time_ns()}")
         with _group(place, rate) as leader:
             leader.send(WARM_UP_S)
-            alone = leader.send(seconds)
+            alone = leader.send(measured_s)
             options = {"startingOffsets": "latest", "path": str(place.folder)}
             if source == "network":
                 del options["path"]
                 options |= {"bootstrap": ",".join(place.peers.values()), "group": GROUP}
             with _stream(session, options, place.folder / "checkpoint") as ages:
-                beside = _sends_beside(leader, ages, seconds)
+                beside = _sends_beside(leader, ages, measured_s)
         yield StreamRow(
             source,
             alone["entries_per_s"],
@@ -102,7 +102,7 @@ def stream_rows(session: Any, home: Path, rate: int, seconds: float) -> Iterator
         )
 
 
-def _sends_beside(leader: _Leader, ages: RowAges, seconds: float) -> dict[str, float]:
+def _sends_beside(leader: _Leader, ages: RowAges, measured_s: float) -> dict[str, float]:
     """Send beside a stream that has settled, and wait until it has come to the last row.
 
     What it had not come to at the end of the sends is what it was latest with. Raises RunFailed.
@@ -113,7 +113,7 @@ def _sends_beside(leader: _Leader, ages: RowAges, seconds: float) -> dict[str, f
             raise RunFailed(f"the stream had {ages.batches} batches in {PATIENCE_S:.0f} s")
         leader.send(SETTLING_S)
     ages.since_ns = time.time_ns()
-    beside = leader.send(seconds)
+    beside = leader.send(measured_s)
     deadline = time.monotonic() + PATIENCE_S
     while ages.rows < beside["entries"]:
         if time.monotonic() > deadline:

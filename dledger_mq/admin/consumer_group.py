@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from dledger.renamed import renamed_arguments
 from dledger_mq.admin.answers import (
     ConsumerConnection,
     DirectResult,
@@ -28,10 +29,10 @@ from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, JsonValue
 
 # RocketMQ's timestamp for the end of a queue.
-_END_MILLISECONDS: Final = -1
+_END_MS: Final = -1
 
 # A broker waits 10 s for a consumer's answer.
-_ASK_SECONDS: Final = 12.0
+_ASK_S: Final = 12.0
 
 _ONLINE_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE})
 
@@ -151,23 +152,22 @@ class ConsumerGroup:
         spans = [span for reply in replies.values() for span in decode_time_spans(reply.body)]
         return sorted(spans, key=lambda span: span.queue)
 
+    @renamed_arguments(timestamp_milliseconds="timestamp_ms")
     @during_block
     async def reset_to_time(
-        self, topic: str, timestamp_milliseconds: int, *, only_back: bool = False
+        self, topic: str, timestamp_ms: int, *, only_back: bool = False
     ) -> dict[MessageQueue, int]:
         """Move the group to the first message stored at a time or later, in each queue of a topic.
 
         Args:
             topic: the topic.
-            timestamp_milliseconds: the time, since 1970.
+            timestamp_ms: the time, since 1970.
             only_back: do not move the group forward in any queue.
 
         Returns:
             The next offset to consume, by queue.
         """
-        command = requests.reset_offsets(
-            self.name, topic, timestamp_milliseconds, is_forced=not only_back
-        )
+        command = requests.reset_offsets(self.name, topic, timestamp_ms, is_forced=not only_back)
         return await self._reset(command, topic)
 
     @during_block
@@ -178,7 +178,7 @@ class ConsumerGroup:
     @during_block
     async def skip_all(self, topic: str) -> dict[MessageQueue, int]:
         """Move the group behind the last message of each queue of a topic."""
-        return await self.reset_to_time(topic, _END_MILLISECONDS)
+        return await self.reset_to_time(topic, _END_MS)
 
     @during_block
     async def reset_to_offset(self, queue: MessageQueue, offset: int) -> None:
@@ -223,7 +223,7 @@ class ConsumerGroup:
     async def _first(self, command: Command, what: str) -> Command:
         """Return the answer of the first broker that could ask a member."""
         replies = await self._leaders.ask_each(
-            command, what, accepted=_MEMBER_OR_NOT, attempt_seconds=_ASK_SECONDS
+            command, what, accepted=_MEMBER_OR_NOT, attempt_s=_ASK_S
         )
         for reply in replies.values():
             if reply.code == ResponseCode.SUCCESS:

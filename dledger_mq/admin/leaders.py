@@ -6,7 +6,7 @@ from typing import Final
 import trio
 
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import ATTEMPT_TIMEOUT_SECONDS, NOT_NOW_CODES, pause_seconds
+from dledger_mq.connection.calls import ATTEMPT_TIMEOUT_S, NOT_NOW_CODES, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import MessagingError, NameServersUnreachable, NoMaster, RequestRefused
 from remoting.bodies.route import BrokerData, decode_cluster_info
@@ -15,7 +15,7 @@ from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
 # How long requests are repeated during an election.
-ORDER_TIMEOUT_SECONDS: Final = 10.0
+ORDER_TIMEOUT_S: Final = 10.0
 
 _SUCCESS: Final = frozenset({ResponseCode.SUCCESS})
 
@@ -43,7 +43,7 @@ class Leaders:
         names: Collection[str] | None = None,
         topic: str = "",
         accepted: Collection[int] = _SUCCESS,
-        attempt_seconds: float = ATTEMPT_TIMEOUT_SECONDS,
+        attempt_s: float = ATTEMPT_TIMEOUT_S,
     ) -> Mapping[str, Command]:
         """Send a request to each group's leader; one of them may carry it out twice.
 
@@ -59,7 +59,7 @@ class Leaders:
             NameServersUnreachable: no name server answers.
             RequestRefused: a broker refuses.
         """
-        deadline = trio.current_time() + ORDER_TIMEOUT_SECONDS
+        deadline = trio.current_time() + ORDER_TIMEOUT_S
         replies: dict[str, Command] = {}
         failures = 0
         while True:
@@ -74,7 +74,7 @@ class Leaders:
                 for broker in brokers:
                     if broker.broker_name not in replies:
                         replies[broker.broker_name] = await self._ask(
-                            broker, command, what, topic, accepted, attempt_seconds
+                            broker, command, what, topic, accepted, attempt_s
                         )
                 if brokers:
                     return replies
@@ -89,7 +89,7 @@ class Leaders:
             failures += 1
             if trio.current_time() >= deadline:
                 raise problem
-            await trio.sleep(pause_seconds(failures))
+            await trio.sleep(pause_s(failures))
 
     async def _ask(
         self,
@@ -98,11 +98,11 @@ class Leaders:
         what: str,
         topic: str,
         accepted: Collection[int],
-        attempt_seconds: float,
+        attempt_s: float,
     ) -> Command:
         if broker.leader is None:
             raise NoMaster(topic, broker.broker_name)
-        reply = await self._client.remoting.request(broker.leader, command, attempt_seconds)
+        reply = await self._client.remoting.request(broker.leader, command, attempt_s)
         if reply.code not in accepted:
             raise RequestRefused(broker.leader, what, reply.code, reply.remark)
         return reply

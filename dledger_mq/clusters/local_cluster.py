@@ -13,7 +13,7 @@ from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory, Gro
 from dledger_mq.errors import GroupDirectoryError, MessagingError
 
 # A broker flushes and closes its files before it ends.
-END_SECONDS: Final = 5.0
+END_S: Final = 5.0
 
 NAMESERVER: Final = "nameserver"
 
@@ -73,7 +73,7 @@ class LocalCluster:
 
     The standard input of each child is a pipe from this process, and children end when it closes:
     no child is left behind, even if this process is killed. `say` shows a line to the user. A
-    process that ended is started again after `restart_after_seconds`; None: never.
+    process that ended is started again after `restart_after_s`; None: never.
     """
 
     def __init__(
@@ -81,12 +81,12 @@ class LocalCluster:
         directory: GroupDirectory,
         plan: ClusterPlan,
         say: Callable[[str], object],
-        restart_after_seconds: float | None = None,
+        restart_after_s: float | None = None,
     ) -> None:
         self._directory = directory
         self._plan = plan
         self._say = say
-        self._restart_after_seconds = restart_after_seconds
+        self._restart_after_s = restart_after_s
         self._running: dict[str, trio.Process] = {}
         self._started: set[str] = set()
 
@@ -132,13 +132,13 @@ class LocalCluster:
             if not heard and is_first:
                 raise self._not_started(program)
             is_first = False
-            if self._restart_after_seconds is None:
+            if self._restart_after_s is None:
                 command_line = " ".join((sys.executable, *program.arguments))
                 self._say(f"start it again with: {command_line}")
                 if not self._running:
                     raise MessagingError("no process is left; start the command again")
                 return
-            await trio.sleep(self._restart_after_seconds)
+            await trio.sleep(self._restart_after_s)
             self._say(f"{program.name}: starting again")
 
     async def _run(self, program: Program, task_status: trio.TaskStatus[None] | None) -> bool:
@@ -211,11 +211,11 @@ async def _end(process: trio.Process) -> None:
     """
     if process.stdin is not None:
         await process.stdin.aclose()
-    with trio.move_on_after(END_SECONDS):
+    with trio.move_on_after(END_S):
         await process.wait()
     if process.returncode is None:
         process.terminate()
-        with trio.move_on_after(END_SECONDS):
+        with trio.move_on_after(END_S):
             await process.wait()
     if process.returncode is None:
         process.kill()

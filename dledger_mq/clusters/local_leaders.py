@@ -13,11 +13,11 @@ from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
 # A process of this machine answers in milliseconds; a frozen one never does.
-_ANSWER_SECONDS: Final = 1.0
+_ANSWER_S: Final = 1.0
 
 # How long the start of a group waits for members in doubt. A new member votes and counts within a
 # second after the election; one that lost its data may have much to copy.
-DOUBT_SECONDS: Final = 10.0
+DOUBT_S: Final = 10.0
 
 
 async def serving_leaders(client: Client, admin: Admin, plan: ClusterPlan) -> dict[str, NodePlan]:
@@ -56,7 +56,7 @@ async def members_in_doubt(client: Client, plan: ClusterPlan) -> dict[str, list[
 async def _answers(client: Client, nodes: Sequence[NodePlan]) -> list[Command | None]:
     """Ask nodes for their figures, all at once; None for a node that does not answer."""
     replies = await client.request_all(
-        [(node.client_address, requests.runtime_info()) for node in nodes], _ANSWER_SECONDS
+        [(node.client_address, requests.runtime_info()) for node in nodes], _ANSWER_S
     )
     return [
         None if isinstance(reply, RemotingError) or reply.code != ResponseCode.SUCCESS else reply

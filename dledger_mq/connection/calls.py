@@ -33,26 +33,26 @@ NOT_NOW_CODES: Final = frozenset(
 
 # How long a call follows elections by default: three of a second each, and a name server that has
 # to be asked twice.
-CALL_TIMEOUT_SECONDS: Final = 5.0
+CALL_TIMEOUT_S: Final = 5.0
 
 # A leader that is paused or cut off does not answer, and another is elected within this time.
-ATTEMPT_TIMEOUT_SECONDS: Final = 3.0
+ATTEMPT_TIMEOUT_S: Final = 3.0
 
 _SUCCESS: Final = frozenset({ResponseCode.SUCCESS})
 
 # A new leader serves about a second after the old one died. Asking ten times in this second finds
 # it soon, and costs a name server little.
-FIRST_PAUSE_SECONDS: Final = 0.1
+FIRST_PAUSE_S: Final = 0.1
 
 # A group whose members were all restarted serves after one to three seconds. A client adds at most
 # this pause.
-RESTART_PAUSE_SECONDS: Final = 0.3
+RESTART_PAUSE_S: Final = 0.3
 
 # After so many failures, about ten seconds, the outage is neither an election nor a restart.
 LASTING_FAILURES: Final = 36
 
 # In a long outage, one request a second from each client is enough.
-LONGEST_PAUSE_SECONDS: Final = 1.0
+LONGEST_PAUSE_S: Final = 1.0
 
 _GROWTH: Final = 1.3
 
@@ -79,11 +79,11 @@ async def call_master(
     what: str,
     *,
     accepted: Collection[int] = _SUCCESS,
-    timeout_seconds: float = CALL_TIMEOUT_SECONDS,
-    attempt_seconds: float = ATTEMPT_TIMEOUT_SECONDS,
+    timeout_s: float = CALL_TIMEOUT_S,
+    attempt_s: float = ATTEMPT_TIMEOUT_S,
 ) -> Command:
     """Ask the broker that serves a queue, through elections and lost connections, for
-    `timeout_seconds`.
+    `timeout_s`.
 
     The request may be carried out twice. `what` is the request in words, for errors: "pull". Other
     response codes than `accepted` are refusals.
@@ -94,7 +94,7 @@ async def call_master(
         RemotingError, NoMaster, RouteNotFound, NameServersUnreachable: the failure of the last
             attempt before the time was over.
     """
-    deadline = trio.current_time() + timeout_seconds
+    deadline = trio.current_time() + timeout_s
     failures = 0
     failed_address = ""
     while True:
@@ -103,10 +103,10 @@ async def call_master(
         try:
             address = await master_of(client, queue, refresh=failures > 0)
             if address == failed_address:
-                await trio.sleep(pause_seconds(failures))
+                await trio.sleep(pause_s(failures))
             left = max(deadline - trio.current_time(), 0.0)
             failed_address = address
-            reply = await client.remoting.request(address, command, min(left, attempt_seconds))
+            reply = await client.remoting.request(address, command, min(left, attempt_s))
             if reply.code in accepted:
                 return reply
             problem = RequestRefused(address, what, reply.code, reply.remark)
@@ -119,7 +119,7 @@ async def call_master(
         except (NoMaster, RouteNotFound, NameServersUnreachable) as error:
             problem = error
             failed_address = ""
-            await trio.sleep(pause_seconds(failures + 1))
+            await trio.sleep(pause_s(failures + 1))
         failures += 1
         if trio.current_time() >= deadline:
             raise problem
@@ -131,11 +131,11 @@ def is_news(error: Exception, failures: int) -> bool:
     return failures == 1 or not is_election
 
 
-def pause_seconds(failures: int) -> float:
+def pause_s(failures: int) -> float:
     """Return the pause after this many failures in a row, at least 1: 0.1 s, growing to 0.3 s, and
     1 s in a long outage.
     """
     if failures > LASTING_FAILURES:
-        return LONGEST_PAUSE_SECONDS
+        return LONGEST_PAUSE_S
     # 1.3 ** 5 is over 3, so that a larger power need not be computed.
-    return min(FIRST_PAUSE_SECONDS * _GROWTH ** min(failures - 1, 5), RESTART_PAUSE_SECONDS)
+    return min(FIRST_PAUSE_S * _GROWTH ** min(failures - 1, 5), RESTART_PAUSE_S)

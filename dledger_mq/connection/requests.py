@@ -38,7 +38,7 @@ def send(
     *,
     system_flag: int,
     flag: int,
-    born_milliseconds: int,
+    born_ms: int,
     batch: bool = False,
     oneway: bool = False,
 ) -> Command:
@@ -56,7 +56,7 @@ def send(
             "d": str(DEFAULT_QUEUE_COUNT),
             "e": str(queue.queue_id),
             "f": str(system_flag),
-            "g": str(born_milliseconds),
+            "g": str(born_ms),
             "h": str(flag),
             "i": properties,
             "j": "0",
@@ -75,11 +75,11 @@ def pull(
     wanted: SubscriptionData,
     *,
     most: int,
-    hold_milliseconds: int,
+    hold_ms: int,
 ) -> Command:
-    """Make a pull (11). The broker may hold it for `hold_milliseconds` if there is no message."""
+    """Make a pull (11). The broker may hold it for `hold_ms` if there is no message."""
     flags = PULL_HAS_SUBSCRIPTION
-    if hold_milliseconds:
+    if hold_ms:
         flags |= PULL_MAY_BE_HELD
     return command(
         RequestCode.PULL_MESSAGE,
@@ -90,7 +90,7 @@ def pull(
         maxMsgNums=most,
         sysFlag=flags,
         commitOffset=-1,
-        suspendTimeoutMillis=hold_milliseconds,
+        suspendTimeoutMillis=hold_ms,
         subscription=wanted.expression,
         subVersion=wanted.version,
         expressionType=wanted.expression_type,
@@ -140,10 +140,10 @@ def min_offset(queue: MessageQueue) -> Command:
     return _queue_question(RequestCode.GET_MIN_OFFSET, queue)
 
 
-def search_offset(queue: MessageQueue, timestamp_milliseconds: int) -> Command:
+def search_offset(queue: MessageQueue, timestamp_ms: int) -> Command:
     """Ask for the first queue offset stored at a time or later."""
     code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-    return _queue_question(code, queue, timestamp=timestamp_milliseconds)
+    return _queue_question(code, queue, timestamp=timestamp_ms)
 
 
 def heartbeat(content: Heartbeat) -> Command:
@@ -200,7 +200,7 @@ def check_condition(client_id: str, group: str, wanted: SubscriptionData) -> Com
 def reply(queue: MessageQueue, body: bytes, properties: Mapping[str, str]) -> Command:
     """Send a reply to the client that has asked a question."""
     run = properties_text(encode_properties(properties))
-    sent = send("", queue, body, run, system_flag=0, flag=0, born_milliseconds=0)
+    sent = send("", queue, body, run, system_flag=0, flag=0, born_ms=0)
     return Command(RequestCode.SEND_REPLY_MESSAGE_V2, sent.fields, body)
 
 
@@ -357,7 +357,7 @@ def groups_of_topic(topic: str) -> Command:
 def reset_offsets(
     group: str,
     topic: str,
-    timestamp_milliseconds: int,
+    timestamp_ms: int,
     *,
     is_forced: bool,
     queue_id: int = -1,
@@ -371,7 +371,7 @@ def reset_offsets(
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
         group=group,
         topic=topic,
-        timestamp=timestamp_milliseconds,
+        timestamp=timestamp_ms,
         isForce=is_forced,
         queueId=queue_id,
         offset=offset,

@@ -29,14 +29,14 @@ _log = logging.getLogger(__name__)
 
 # RocketMQ polls every 30 s, and its consumers wait as long when a leader freezes instead of dying.
 # Name servers answer from memory.
-REFRESH_SECONDS: Final = 10.0
+REFRESH_S: Final = 10.0
 
 # After this time without an answer the next name server is asked.
-NAMESERVER_TIMEOUT_SECONDS: Final = 1.0
+NAMESERVER_TIMEOUT_S: Final = 1.0
 
 # A topic that was routed within this time may still exist: its group may be electing a leader,
 # which takes a second, or restarting. RocketMQ's clients go on with the route that they know.
-GONE_SECONDS: Final = 30.0
+GONE_S: Final = 30.0
 
 # The most topics that one client follows. Each costs a request every 10 s.
 MAX_TOPICS: Final = 4096
@@ -162,7 +162,7 @@ class Routes:
         reason, others = "none is given", 0
         for address in list(self._nameservers):
             try:
-                reply = await self._remoting.request(address, command, NAMESERVER_TIMEOUT_SECONDS)
+                reply = await self._remoting.request(address, command, NAMESERVER_TIMEOUT_S)
             except RemotingError as error:
                 reason = str(getattr(error, "reason", error))
                 others += isinstance(error, ConnectionClosed) and error.is_another_protocol
@@ -179,7 +179,7 @@ class Routes:
 
     async def keep_fresh(self) -> None:
         while True:
-            await trio.sleep(REFRESH_SECONDS)
+            await trio.sleep(REFRESH_S)
             for topic in list(self._routes):
                 try:
                     await self.refresh(topic)
@@ -207,7 +207,7 @@ class Routes:
 
     def _was_there_lately(self, topic: str) -> bool:
         found_at = self._found_at.get(topic)
-        return found_at is not None and trio.current_time() < found_at + GONE_SECONDS
+        return found_at is not None and trio.current_time() < found_at + GONE_S
 
     async def _why_not_found(self, topic: str) -> RouteNotFound:
         """Return NoBrokerLeads if no topic is routed since no group has a leader."""

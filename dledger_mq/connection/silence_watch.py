@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 
 # How often a broker that holds pulls is probed: one small request a second for each client and
 # leader. It answers in milliseconds; the shortest election takes half a second.
-ASK_SECONDS: Final = 1.0
+ASK_S: Final = 1.0
 # After this time without an answer the name servers are asked for another leader.
-SILENCE_SECONDS: Final = 0.5
+SILENCE_S: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -64,7 +64,7 @@ class SilenceWatch:
 
     async def run(self) -> None:
         while True:
-            await trio.sleep(SILENCE_SECONDS / 2)
+            await trio.sleep(SILENCE_S / 2)
             for address in self._probes.keys() - self._held.keys():
                 del self._probes[address]
             now = trio.current_time()
@@ -76,13 +76,13 @@ class SilenceWatch:
     def _is_silent(self, address: str, now: float) -> bool:
         """Return whether a broker's answer is overdue or an error; probe it when that is due."""
         probe = self._probes.get(address)
-        if probe is None or (probe.is_answered and now >= probe.sent_at + ASK_SECONDS):
+        if probe is None or (probe.is_answered and now >= probe.sent_at + ASK_S):
             self._probe(address, now)
         if probe is None:
             return False
         if probe.is_answered:
             return not probe.is_good
-        return now >= probe.sent_at + SILENCE_SECONDS
+        return now >= probe.sent_at + SILENCE_S
 
     def _probe(self, address: str, now: float) -> None:
         probe = self._probes[address] = _Probe(now)

@@ -22,7 +22,7 @@ def new_identity(nameserver: str, client_id: str | None = None) -> Identity:
     return Identity(host, os.getpid(), instance, client_id)
 
 
-def now_milliseconds() -> int:
+def now_ms() -> int:
     """Return the time of the wall clock, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 

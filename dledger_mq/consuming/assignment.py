@@ -17,7 +17,7 @@ from remoting.wire.errors import RemotingError
 _log = logging.getLogger(__name__)
 
 # Leaders answer from memory. One that takes longer may be frozen: ask a name server for another.
-MEMBERS_TIMEOUT_SECONDS: Final = 1.0
+MEMBERS_TIMEOUT_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +76,7 @@ async def _members(client: Client, address: str, group: str) -> list[str] | None
     """Return the ids of the group's members that one broker knows; None if it does not answer."""
     try:
         reply = await client.remoting.request(
-            address, requests.consumer_list(group), MEMBERS_TIMEOUT_SECONDS
+            address, requests.consumer_list(group), MEMBERS_TIMEOUT_S
         )
         if reply.code == ResponseCode.SUCCESS:
             return decode_consumer_list(reply.body)

@@ -11,20 +11,20 @@ FAILURES_BEFORE_PAUSE: Final = 3
 
 # A listener that fails for every message has lost something it needs, such as its database. Each
 # pause doubles the one before.
-FIRST_PAUSE_SECONDS: Final = 0.5
+FIRST_PAUSE_S: Final = 0.5
 
 # RocketMQ's second delay level. Two calls a minute for each queue cost little, and consumption
 # resumes within this time after the end of an outage.
-LONGEST_PAUSE_SECONDS: Final = 30.0
+LONGEST_PAUSE_S: Final = 30.0
 
 # Earlier brokers of this project redeliver a message at once after it was sent back, so the
 # consumer waits instead: 1 s the first time, and twice as long each time after.
-FIRST_DELAY_SECONDS: Final = 1.0
+FIRST_DELAY_S: Final = 1.0
 
 # While messages wait, they count as cached and the committed offset stays behind them. Waiting as
 # long as RocketMQ's brokers do (up to two hours) would stop the queue. With 16 repeats this makes
 # about six minutes until the dead-letter topic.
-LONGEST_DELAY_SECONDS: Final = 30.0
+LONGEST_DELAY_S: Final = 30.0
 
 # 0.5 s doubled this often exceeds the longest pause and delay.
 _MOST_DOUBLINGS: Final = 6
@@ -73,14 +73,14 @@ class BackOff:
         if self._failures < FAILURES_BEFORE_PAUSE:
             return 0.0
         doublings = min(self._pauses, _MOST_DOUBLINGS)
-        pause = min(FIRST_PAUSE_SECONDS * 2.0**doublings, LONGEST_PAUSE_SECONDS)
+        back_off_s = min(FIRST_PAUSE_S * 2.0**doublings, LONGEST_PAUSE_S)
         self._pauses += 1
         self._paused_at = now
-        self._resumes_at = now + pause
-        return pause
+        self._resumes_at = now + back_off_s
+        return back_off_s
 
 
-def redelivery_delay_seconds(message: ReceivedMessage) -> float:
+def redelivery_delay_s(message: ReceivedMessage) -> float:
     """Return how long a message of a retry topic must wait before the listener gets it.
 
     A broker that delayed it has put REAL_TOPIC into it; such a message need not wait again. Source:
@@ -88,10 +88,10 @@ def redelivery_delay_seconds(message: ReceivedMessage) -> float:
     """
     if REAL_TOPIC in message.properties:
         return 0.0
-    return delay_seconds(message.reconsume_times)
+    return delay_s(message.reconsume_times)
 
 
-def delay_seconds(failures: int) -> float:
+def delay_s(failures: int) -> float:
     """Return the delay after this many failures of one message, at least 1."""
     doublings = min(max(failures, 1) - 1, _MOST_DOUBLINGS)
-    return min(FIRST_DELAY_SECONDS * 2.0**doublings, LONGEST_DELAY_SECONDS)
+    return min(FIRST_DELAY_S * 2.0**doublings, LONGEST_DELAY_S)

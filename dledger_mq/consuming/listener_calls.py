@@ -17,7 +17,7 @@ _log = logging.getLogger(__name__)
 class ListenerCalls:
     """The calls of one consumer's listener, or the turns of a loop over its messages.
 
-    A call that takes longer than `slow_seconds` is logged. `tally` counts the calls, and `trace`
+    A call that takes longer than `slow_s` is logged. `tally` counts the calls, and `trace`
     writes a record of each, unless it is None.
     """
 
@@ -26,7 +26,7 @@ class ListenerCalls:
         group: str,
         listener: Listener | None,
         watch: ListenerWatch,
-        slow_seconds: float,
+        slow_s: float,
         metrics: ReportedMetrics | None = None,
     ) -> None:
         self.group = group
@@ -34,7 +34,7 @@ class ListenerCalls:
         self.tally = ConsumeTally(trio.current_time)
         self.trace: TraceWriter | None = None
         self._watch = watch
-        self._slow_seconds = slow_seconds
+        self._slow_s = slow_s
         self._metrics = metrics
 
     def begin(self, messages: list[ReceivedMessage]) -> str:
@@ -42,16 +42,16 @@ class ListenerCalls:
         return "" if self.trace is None else self.trace.call_began(messages)
 
     def end(
-        self, request: str, messages: list[ReceivedMessage], seconds: float, *, is_consumed: bool
+        self, request: str, messages: list[ReceivedMessage], took_s: float, *, is_consumed: bool
     ) -> None:
-        """Record the outcome of a call, `seconds` after its begin."""
+        """Record the outcome of a call, `took_s` after its begin."""
         topic = messages[0].queue.topic
-        self.tally.called(topic, len(messages), seconds, is_consumed=is_consumed)
+        self.tally.called(topic, len(messages), took_s, is_consumed=is_consumed)
         if self.trace is not None:
-            self.trace.call_ended(request, messages, seconds, is_consumed=is_consumed)
+            self.trace.call_ended(request, messages, took_s, is_consumed=is_consumed)
         if self._metrics is not None:
             record = self._metrics.consumed if is_consumed else self._metrics.failed
-            record(self.group, messages, seconds)
+            record(self.group, messages, took_s)
 
     async def call(self, messages: list[ReceivedMessage], began: float) -> bool:
         """Call the listener with messages of one queue; return whether it consumed them.
@@ -60,7 +60,7 @@ class ListenerCalls:
         """
         assert self.listener is not None
         return says_consumed(
-            await self._watch.call(self.listener, messages, self.group, self._slow_seconds, began)
+            await self._watch.call(self.listener, messages, self.group, self._slow_s, began)
         )
 
     async def succeeds(self, messages: list[ReceivedMessage], began: float) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import trio
 
-from dledger_mq.consuming.back_off import redelivery_delay_seconds
+from dledger_mq.consuming.back_off import redelivery_delay_s
 from dledger_mq.consuming.call_rules import CallRule, Postponed
 from dledger_mq.consuming.listener_calls import ListenerCalls
 from dledger_mq.consuming.queue_reader import QueueReader
@@ -70,7 +70,7 @@ class Listening:
             return
         now = trio.current_time()
         for message in messages:
-            self._postponed.add(now + redelivery_delay_seconds(message), (reader, [message]))
+            self._postponed.add(now + redelivery_delay_s(message), (reader, [message]))
 
     def offer(self, reader: QueueReader) -> None:
         """Hand out the messages that wait in a queue."""
@@ -86,10 +86,10 @@ class Listening:
                     reader.cached.give_back(messages)
                     self.offer(reader)
 
-    async def stop(self, timeout_seconds: float) -> None:
+    async def stop(self, timeout_s: float) -> None:
         """Hand out no more, and wait up to the timeout until all deliveries are released."""
         self._stopping = True
-        with trio.move_on_after(timeout_seconds):
+        with trio.move_on_after(timeout_s):
             while self._busy:
                 await self._quiet.park()
 
@@ -167,8 +167,8 @@ class Listening:
                 self._quiet.unpark_all()
 
     def _record_end(self, delivery: Delivery, *, is_consumed: bool) -> None:
-        seconds = trio.current_time() - delivery.began
-        self._calls.end(delivery.trace_request, delivery.messages, seconds, is_consumed=is_consumed)
+        took_s = trio.current_time() - delivery.began
+        self._calls.end(delivery.trace_request, delivery.messages, took_s, is_consumed=is_consumed)
 
     def _take(self, reader: QueueReader) -> list[ReceivedMessage]:
         if reader.dropped or reader.is_leaving:

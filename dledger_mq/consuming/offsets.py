@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 # Leaders answer requests for offsets from memory. One that takes longer may be frozen: ask a name
 # server for another. These requests may be repeated.
-START_ATTEMPT_SECONDS: Final = 1.0
+START_ATTEMPT_S: Final = 1.0
 
 _FORMAT: Final = "dledger-mq offsets 1"
 
@@ -55,7 +55,7 @@ class BrokerOffsets:
             queue,
             requests.query_offset(self._group, queue),
             "give a committed offset",
-            attempt_seconds=START_ATTEMPT_SECONDS,
+            attempt_s=START_ATTEMPT_S,
             accepted=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
         )
         if reply.code == ResponseCode.QUERY_NOT_FOUND:
@@ -92,7 +92,7 @@ class BrokerOffsets:
                     queue,
                     command,
                     "commit an offset",
-                    attempt_seconds=START_ATTEMPT_SECONDS,
+                    attempt_s=START_ATTEMPT_S,
                 )
                 kept.add(queue)
             except (MessagingError, RemotingError) as error:
@@ -133,7 +133,7 @@ async def starting_offset(
     offsets: Offsets,
     queue: MessageQueue,
     consume_from: ConsumeFrom,
-    timestamp_milliseconds: int,
+    timestamp_ms: int,
 ) -> int:
     """Return where a consumer begins to read a queue.
 
@@ -141,7 +141,7 @@ async def starting_offset(
     from its first message, since its messages are the group's own. Source: RocketMQ's
     RebalancePushImpl; unlike a Java broker's answer to a young queue, LAST is never the beginning.
 
-    `timestamp_milliseconds` is for TIMESTAMP, since 1970. Raises MessagingError, RemotingError: see
+    `timestamp_ms` is for TIMESTAMP, since 1970. Raises MessagingError, RemotingError: see
     `call_master`.
     """
     committed = await offsets.load(queue)
@@ -152,9 +152,9 @@ async def starting_offset(
     elif consume_from is ConsumeFrom.LAST:
         command, what = requests.max_offset(queue), "give the last offset"
     else:
-        command = requests.search_offset(queue, timestamp_milliseconds)
+        command = requests.search_offset(queue, timestamp_ms)
         what = "find the offset of a time"
-    reply = await call_master(client, queue, command, what, attempt_seconds=START_ATTEMPT_SECONDS)
+    reply = await call_master(client, queue, command, what, attempt_s=START_ATTEMPT_S)
     return reply.integer("offset")
 
 

@@ -11,7 +11,7 @@ import trio
 
 from dledger.wake_up import WakeUp
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import call_master, pause_seconds
+from dledger_mq.connection.calls import call_master, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.consuming.own_locks import OwnLocks
 from dledger_mq.errors import MessagingError
@@ -25,12 +25,12 @@ _log = logging.getLogger(__name__)
 
 # A leader answers within milliseconds, once its followers have the entry. One that takes longer may
 # be frozen: ask a name server for another before the next request.
-LOCK_ATTEMPT_SECONDS: Final = 1.0
+LOCK_ATTEMPT_S: Final = 1.0
 
 # How long the end of a consumer waits until a leader has released its locks. A frozen leader costs
 # one attempt, and an election about a second. Otherwise the other members wait 60 s for the locks
 # to expire.
-LEAVE_SECONDS: Final = 5.0
+LEAVE_S: Final = 5.0
 
 # The most queues in one request; brokers of this project accept ten times as many.
 _MOST_QUEUES: Final = 1000
@@ -110,7 +110,7 @@ class OrderedQueues:
     async def unlock_all(self) -> None:
         """Unlock all queues that this client may have locked, through elections.
 
-        Queues that no leader unlocks within `LEAVE_SECONDS` stay locked, up to 60 s from the last
+        Queues that no leader unlocks within `LEAVE_S` stay locked, up to 60 s from the last
         request for them. Several groups of brokers are asked at once.
         """
         with trio.CancelScope(shield=True):
@@ -121,8 +121,8 @@ class OrderedQueues:
 
     async def _unlock_finally(self, queues: Sequence[MessageQueue]) -> None:
         try:
-            with trio.fail_after(LEAVE_SECONDS):
-                await self._call(queues[0], self._unlock(queues), "unlock queues", LEAVE_SECONDS)
+            with trio.fail_after(LEAVE_S):
+                await self._call(queues[0], self._unlock(queues), "unlock queues", LEAVE_S)
         except (trio.TooSlowError, MessagingError, RemotingError) as error:
             _log.warning(
                 "group %s leaves, and others wait up to 60 s for %d queues of %s: %s",
@@ -154,14 +154,14 @@ class OrderedQueues:
                 try:
                     await self._lock(locks, queues)
                 except (MessagingError, RemotingError) as error:
-                    locks.failed(queues, trio.current_time() + pause_seconds(failures + 1))
+                    locks.failed(queues, trio.current_time() + pause_s(failures + 1))
                     problem = error
             if problem is None:
                 failures = 0
             else:
                 failures += 1
                 _log.info("the locks of group %s are asked for again: %s", self._group, problem)
-                await trio.sleep(pause_seconds(failures))
+                await trio.sleep(pause_s(failures))
 
     async def _lock(self, locks: OwnLocks, queues: Sequence[MessageQueue]) -> None:
         asked_at = trio.current_time()
@@ -196,15 +196,15 @@ class OrderedQueues:
         queue: MessageQueue,
         command: Command,
         what: str,
-        timeout_seconds: float = LOCK_ATTEMPT_SECONDS,
+        timeout_s: float = LOCK_ATTEMPT_S,
     ) -> Command:
         return await call_master(
             self._client,
             queue,
             command,
             what,
-            timeout_seconds=timeout_seconds,
-            attempt_seconds=LOCK_ATTEMPT_SECONDS,
+            timeout_s=timeout_s,
+            attempt_s=LOCK_ATTEMPT_S,
         )
 
     def _unlock(self, queues: Sequence[MessageQueue]) -> Command:

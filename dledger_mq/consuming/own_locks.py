@@ -8,19 +8,19 @@ from typing import Final
 from remoting.bodies.message_queue import MessageQueue
 
 # RocketMQ's: the age at which a client renews a lock, and at which it begins no more calls with it.
-RENEW_SECONDS: Final = 20.0
-FRESH_SECONDS: Final = 30.0
+RENEW_S: Final = 20.0
+FRESH_S: Final = 30.0
 
 # Brokers give a lock to another client 60 s after its holder's last request. The difference is for
 # the end of a cancelled listener, and for clocks whose speeds differ by a twelfth.
-LOST_SECONDS: Final = 55.0
+LOST_S: Final = 55.0
 
 # How often a queue that another member has locked is requested. It changes hands quickly, and a
 # handful of members cost the broker little: each request is an entry of its log.
-HELD_ELSEWHERE_SECONDS: Final = 0.5
+HELD_ELSEWHERE_S: Final = 0.5
 
 # How long unlocking is tried. Locks outlive an outage, but a topic may be gone for good.
-_GIVE_BACK_SECONDS: Final = 600.0
+_GIVE_BACK_S: Final = 600.0
 
 
 @dataclass(slots=True)
@@ -63,8 +63,8 @@ class OwnLocks:
     later, so it ends later, too. Only one request is under way at a time, so that the broker
     carries them out in their order. All times are seconds of one clock.
 
-    - For `FRESH_SECONDS` a lock is fresh: calls of the listener may begin.
-    - Until `LOST_SECONDS` the broker gives it to no other client, so that calls may go on. If the
+    - For `FRESH_S` a lock is fresh: calls of the listener may begin.
+    - Until `LOST_S` the broker gives it to no other client, so that calls may go on. If the
       broker renews it by then, no other client had it.
     - Then it is lost: messages that were read under it must be dropped, and it is not requested
     again
@@ -95,12 +95,12 @@ class OwnLocks:
         """Want a queue unlocked: its messages are not worked on any more."""
         if self._locks.pop(queue, None) is not None:
             # An answer may have been lost, so also unlock what does not seem to be locked.
-            self._given_up[queue] = now + _GIVE_BACK_SECONDS
+            self._given_up[queue] = now + _GIVE_BACK_S
 
     def is_fresh(self, queue: MessageQueue, now: float) -> bool:
         """Return whether a call of the listener may begin."""
         asked_at = self._asked_at(queue)
-        return asked_at is not None and now < asked_at + FRESH_SECONDS
+        return asked_at is not None and now < asked_at + FRESH_S
 
     def to_unlock(self, now: float) -> list[MessageQueue]:
         for queue in [queue for queue, until in self._given_up.items() if now >= until]:
@@ -135,10 +135,10 @@ class OwnLocks:
             if queue in given:
                 (result.gained if lock.asked_at is None else result.renewed).append(queue)
                 lock.asked_at = asked_at
-                lock.next_ask = asked_at + RENEW_SECONDS
+                lock.next_ask = asked_at + RENEW_S
                 continue
             if lock.asked_at is None:
-                lock.next_ask = now + HELD_ELSEWHERE_SECONDS
+                lock.next_ask = now + HELD_ELSEWHERE_S
             else:
                 lock.lose()
                 result.lost.append(queue)
@@ -156,7 +156,7 @@ class OwnLocks:
         """
         lost = []
         for queue, lock in self._locks.items():
-            if lock.asked_at is not None and now >= lock.asked_at + LOST_SECONDS:
+            if lock.asked_at is not None and now >= lock.asked_at + LOST_S:
                 lock.lose()
                 lost.append(queue)
         return lost
@@ -170,7 +170,7 @@ class OwnLocks:
     def next_loss(self) -> float:
         """Return when the first lock is lost unless it is renewed; infinite if there is none."""
         asked = [lock.asked_at for lock in self._locks.values() if lock.asked_at is not None]
-        return min(asked, default=math.inf) + LOST_SECONDS
+        return min(asked, default=math.inf) + LOST_S
 
     def _asked_at(self, queue: MessageQueue) -> float | None:
         lock = self._locks.get(queue)

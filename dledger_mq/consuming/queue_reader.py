@@ -15,7 +15,7 @@ from dledger_mq.connection.calls import (
     call_master,
     is_news,
     master_of,
-    pause_seconds,
+    pause_s,
 )
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.side_work import read_beside
@@ -36,16 +36,16 @@ from remoting.wire.errors import RemotingError
 _log = logging.getLogger(__name__)
 
 # RocketMQ's brokerSuspendMaxTimeMillis: how long a broker holds a pull while there is no message.
-HOLD_MILLISECONDS: Final = 15_000
+HOLD_MS: Final = 15_000
 
 # RocketMQ's timeout of a pull that may be held.
-PULL_TIMEOUT_SECONDS: Final = 30.0
+PULL_TIMEOUT_S: Final = 30.0
 
 # After a damaged answer, messages are pulled one by one: those before the damaged one are
 # delivered, and only one message is sent in vain, until the broker is repaired. The pause between
 # these pulls grows up to this limit, and not each of them is logged.
-LONGEST_DAMAGE_PAUSE_SECONDS: Final = 30.0
-_DAMAGE_LOG_SECONDS: Final = 60.0
+LONGEST_DAMAGE_PAUSE_S: Final = 30.0
+_DAMAGE_LOG_S: Final = 60.0
 
 
 class QueueReader:
@@ -149,17 +149,17 @@ class QueueReader:
     async def run(
         self,
         consume_from: ConsumeFrom,
-        timestamp_milliseconds: int,
-        handover_seconds: float = 0.0,
+        timestamp_ms: int,
+        handover_s: float = 0.0,
     ) -> None:
         """Read until `drop`.
 
-        `timestamp_milliseconds` is for TIMESTAMP, since 1970. `handover_seconds` lets the member
+        `timestamp_ms` is for TIMESTAMP, since 1970. `handover_s` lets the member
         that read the queue until now commit before the committed offset is asked for.
         """
         with self._scope:
-            await trio.sleep(handover_seconds)
-            await self._find_start(consume_from, timestamp_milliseconds)
+            await trio.sleep(handover_s)
+            await self._find_start(consume_from, timestamp_ms)
             failures = 0
             while True:
                 while self.cached.full:
@@ -175,12 +175,12 @@ class QueueReader:
                     continue
                 failures = self._damages = 0
 
-    async def _find_start(self, consume_from: ConsumeFrom, timestamp_milliseconds: int) -> None:
+    async def _find_start(self, consume_from: ConsumeFrom, timestamp_ms: int) -> None:
         failures = 0
         while not self.positioned.is_set():
             try:
                 offset = await starting_offset(
-                    self._client, self._offsets, self.queue, consume_from, timestamp_milliseconds
+                    self._client, self._offsets, self.queue, consume_from, timestamp_ms
                 )
             except (MessagingError, RemotingError) as error:
                 failures += 1
@@ -198,13 +198,11 @@ class QueueReader:
             self.cached.next_offset,
             self._wanted,
             most=1 if self._damages else self._most,
-            hold_milliseconds=HOLD_MILLISECONDS,
+            hold_ms=HOLD_MS,
         )
         watch = self._client.silence.held_by(self._address, self.queue)
         with watch, trio.CancelScope() as self._pull_scope:
-            reply = await self._client.remoting.request(
-                self._address, command, PULL_TIMEOUT_SECONDS
-            )
+            reply = await self._client.remoting.request(self._address, command, PULL_TIMEOUT_S)
             if reply.code not in PULL_CODES:
                 raise RequestRefused(self._address, "pull", reply.code, reply.remark)
             result = await read_beside(
@@ -227,7 +225,7 @@ class QueueReader:
             if result.next_offset == self.cached.next_offset:
                 # The broker names the offset that was asked for: asking at once would be a busy
                 # loop.
-                await trio.sleep(pause_seconds(1))
+                await trio.sleep(pause_s(1))
             _log.warning(
                 "%s: offset %d is not there (the queue holds %d to %d); going on at %d",
                 self.queue,
@@ -268,11 +266,11 @@ class QueueReader:
         if is_news(error, failures):
             level = logging.INFO
             if isinstance(error, MessageMalformed) and trio.current_time() >= self._log_damage_at:
-                self._log_damage_at = trio.current_time() + _DAMAGE_LOG_SECONDS
+                self._log_damage_at = trio.current_time() + _DAMAGE_LOG_S
                 level = logging.WARNING
             _log.log(level, "%s not read, trying again: %s", self.queue, error)
-        pause = pause_seconds(failures)
+        wait_s = pause_s(failures)
         if isinstance(error, MessageMalformed):
             self._damages += 1
-            pause = min(pause * 2 ** (self._damages - 1), LONGEST_DAMAGE_PAUSE_SECONDS)
-        await trio.sleep(pause)
+            wait_s = min(wait_s * 2 ** (self._damages - 1), LONGEST_DAMAGE_PAUSE_S)
+        await trio.sleep(wait_s)

@@ -9,14 +9,14 @@ import trio
 
 from dledger.wake_up import WakeUp
 from dledger_mq.client_metrics import ClientMetrics, reported
-from dledger_mq.connection.calls import LONGEST_PAUSE_SECONDS
+from dledger_mq.connection.calls import LONGEST_PAUSE_S
 from dledger_mq.connection.client import Client, ConsumerEntry
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import Background, during_block
 from dledger_mq.connection.running_info import RunningInfo
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.connection.topic_route import ClientRoute
-from dledger_mq.consuming.assignment import MEMBERS_TIMEOUT_SECONDS
+from dledger_mq.consuming.assignment import MEMBERS_TIMEOUT_S
 from dledger_mq.consuming.conditions import check_conditions
 from dledger_mq.consuming.direct_calls import DirectCalls
 from dledger_mq.consuming.listener_calls import ListenerCalls
@@ -41,10 +41,10 @@ from remoting.wire.errors import RemotingError
 _log = logging.getLogger(__name__)
 
 # RocketMQ's rebalance interval; brokers also notify when members come or go.
-REBALANCE_SECONDS: Final = 20.0
+REBALANCE_S: Final = 20.0
 
 # For the last acknowledgements of a block that is cancelled or ends by an error.
-LAST_ACKNOWLEDGEMENTS_SECONDS: Final = 1.0
+LAST_ACKNOWLEDGEMENTS_S: Final = 1.0
 
 _ANY_QUEUE: Final = -1
 
@@ -108,8 +108,8 @@ class PopConsumer:
         self._options = options or PopOptions()
         self._metrics = reported(metrics)
         self._trace_topic = trace_topic(trace)
-        watch, slow_seconds = self._client.listener_watch, self._options.slow_call_seconds
-        self._calls = ListenerCalls(group, listener, watch, slow_seconds, self._metrics)
+        watch, slow_s = self._client.listener_watch, self._options.slow_call_s
+        self._calls = ListenerCalls(group, listener, watch, slow_s, self._metrics)
         self._listening = PopListening(self._calls, self._options, is_ordered=ordered)
         self._direct = DirectCalls(self._calls, is_ordered=ordered)
         self._wanted: dict[str, SubscriptionData] = {}
@@ -121,7 +121,7 @@ class PopConsumer:
         self._rebalance_wanted = WakeUp()
         self._queues_known = trio.Event()
         self._is_stopped = False
-        self._opened_milliseconds = 0
+        self._opened_ms = 0
 
     async def __aenter__(self) -> "PopConsumer":
         """Join the group, and begin to pop.
@@ -149,8 +149,8 @@ class PopConsumer:
     async def _work(self) -> AsyncIterator[None]:
         client, lifetime = self._client, self._lifetime
         options, listening = self._options, self._listening
-        self._opened_milliseconds = now_milliseconds()
-        self._wanted = group_subscriptions(self.group, self._topics, now_milliseconds())
+        self._opened_ms = now_ms()
+        self._wanted = group_subscriptions(self.group, self._topics, now_ms())
         await check_conditions(client, self.group, self._wanted.values())
         client.add_consumer(
             ConsumerEntry(
@@ -179,19 +179,19 @@ class PopConsumer:
                 calls.start_soon(listening.work, held, acknowledging.add)
             nursery.start_soon(held.renew_forever)
             nursery.start_soon(self._rebalance_forever)
-            seconds = LAST_ACKNOWLEDGEMENTS_SECONDS
+            leave_s = LAST_ACKNOWLEDGEMENTS_S
             try:
                 try:
                     yield
                 finally:
                     self._stop_popping()
-                await listening.stop(options.close_timeout_seconds)
-                seconds = max(seconds, options.close_timeout_seconds)
+                await listening.stop(options.close_timeout_s)
+                leave_s = max(leave_s, options.close_timeout_s)
             finally:  # the block may be cancelled
                 await calls.end()
-                with trio.move_on_after(seconds, shield=True):
+                with trio.move_on_after(leave_s, shield=True):
                     await acknowledging.drain()
-                with trio.move_on_after(LAST_ACKNOWLEDGEMENTS_SECONDS, shield=True):
+                with trio.move_on_after(LAST_ACKNOWLEDGEMENTS_S, shield=True):
                     await held.give_back_all()
                 await self._leave()
 
@@ -248,7 +248,7 @@ class PopConsumer:
             self._client.routes.nameservers,
             self._is_ordered,
             self._options.concurrency,
-            self._opened_milliseconds,
+            self._opened_ms,
             tuple(self._wanted.values()),
             {},
         )
@@ -273,7 +273,7 @@ class PopConsumer:
                     is_complete &= await self._rebalance(topic)
             if is_complete:
                 self._queues_known.set()
-            with trio.move_on_after(REBALANCE_SECONDS if is_complete else LONGEST_PAUSE_SECONDS):
+            with trio.move_on_after(REBALANCE_S if is_complete else LONGEST_PAUSE_S):
                 await self._rebalance_wanted.wait()
 
     async def _rebalance(self, topic: str) -> bool:
@@ -306,7 +306,7 @@ class PopConsumer:
             reply = await self._client.remoting.request(
                 address,
                 pop_requests.assigned_queues(self.group, route.topic, self._client.client_id),
-                MEMBERS_TIMEOUT_SECONDS,
+                MEMBERS_TIMEOUT_S,
             )
             if reply.code == ResponseCode.SUCCESS:
                 assigned = decode_assigned(reply.body)

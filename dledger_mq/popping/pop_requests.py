@@ -18,15 +18,15 @@ def pop(
     wanted: SubscriptionData,
     *,
     most: int,
-    invisible_milliseconds: int,
-    hold_milliseconds: int,
-    now_milliseconds: int,
+    invisible_ms: int,
+    hold_ms: int,
+    now_ms: int,
     from_first: bool,
     attempt_id: str = "",
 ) -> Command:
     """Ask for messages, which are invisible to others for a time. A `queue` with the id -1 is any.
 
-    RocketMQ's brokers count the hold from `now_milliseconds`, the wall clock. `from_first`: a group
+    RocketMQ's brokers count the hold from `now_ms`, the wall clock. `from_first`: a group
     that never consumed begins with the first message there is. An ordered pop has an `attempt_id`,
     the same when it is sent again because no answer came.
     """
@@ -37,9 +37,9 @@ def pop(
         topic=queue.topic,
         queueId=queue.queue_id,
         maxMsgNums=most,
-        invisibleTime=invisible_milliseconds,
-        pollTime=hold_milliseconds,
-        bornTime=now_milliseconds,
+        invisibleTime=invisible_ms,
+        pollTime=hold_ms,
+        bornTime=now_ms,
         initMode="0" if from_first else "1",
         expType=wanted.expression_type,
         exp=wanted.expression,
@@ -55,10 +55,10 @@ def acknowledge_many(broker_name: str, pops: Iterable[AckedPop]) -> Command:
     return Command(RequestCode.BATCH_ACK_MESSAGE, body=encode_batch_ack(broker_name, pops))
 
 
-def hide(group: str, popped: Popped, invisible_milliseconds: int) -> Command:
+def hide(group: str, popped: Popped, invisible_ms: int) -> Command:
     """Change a message's invisible time, which begins now."""
     code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-    return _about_one(code, group, popped, invisibleTime=invisible_milliseconds)
+    return _about_one(code, group, popped, invisibleTime=invisible_ms)
 
 
 def assigned_queues(group: str, topic: str, client_id: str) -> Command:

@@ -88,12 +88,12 @@ def read_pop_reply(
     *,
     asked: float,
     came: float,
-    now_milliseconds: int,
+    now_ms: int,
     inflates: bool = True,
 ) -> PopResult:
     """Decode the reply to a pop that has messages.
 
-    `asked` and `came` are the times of request and reply, on trio's clock; `now_milliseconds` is
+    `asked` and `came` are the times of request and reply, on trio's clock; `now_ms` is
     the wall clock at the reply.
 
     Raises:
@@ -105,8 +105,8 @@ def read_pop_reply(
     popped_ms, invisible_ms = reply.integer("popTime"), reply.integer("invisibleTime")
     # The invisible time began when the broker answered: by its wall clock, but not before the
     # request. If clocks differ much, half of the time is left, for a renewal.
-    age = min(max((now_milliseconds - popped_ms) / 1000, 0.0), came - asked, invisible_ms / 2000)
-    deadline = came + invisible_ms / 1000 - age
+    age_s = min(max((now_ms - popped_ms) / 1000, 0.0), came - asked, invisible_ms / 2000)
+    deadline = came + invisible_ms / 1000 - age_s
     firsts = _firsts(reply.fields.get("startOffsetInfo", ""))
     read_from = queue
     if queue.queue_id < 0 and len(firsts) == 1:

@@ -61,7 +61,7 @@ class Composer:
         self,
         message: Message,
         selector: QueueSelector | None,
-        timeout_seconds: float,
+        timeout_s: float,
         callback: SendCallback,
     ) -> Sending:
         """Compose one message. Raises InvalidMessage: brokers would refuse it."""
@@ -80,7 +80,7 @@ class Composer:
             born,
             selector,
             callback,
-            timeout_seconds,
+            timeout_s,
             len(body) + len(properties) + OVERHEAD_BYTES,
             to_compress=len(body) >= self._compress_from_bytes,
         )
@@ -89,7 +89,7 @@ class Composer:
         self,
         message: Message,
         selector: QueueSelector | None,
-        timeout_seconds: float,
+        timeout_s: float,
         callback: SendCallback,
         properties: Mapping[str, str],
         system_flag: int = 0,
@@ -98,7 +98,7 @@ class Composer:
 
         Raises InvalidMessage.
         """
-        sending = self.message(message, selector, timeout_seconds, callback)
+        sending = self.message(message, selector, timeout_s, callback)
         sending.properties = edit_properties(sending.properties, properties)
         sending.system_flag |= system_flag
         sending.goes_alone = True
@@ -108,7 +108,7 @@ class Composer:
         self,
         messages: Sequence[Message],
         selector: QueueSelector | None,
-        timeout_seconds: float,
+        timeout_s: float,
         callback: SendCallback,
     ) -> Sending:
         """Compose messages of one topic as one request, by RocketMQ's rules. Raises
@@ -146,7 +146,7 @@ class Composer:
             born,
             selector,
             callback,
-            timeout_seconds,
+            timeout_s,
             len(body) + OVERHEAD_BYTES,
         )
 
@@ -161,9 +161,9 @@ class Composer:
                 self._checked_topics.clear()
             self._checked_topics.add(topic)
 
-    def _new_message_id(self, born_milliseconds: int) -> str:
+    def _new_message_id(self, born_ms: int) -> str:
         identity = self._identity
         self._counter += 1
         return unique_message_key(
-            identity.host, identity.process_id, identity.instance, born_milliseconds, self._counter
+            identity.host, identity.process_id, identity.instance, born_ms, self._counter
         )

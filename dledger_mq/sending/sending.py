@@ -56,7 +56,7 @@ class Sending:
         batch: the body holds several messages.
         selector: chooses its queue; None for one queue after the other.
         callback: called with the outcome, once.
-        timeout_seconds: of all attempts together.
+        timeout_s: of all attempts together.
         weight: the bytes that the window counts.
         to_compress: the body is to be compressed before the first attempt.
         called_at: when its user's call began, on the pipeline's clock.
@@ -79,10 +79,10 @@ class Sending:
     properties: bytes
     system_flag: int
     batch: bool
-    born_milliseconds: int
+    born_ms: int
     selector: QueueSelector | None
     callback: SendCallback
-    timeout_seconds: float
+    timeout_s: float
     weight: int
     to_compress: bool = False
     called_at: float = 0.0

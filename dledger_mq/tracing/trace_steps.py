@@ -50,11 +50,11 @@ class TraceStep:
 
 
 def sent_steps(
-    group: str, sending: Sending, outcome: SendOutcome, address: str, seconds: float
+    group: str, sending: Sending, outcome: SendOutcome, address: str, took_s: float
 ) -> list[TraceStep]:
     """Return the step of a send, or one step for each message of a batch.
 
-    `address` is that of the queue's broker, or "" if it is unknown; `seconds` are since the first
+    `address` is that of the queue's broker, or "" if it is unknown; `took_s` is since the first
     attempt.
     """
     message = sending.message
@@ -65,13 +65,13 @@ def sent_steps(
     elif message.is_delayed:
         kind = _DELAYED
     fields = {
-        "at_ms": str(sending.born_milliseconds),
+        "at_ms": str(sending.born_ms),
         "region": DEFAULT_REGION,
         "group": group,
         "topic": message.topic,
         "store_host": address,
         "body_bytes": str(len(sending.body)),
-        "cost_ms": str(round(seconds * 1000)),
+        "cost_ms": str(round(took_s * 1000)),
         "message_type": kind,
         "succeeded": "true" if is_stored else "false",
     }
@@ -121,7 +121,7 @@ def ended_steps(
     request: str,
     messages: Sequence[ReceivedMessage],
     at_ms: int,
-    seconds: float,
+    took_s: float,
     *,
     is_consumed: bool,
 ) -> list[TraceStep]:
@@ -131,7 +131,7 @@ def ended_steps(
             "SubAfter",
             {
                 "request": request,
-                "cost_ms": str(round(seconds * 1000)),
+                "cost_ms": str(round(took_s * 1000)),
                 "succeeded": "true" if is_consumed else "false",
                 "outcome": _SUCCESS if is_consumed else _FAILED,
                 "at_ms": str(at_ms),

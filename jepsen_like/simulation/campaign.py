@@ -36,7 +36,7 @@ class Plan(NamedTuple):
     first_seed: int
     seeds: int
     nodes: int | None = None
-    fault_seconds: float | None = None
+    fault_s: float | None = None
     seeded_bug: str | None = None
     tier: str = "members"
     aimed: bool = False
@@ -59,7 +59,7 @@ class SeedResult(NamedTuple):
     """The result of one seed."""
 
     seed: int
-    virtual_seconds: float
+    virtual_s: float
     counts: dict[str, int]
     broken: Broken | None
 
@@ -68,8 +68,8 @@ class CampaignResult(NamedTuple):
     """The result of all seeds that were run."""
 
     seeds: int
-    virtual_seconds: float
-    real_seconds: float
+    virtual_s: float
+    real_s: float
     coverage: Coverage
     broken: Broken | None
 
@@ -83,7 +83,7 @@ def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
     broken = None
     bug = plan.seeded_bug if plan.is_planted else None
     try:
-        simulation = make(seed, plan.nodes, plan.fault_seconds, trace)
+        simulation = make(seed, plan.nodes, plan.fault_s, trace)
     except Failure as failure:  # before anything happened
         return SeedResult(seed, 0.0, {}, Broken(seed, 0.0, failure.promise, failure.how, True))
     with planted(bug):
@@ -91,7 +91,7 @@ def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
             simulation.run()
         except Failure as failure:
             broken = Broken(seed, failure.at_s, failure.promise, failure.how)
-    return SeedResult(seed, simulation.virtual_seconds, simulation.coverage.counts(), broken)
+    return SeedResult(seed, simulation.virtual_s, simulation.coverage.counts(), broken)
 
 
 def trace_seed(plan: Plan, seed: int, sink: LineSink | None = None) -> Trace:
@@ -123,10 +123,10 @@ def run_campaign(
         each: called with every result, in the order of the seeds.
     """
     begin_s = time.monotonic()
-    coverage, seeds, virtual_seconds, broken = Coverage(), 0, 0.0, None
+    coverage, seeds, virtual_s, broken = Coverage(), 0, 0.0, None
     for result in _results(plan, jobs):
         seeds += 1
-        virtual_seconds += result.virtual_seconds
+        virtual_s += result.virtual_s
         coverage.add(result.counts)
         each(result)
         if result.broken is not None:
@@ -135,5 +135,5 @@ def run_campaign(
         budget_s = plan.time_budget_s
         if budget_s is not None and time.monotonic() - begin_s >= budget_s:
             break
-    real_seconds = time.monotonic() - begin_s
-    return CampaignResult(seeds, virtual_seconds, real_seconds, coverage, broken)
+    real_s = time.monotonic() - begin_s
+    return CampaignResult(seeds, virtual_s, real_s, coverage, broken)

@@ -40,7 +40,7 @@ def simulated_group(swarm: Swarm, trace: Trace | None, application: MakeApplicat
         trace: told what happens.
         application: makes what the members run besides the log.
     """
-    loop = EventLoop(swarm.fault_seconds)
+    loop = EventLoop(swarm.fault_s)
     names = [f"n{number}" for number in range(swarm.nodes + swarm.churn.spares)]
     began_with = founding(names[: swarm.nodes])
     network = VirtualNetwork(loop, swarm.network, Chance(swarm.seed, "network"))

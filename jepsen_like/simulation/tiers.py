@@ -26,7 +26,7 @@ class SeededRun(Protocol):
         ...
 
     @property
-    def virtual_seconds(self) -> float:
+    def virtual_s(self) -> float:
         """The virtual seconds of the run."""
         ...
 
@@ -54,27 +54,27 @@ class Tier(NamedTuple):
 
 
 def _members(
-    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
+    seed: int, nodes: int | None, fault_s: float | None, trace: Trace | None
 ) -> Simulation:
-    return Simulation(members_swarm_of(seed, nodes, seconds), trace)
+    return Simulation(members_swarm_of(seed, nodes, fault_s), trace)
 
 
 def _aimed_members(
-    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None, aim: Aim
+    seed: int, nodes: int | None, fault_s: float | None, trace: Trace | None, aim: Aim
 ) -> Simulation:
-    return Simulation(aimed_swarm(seed, nodes, seconds, aim), trace)
+    return Simulation(aimed_swarm(seed, nodes, fault_s, aim), trace)
 
 
 def _restored_folders(
-    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
+    seed: int, nodes: int | None, fault_s: float | None, trace: Trace | None
 ) -> Simulation:
-    return Simulation(folder_swarm(seed, nodes, seconds), trace)
+    return Simulation(folder_swarm(seed, nodes, fault_s), trace)
 
 
 def _hosts(
-    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
+    seed: int, nodes: int | None, fault_s: float | None, trace: Trace | None
 ) -> HostSimulation:
-    return HostSimulation(plan_of(seed, nodes, seconds), trace)
+    return HostSimulation(plan_of(seed, nodes, fault_s), trace)
 
 
 TIERS = {

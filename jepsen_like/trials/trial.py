@@ -28,7 +28,7 @@ class Trial(NamedTuple):
         oracle: the promise that was broken, or what the checker said; empty if nothing was.
         seed: of the run that showed it; None if none did.
         runs: how many were made.
-        seconds: how long it took.
+        took_s: how long it took.
     """
 
     mutant: Mutant
@@ -36,7 +36,7 @@ class Trial(NamedTuple):
     oracle: str
     seed: int | None
     runs: int
-    seconds: float
+    took_s: float
 
 
 class Found(NamedTuple):

@@ -186,7 +186,7 @@ async def test_light_clients_send_at_a_rate_and_time_what_they_consume(tmp_path:
 
         def measured() -> list[float]:
             make_topics(address, ["T"], 2)
-            found = travel(address, "T", 2, rate=100, seconds=0.3, body_bytes=64, warm_up_s=0.2)
+            found = travel(address, "T", 2, rate=100, measured_s=0.3, body_bytes=64, warm_up_s=0.2)
             assert found.messages == 50
             assert found.percentile_ms(50) <= found.percentile_ms(99) == found.times_ms[-1]
             return found.times_ms

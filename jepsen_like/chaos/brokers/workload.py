@@ -77,7 +77,7 @@ class Messages:
         return Producer(
             self._writers,
             nameservers=self._nameservers,
-            timeout_seconds=SEND_TIMEOUT_S,
+            timeout_s=SEND_TIMEOUT_S,
             check=self._check,
         )
 
@@ -282,7 +282,7 @@ class Delayed(Messages):
     def _delayed(self, turn: Turn) -> tuple[Message, dict[str, int]]:
         """A message, and what the history has of it. A delay counts from its arrival on."""
         delay_ms = turn.chance.randint(*self.delays_ms)
-        message = Message(self._topic, body_of(turn), delay_milliseconds=delay_ms)
+        message = Message(self._topic, body_of(turn), delay_ms=delay_ms)
         return message, {"id": turn.number, "deliver_at_ns": turn.now_ns + delay_ms * NS_A_MS}
 
 

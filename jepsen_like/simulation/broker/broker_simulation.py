@@ -68,9 +68,9 @@ EXPECTED_OF_BROKERS = (
 
 
 def broker_simulation(
-    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None, aim: Aim = NO_AIM
+    seed: int, nodes: int | None, fault_s: float | None, trace: Trace | None, aim: Aim = NO_AIM
 ) -> Simulation:
-    """The run of a seed; `nodes`, `seconds` with faults, and then `aim` replace what the seed would
+    """The run of a seed; `nodes`, `fault_s` with faults, and then `aim` replace what the seed would
     choose.
     """
 
@@ -80,4 +80,4 @@ def broker_simulation(
         style = broker_style(seed, aim)
         return BrokerApplication(seed, style, history, invariants, coverage, loop)
 
-    return Simulation(broker_swarm(seed, nodes, seconds, aim), trace, application)
+    return Simulation(broker_swarm(seed, nodes, fault_s, aim), trace, application)
