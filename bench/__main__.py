@@ -24,7 +24,6 @@ class Benchmarks(click.Group):
     """Options without a command are those of `throughput`."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does, with the command that was left out."""
         helped = args and args[0] in ctx.help_option_names
         if not helped and (not args or args[0].startswith("-")):
             args = [THROUGHPUT, *args]

@@ -42,7 +42,7 @@ _BATCHING_TASKS = 16
 async def _rate(
     send: Callable[[], Awaitable[object]], tasks: int, messages: int, measured_s: float
 ) -> float:
-    """Messages a second of so many tasks that call `send`, which sends so many, all the time."""
+    """Return the messages a second of `tasks` tasks that call `send`, which sends `messages`."""
     sent = 0
 
     async def go_on() -> None:
@@ -63,7 +63,7 @@ async def _rate(
 
 
 async def _tasks(producer: Producer, message: Message, count: int) -> float:
-    """So many tasks at once, each of which sends one message."""
+    """Start `count` tasks at once that send one message each."""
     began = time.perf_counter()
     async with trio.open_nursery() as nursery:
         for _ in range(count):
@@ -79,7 +79,7 @@ async def _many(producer: Producer, message: Message, count: int) -> float:
 
 
 async def _pull(client: Client) -> float:
-    """One consumer that reads all queues at once, with pulls of 32 messages."""
+    """Read all queues at once, with pulls of 32 messages."""
     pulled = 0
 
     async def read(queue: MessageQueue) -> None:
@@ -104,7 +104,7 @@ async def _pull(client: Client) -> float:
 
 
 async def _push(client: Client, group: str, count: int) -> float:
-    """One consumer whose listener only counts, in calls of 32 messages."""
+    """Consume with a listener that only counts, in calls of 32 messages."""
     seen, first_at, done = 0, 0.0, trio.Event()
 
     async def listener(messages: Sequence[ReceivedMessage]) -> None:
@@ -129,8 +129,6 @@ async def _push(client: Client, group: str, count: int) -> float:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How much is measured."""
-
     rounds: int
     measured_s: float
     sent_bytes: int
@@ -140,13 +138,10 @@ class Sizes:
 
 
 class Rates:
-    """What was measured, by name."""
-
     def __init__(self) -> None:
         self.by_name: dict[str, list[float]] = {}
 
     async def add(self, name: str, measuring: Awaitable[float]) -> None:
-        """Note one more rate."""
         self.by_name.setdefault(name, []).append(await measuring)
 
 

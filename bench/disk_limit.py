@@ -30,14 +30,14 @@ _MESSAGE_BYTES = 64
 
 
 def bytes_a_sync(workload: Workload) -> int:
-    """The bytes of all entries in flight, with their headers."""
+    """Return the bytes of all entries in flight, with their headers."""
     return workload.in_flight * (workload.body_bytes + HEADER_BYTES)
 
 
 def write_and_sync(path: Path, workload: Workload, started: Callable[[], object]) -> list[float]:
-    """Seconds of each write and sync in the measured time. `started` is called before the first.
+    """Return the seconds of each write and sync in the measured time.
 
-    Writes the whole file once before, so that no sync has to allocate.
+    Calls `started` before the first. Writes the whole file once before, so that no sync allocates.
     """
     size = bytes_a_sync(workload)
     file_bytes = max(FILE_BYTES, 4 * size)
@@ -77,7 +77,7 @@ def _writer(path: Path, workload: Workload) -> None:
 
 
 def three_at_once(folder: Path, workload: Workload) -> list[list[float]]:
-    """The latencies of three such processes at the same time, the fastest first."""
+    """Run three writers at the same time; return their latencies, the fastest writer first."""
     command = [sys.executable, "-m", "bench.disk_limit", "--write"]
     writers = [
         subprocess.Popen(
@@ -103,7 +103,7 @@ def three_at_once(folder: Path, workload: Workload) -> list[list[float]]:
 
 
 def round_trip_s(measured_s: float = ROUND_TRIP_S) -> float:
-    """The median of 64 bytes to another process and back, over TCP on loopback."""
+    """Return the median of sending 64 bytes to another process and back, over TCP on loopback."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port = listener.getsockname()[1]
         command = [sys.executable, "-m", "bench.disk_limit", "--echo", str(port)]
@@ -133,7 +133,7 @@ def _echo(port: int) -> None:
 
 
 def limit(folder: Path, workload: Workload, round_trips: int) -> Measured:
-    """The rate that three disks allow a quorum, with so many round trips for each append."""
+    """Return the rate that three disks allow a quorum, with `round_trips` for each append."""
     second = three_at_once(folder, workload)[1]
     trips_s = round_trips * round_trip_s() if round_trips else 0.0
     if not round_trips:
@@ -143,7 +143,6 @@ def limit(folder: Path, workload: Workload, round_trips: int) -> Measured:
 
 
 def main(arguments: list[str]) -> None:
-    """FOLDER WORKLOAD ROUND_TRIPS; the others are for the processes that this one starts."""
     match arguments:
         case ["--write", file, work]:
             _writer(Path(file), Workload.from_json(work))

@@ -49,7 +49,7 @@ Condition = Callable[[dict[str, object]], bool]
 
 
 class Reached(NamedTuple):
-    """When a process reached a condition: seconds since its start, and its processor time."""
+    """Seconds from the start of a process to a condition, and its processor time until then."""
 
     elapsed_s: float
     processor_s: float
@@ -61,7 +61,7 @@ class Reached(NamedTuple):
 def main_rows(
     folder: Path, idle_s: float, log_bytes: int, body_bytes: int
 ) -> Iterator[tuple[str, str]]:
-    """Pairs of a name and its figure."""
+    """Yield pairs of a name and its figure."""
     _compile_modules()
     yield from idle_rows(folder / "idle", idle_s)
     for size in (log_bytes // 4, log_bytes):
@@ -69,7 +69,6 @@ def main_rows(
 
 
 def idle_rows(folder: Path, idle_s: float) -> Iterator[tuple[str, str]]:
-    """The figures of three idle members."""
     peers = _peers(MEMBERS)
     began = time.monotonic()
     processes = {each: _serve(each, peers, folder) for each in peers}
@@ -106,7 +105,6 @@ def idle_rows(folder: Path, idle_s: float) -> Iterator[tuple[str, str]]:
 
 
 def log_rows(folder: Path, log_bytes: int, body_bytes: int) -> Iterator[tuple[str, str]]:
-    """The figures of a member with a log of `log_bytes`."""
     name = f"log of {log_bytes / 2**20:,.0f} MiB, bodies of {body_bytes} bytes"
     peers = _peers(1)
     folder.mkdir(exist_ok=True)
@@ -148,13 +146,13 @@ def _peers(count: int) -> dict[str, str]:
 
 
 def _compile_modules() -> None:
-    """Compile the modules ahead, as the installer of a package does."""
+    """Compile the modules ahead, as an installer does."""
     command = [sys.executable, "-m", "dledger", "--help"]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL, env=_environment())
 
 
 def _environment() -> dict[str, str]:
-    """The environment of this process, without switches that prevent compiled modules."""
+    """Return the environment without switches that prevent compiled modules."""
     kept = {name: value for name, value in os.environ.items() if name != _NO_BYTECODE}
     return kept | {"PYTHONPYCACHEPREFIX": str(BUILD.absolute() / "compiled")}
 
@@ -172,7 +170,7 @@ def _start(node_id: str, command: list[str], folder: Path) -> subprocess.Popen[b
 
 
 def _forget_pages(folder: Path) -> None:
-    """Have the kernel drop the files from its page cache; all is on the disk already."""
+    """Drop the files from the page cache; they are on the disk already."""
     for path in folder.rglob("*"):
         if path.is_file():
             fd = os.open(path, os.O_RDONLY)
@@ -210,7 +208,7 @@ async def _status_of(peers: Mapping[str, str], node_id: str) -> dict[str, object
 async def _until(
     peers: Mapping[str, str], node_id: str, condition: Condition, began: float, pid: int
 ) -> Reached:
-    """Wait until the member's status meets the condition; return when it did."""
+    """Wait until the member's status meets the condition."""
     client = dledger.GroupClient(GROUP, peers)
     while True:
         try:

@@ -32,7 +32,7 @@ WINDOW_S = 2.0
 
 
 class GroupProcesses:
-    """Three processes with a member of each group, and the leaders, as they report them."""
+    """Three processes with a member of each group, and the leaders that they report."""
 
     def __init__(self, folder: Path, groups: int, election_timeout_ms: int) -> None:
         self.peers = {f"n{i}": f"127.0.0.1:{port}" for i, port in enumerate(free_ports(3))}
@@ -48,7 +48,6 @@ class GroupProcesses:
             self.start(node_id)
 
     def start(self, node_id: str) -> None:
-        """Start one process."""
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", _MEMBER, node_id, json.dumps(self.peers)),
@@ -63,11 +62,10 @@ class GroupProcesses:
         self._selector.register(process.stdout, selectors.EVENT_READ, (node_id, bytearray()))
 
     def signal(self, node_id: str, number: int) -> None:
-        """Send a signal to one process."""
         self._processes[node_id].send_signal(number)
 
     def kill(self, node_id: str) -> None:
-        """End one process by kill -9, and forget what it led."""
+        """Kill one process, and forget its leaderships."""
         process = self._processes.pop(node_id)
         process.kill()
         assert process.stdout is not None
@@ -77,25 +75,22 @@ class GroupProcesses:
             del self.leaders[group]
 
     def stop(self) -> None:
-        """End all processes."""
         for node_id in list(self._processes):
             self.kill(node_id)
         self._selector.close()
 
     def led_by(self, node_id: str) -> list[str]:
-        """The groups whose ready leader is in this process."""
         return [group for group, (_, leader) in self.leaders.items() if leader == node_id]
 
     def term_at(self, node_id: str, group: str) -> int:
-        """The term of this process in that group, as it reported last; -1 before."""
+        """Return the term that this process reported last for the group; -1 before."""
         return self._terms.get((node_id, group), -1)
 
     def pid(self, node_id: str) -> int:
-        """The process's id."""
         return self._processes[node_id].pid
 
     def watch(self, until: Callable[[], bool], timeout_s: float) -> bool:
-        """Read the processes' reports until a condition holds; return whether it did in time."""
+        """Read reports until a condition holds; return whether it did in time."""
         deadline = time.monotonic() + timeout_s
         while not until():
             left_s = deadline - time.monotonic()
@@ -113,7 +108,6 @@ class GroupProcesses:
         return True
 
     def all_led(self) -> bool:
-        """Whether every group has a ready leader."""
         return len(self.leaders) == len(self.groups)
 
     def _note(self, node_id: str, told: dict[str, object]) -> None:

@@ -27,7 +27,6 @@ class Log(SyncObj):  # type: ignore[misc]  # the library has no types
 
     @replicated  # type: ignore[untyped-decorator]
     def append(self, body: bytes) -> int:
-        """Take one body."""
         self._entries += len(body) > 0
         return self._entries
 

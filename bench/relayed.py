@@ -1,4 +1,4 @@
-"""`python -m bench.relayed`: what a send costs that a follower passes on to the leader."""
+"""`python -m bench.relayed`: the cost of a send that a follower passes on to the leader."""
 
 from __future__ import annotations
 
@@ -31,11 +31,9 @@ COLUMNS = ["in flight", "way", "sends/s", "of direct", "p50 ms", "p99 ms"]
 
 @dataclass
 class Times:
-    """What one way measured.
-
-    Attributes:
-        rates: answered sends a second, for each round.
-        latencies_s: of each send, all rounds together.
+    """Attributes:
+    rates: answered sends a second, for each round.
+    latencies_s: of each send, all rounds together.
     """
 
     rates: list[float] = field(default_factory=list)
@@ -66,7 +64,7 @@ async def _send(client: RemotingClient, address: str, body: bytes = b"") -> bool
 
 
 async def _load(address: str, body: bytes, in_flight: int, measured_s: float, times: Times) -> None:
-    """Keep so many sends in flight on one connection."""
+    """Keep `in_flight` sends in flight on one connection."""
     latencies_s: list[float] = []
     async with trio.open_nursery() as nursery:
         client = RemotingClient(nursery)

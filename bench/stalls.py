@@ -1,4 +1,4 @@
-"""`python -m bench stalls`: what pauses of members cost a group: leaders, and the clients' time."""
+"""`python -m bench stalls`: the leaders and the time that pauses of members cost."""
 
 from __future__ import annotations
 
@@ -39,7 +39,6 @@ HOW = (
 
 
 def term_of(peers: dict[str, str]) -> int:
-    """The term that the group is in."""
 
     async def ask() -> int:
         told = await GroupClient(GROUP, peers).leader_status(30.0)
@@ -49,7 +48,6 @@ def term_of(peers: dict[str, str]) -> int:
 
 
 def paused(who: str, leader: str, names: list[str]) -> list[str]:
-    """The members that a row pauses."""
     others = [name for name in names if name != leader]
     return {LEADER: [leader], ALL: [leader, *others], FOLLOWER: others[:1]}.get(who, others)
 

@@ -51,8 +51,6 @@ TOUCHED = "Before each run {mib:,} MiB of memory were touched, so that the host 
 
 
 class Grid:
-    """The points to measure, and the results so far."""
-
     def __init__(self, contenders: list[Contender], points: list[Point]) -> None:
         self.contenders = contenders
         self.points = points
@@ -62,20 +60,18 @@ class Grid:
         self.began = time.strftime("%Y-%m-%d %H:%M")
 
     def add(self, run: Run, result: Measured) -> None:
-        """Add the result of a run."""
         self.results.setdefault((run.point, run.contender.key), []).append(result)
         row = {"round": run.round, "system": run.contender.key, **run.point._asdict()}
         self.runs.append({**row, **asdict(result)})
 
     def tables(self) -> list[Rows]:
-        """One table for each size of bodies that has results."""
+        """One table for each size of bodies with results."""
         sizes = dict.fromkeys(point.body_bytes for point in self.points)
         in_flight = list(dict.fromkeys(point.in_flight for point in self.points))
         tables = [table_of_size(s, in_flight, self.contenders, self.results) for s in sizes]
         return [each for each in tables if each.cells]
 
     def figures(self, notes: list[str]) -> dict[str, object]:
-        """All that is kept, with each run by itself."""
         return {
             "began": self.began,
             "versions": self.versions,
@@ -87,7 +83,7 @@ class Grid:
 def prepare(
     systems: list[System], toolchain: Toolchain, grid: Grid, report: Report
 ) -> dict[str, Prepared]:
-    """The systems whose programs are there, by key; adds a note for each other one."""
+    """Return the systems whose programs are there, by key; add a note for each other one."""
     found: dict[str, Prepared] = {}
     for system in systems:
         contender = system.contender
@@ -131,9 +127,9 @@ def carry_out(
     report: Report,
     kept: Path | None,
 ) -> None:
-    """Carry out all runs in turn; a failed one becomes a note. `kept` is rewritten after each.
+    """Carry out all runs; a failure becomes a note. `kept` is rewritten after each.
 
-    `memory_mib`: how much memory is touched before each.
+    `memory_mib`: memory that is touched before each.
     """
     console = Console(stderr=True)
     columns = (

@@ -135,7 +135,7 @@ def used_by(folder: Path, workload: Workload, *, traced: bool = False) -> Used:
         leader = _leader(processes)
         time.sleep(workload.warm_up_s)
         looked = _traced if traced else _processor_us
-        found = looked([process.pid for process in processes], folder, workload.seconds / 2)
+        found = looked([process.pid for process in processes], folder, workload.measured_s / 2)
         result = _result(processes[leader])
     finally:
         end(processes)
@@ -147,10 +147,10 @@ def used_by(folder: Path, workload: Workload, *, traced: bool = False) -> Used:
     return Used(result.entries_per_s, (a_second[0], mean), ({}, {}))
 
 
-def _processor_us(pids: Sequence[int], _folder: Path, seconds: float) -> list[dict[str, float]]:
+def _processor_us(pids: Sequence[int], _folder: Path, measured_s: float) -> list[dict[str, float]]:
     """Microseconds of processor time that each used in a second of wall time."""
     before, began = [_ran_ns(pid) for pid in pids], time.monotonic()
-    time.sleep(seconds)
+    time.sleep(measured_s)
     elapsed_s = time.monotonic() - began
     after = [_ran_ns(pid) for pid in pids]
     return [{"us": (b - a) / 1000 / elapsed_s} for a, b in zip(before, after, strict=True)]
@@ -162,7 +162,7 @@ def _ran_ns(pid: int) -> int:
     return sum(int(task.read_text().split()[0]) for task in tasks)
 
 
-def _traced(pids: Sequence[int], folder: Path, seconds: float) -> list[dict[str, float]]:
+def _traced(pids: Sequence[int], folder: Path, measured_s: float) -> list[dict[str, float]]:
     """System calls of each process by name, as strace counts them."""
     strace = [shutil.which("strace") or "strace", "-f", "-qq", "-c", "-o"]
     files = [folder / f"strace-{pid}" for pid in pids]
@@ -170,7 +170,7 @@ def _traced(pids: Sequence[int], folder: Path, seconds: float) -> list[dict[str,
         subprocess.Popen([*strace, str(file), "-p", str(pid)])
         for pid, file in zip(pids, files, strict=True)
     ]
-    time.sleep(seconds)
+    time.sleep(measured_s)
     for tracer in tracers:
         tracer.send_signal(signal.SIGINT)
     for tracer in tracers:
@@ -222,9 +222,9 @@ def _output(process: subprocess.Popen[bytes]) -> IO[bytes]:
     return process.stdout
 
 
-async def floor_us(tasks: int, seconds: float = 1.0) -> float:
+async def floor_us(tasks: int, measured_s: float = 1.0) -> float:
     """Microseconds in which trio puts a task to sleep and wakes it, all tasks at once."""
-    lot, woken, stops = trio.lowlevel.ParkingLot(), 0, trio.current_time() + seconds
+    lot, woken, stops = trio.lowlevel.ParkingLot(), 0, trio.current_time() + measured_s
 
     async def sleep() -> None:
         nonlocal woken

@@ -13,8 +13,6 @@ MANY = 64
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Appends of one size, a number in flight, and their time."""
-
     in_flight: int  # entries that wait for their acknowledgement at any moment
     body_bytes: int = 256
     call: str = APPEND
@@ -23,14 +21,12 @@ class Workload:
     measured_s: float = 5.0
 
     def to_json(self) -> str:
-        """One line, for the command line of a member."""
         named = asdict(self)
         seconds = named.pop("measured_s")  # as all systems read it
         return json.dumps({**named, "seconds": seconds})
 
     @classmethod
     def from_json(cls, text: str) -> Workload:
-        """The workload in such a line."""
         named = json.loads(text)
         measured_s = named.pop("seconds")
         return cls(**named, measured_s=measured_s)
@@ -38,7 +34,7 @@ class Workload:
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """The result of one run. `failed` counts appends that were refused or not answered."""
+    """`failed` counts appends that were refused or not answered."""
 
     entries_per_s: float
     median_ms: float
@@ -47,7 +43,7 @@ class Measured:
 
     @classmethod
     def from_line(cls, line: str) -> Measured | None:
-        """The result that a member printed; None for any other line.
+        """Return the result that a member printed; None for any other line.
 
         Raises ValueError if no append was acknowledged in the measured time.
         """
@@ -62,7 +58,7 @@ class Measured:
 
 
 def measured(latencies_s: list[float], batch: int, measured_s: float) -> Measured:
-    """Rate and percentiles of the calls that were answered in `measured_s`."""
+    """Return rate and percentiles of the calls that were answered in `measured_s`."""
     ordered = sorted(latencies_s) or [float("nan")]
     return Measured(
         entries_per_s=len(latencies_s) * batch / measured_s,

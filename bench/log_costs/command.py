@@ -1,8 +1,7 @@
-"""`python -m bench log-costs`: the table of what commands of the broker's log cost."""
+"""`python -m bench log-costs`: the table of the costs of commands in the broker's log."""
 
 from __future__ import annotations
 
-import gc
 import tempfile
 import time
 from collections.abc import Callable
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from bench.costs.loop_holds import without_collections
 from bench.log_costs.dearest import dearest
 from bench.log_costs.full_log import FullLog, Sizes
 from dledger.command_line.options import option
@@ -28,14 +28,10 @@ def log_costs(only: str) -> None:
     with tempfile.TemporaryDirectory() as folder:
         full = FullLog(Path(folder), Sizes())
         full.fill()
-        gc.collect()
-        gc.freeze()
-        gc.disable()  # a collection is no entry's cost
         try:
-            _measure(full, only)
+            with without_collections():
+                _measure(full, only)
         finally:
-            gc.enable()
-            gc.unfreeze()
             full.machine.close()
 
 
@@ -43,7 +39,7 @@ def _measure(full: FullLog, only: str) -> None:
     def snapshot() -> object:
         return full.machine.snapshot()
 
-    # Deletions come last, because the others need what they take away.
+    # Deletions come last, because the others need the deleted rows.
     cases = sorted(dearest(), key=lambda case: case[0].startswith("Delete"))
     if only in "a snapshot begins":
         _print("a snapshot begins", [_ms(snapshot) for _ in range(_TIMES)])
