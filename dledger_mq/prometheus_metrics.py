@@ -8,6 +8,7 @@ from typing import Final
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
 from dledger.renamed import renamed_arguments
+from dledger_mq.client_metrics import ClientMetrics
 from dledger_mq.errors import SendFailed
 from dledger_mq.received_message import ReceivedMessage
 from remoting.bodies.message_queue import MessageQueue
@@ -16,11 +17,11 @@ from remoting.bodies.message_queue import MessageQueue
 # three.
 _SEND_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 3, 5)
 
-# Listeners do what programs do: from a line in memory to a call of another service.
+# Listeners take anything from a microsecond to the time of a call of another service.
 _CONSUME_S: Final = (0.0001, 0.001, 0.01, 0.1, 0.5, 1, 5, 30)
 
 
-class PrometheusMetrics:
+class PrometheusMetrics(ClientMetrics):
     """Counts for `prometheus_client`; one object serves all producers and consumers of a process.
 
     docs/client.md has a table of the metrics.
@@ -80,7 +81,6 @@ class PrometheusMetrics:
 
     @renamed_arguments(seconds="took_s")
     def sent(self, topic: str, took_s: float, attempts: int) -> None:
-        """As ClientMetrics.sent."""
         self._sent.labels(topic).inc()
         self._send_s.labels(topic).observe(took_s)
         if attempts > 1:
@@ -88,7 +88,6 @@ class PrometheusMetrics:
 
     @renamed_arguments(seconds="took_s")
     def send_failed(self, topic: str, error: SendFailed, took_s: float) -> None:
-        """As ClientMetrics.send_failed."""
         self._send_failures.labels(topic, type(error).__name__).inc()
         if error.attempts > 1:
             self._retries.labels(topic).inc(error.attempts - 1)
@@ -97,23 +96,19 @@ class PrometheusMetrics:
     def pulled(
         self, group: str, queue: MessageQueue, messages: int, size_bytes: int, lag: int
     ) -> None:
-        """As ClientMetrics.pulled."""
         self._pulled.labels(group, queue.topic).inc(messages)
         self._pulled_bytes.labels(group, queue.topic).inc(size_bytes)
         self._lag.labels(group, queue.topic, queue.broker_name, str(queue.queue_id)).set(lag)
 
     @renamed_arguments(seconds="took_s")
     def consumed(self, group: str, messages: Sequence[ReceivedMessage], took_s: float) -> None:
-        """As ClientMetrics.consumed."""
         self._handed_out(self._consumed, group, messages, took_s)
 
     @renamed_arguments(seconds="took_s")
     def failed(self, group: str, messages: Sequence[ReceivedMessage], took_s: float) -> None:
-        """As ClientMetrics.failed."""
         self._handed_out(self._failed, group, messages, took_s)
 
     def left(self, group: str, queue: MessageQueue) -> None:
-        """As ClientMetrics.left."""
         with suppress(KeyError):  # the queue was never pulled from
             self._lag.remove(group, queue.topic, queue.broker_name, str(queue.queue_id))
 

@@ -1,4 +1,4 @@
-"""Asks the leaders of all groups of brokers, through elections."""
+"""Sends requests to the leaders of all groups of brokers, through elections."""
 
 from collections.abc import Collection, Mapping
 from typing import Final
@@ -14,24 +14,20 @@ from remoting.wire.codes import ResponseCode
 from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
-# How long orders and questions follow an election.
+# How long requests are repeated during an election.
 ORDER_TIMEOUT_S: Final = 10.0
 
 _SUCCESS: Final = frozenset({ResponseCode.SUCCESS})
 
 
 class Leaders:
-    """The groups of brokers that the name servers know.
-
-    Args:
-        client: whose connections and routes to use.
-    """
+    """Finds the leaders through the name servers of a client."""
 
     def __init__(self, client: Client) -> None:
         self._client = client
 
     async def brokers(self) -> list[BrokerData]:
-        """The groups of brokers, by name."""
+        """Return the groups of brokers that the name servers know, sorted by name."""
         reply = await self._client.routes.ask_nameserver(
             requests.cluster_info(), "tell the cluster"
         )
@@ -49,25 +45,19 @@ class Leaders:
         accepted: Collection[int] = _SUCCESS,
         attempt_s: float = ATTEMPT_TIMEOUT_S,
     ) -> Mapping[str, Command]:
-        """Have each group's leader carry out a command, which it may do twice.
+        """Send a request to each group's leader; one of them may carry it out twice.
 
-        Args:
-            command: the request.
-            what: what is asked for, for errors: "make a topic".
-            cluster: only groups of this cluster; of all when empty.
-            names: only these groups.
-            topic: what it is about, for errors.
-            accepted: codes that are an answer; others are refusals.
-            attempt_s: how long one broker may take.
+        Only groups of `cluster`, unless it is empty, and only those in `names`, unless it is None.
+        `what`, the request in words ("make a topic"), and `topic` are for errors. Other response
+        codes than `accepted` are refusals.
 
-        Returns:
-            The replies by the names of the groups.
+        Returns at least one reply, by the name of the group.
 
         Raises:
             ClientClosed, OtherLoop: see `Client.check_open`.
-            NoMaster: there is no group, or one has no leader for the whole time.
-            NameServersUnreachable: none answers.
-            RequestRefused: a broker says no.
+            NoMaster: there is no group, or a group had no leader for 10 s.
+            NameServersUnreachable: no name server answers.
+            RequestRefused: a broker refuses.
         """
         deadline = trio.current_time() + ORDER_TIMEOUT_S
         replies: dict[str, Command] = {}
@@ -93,7 +83,7 @@ class Leaders:
                     raise
                 problem = error
             except NameServersUnreachable:
-                raise  # no election brings one back
+                raise  # an election does not help
             except (MessagingError, RemotingError) as error:
                 problem = error
             failures += 1

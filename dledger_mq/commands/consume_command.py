@@ -1,4 +1,4 @@
-"""`dledger-mq consume`, `find` and `trace`: messages, and what happened to them."""
+"""`dledger-mq consume`, `find` and `trace`: print messages, and what happened to them."""
 
 import json
 from collections.abc import Sequence
@@ -26,10 +26,10 @@ from dledger_mq.tracing.traces import TRACE_TOPIC
 from remoting.bodies.heartbeat import MessageModel
 from remoting.bodies.trace import TraceRecord
 
-# The group of consumers that only look: they share nothing and leave no offsets.
+# The group of consumers that only look: they broadcast, and commit no offsets.
 _LOOKING_GROUP: Final = "dledger-mq-consume"
 
-# Printing takes no time; what still waits after this is not wanted any more.
+# Printing takes no time; messages that still wait after this are not wanted any more.
 _CLOSE_S: Final = 0.2
 
 
@@ -71,7 +71,7 @@ def consume(
             nonlocal seen
             for message in messages:
                 if enough.is_set():
-                    # The program is ending; what is not printed must not be committed.
+                    # The program is ending; messages that were not printed must not be committed.
                     await trio.sleep_forever()
                 if not say(message_line(message, as_json)):
                     enough.set()
@@ -124,7 +124,7 @@ def find(topic: str, key: str, most: int, as_json: bool) -> None:
 
 
 def message_line(message: ReceivedMessage, as_json: bool) -> str:
-    """A line: its body, or a JSON object."""
+    """Format a message as its body, or as a JSON object."""
     body = message.body.decode("utf-8", "backslashreplace")
     if not as_json:
         return body
@@ -184,7 +184,7 @@ def _row(step: TraceRecord, as_json: bool) -> dict[str, object]:
 
 
 def _time(at_ms: int) -> str:
-    """A time for people, or "-" when the client did not say one that a calendar has."""
+    """Format a time; "-" if the client gave none, or one that no calendar has."""
     if not at_ms:
         return "-"
     try:

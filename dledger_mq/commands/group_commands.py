@@ -1,4 +1,4 @@
-"""`dledger-mq group ...`: look at consumer groups, move them, and say how they read."""
+"""`dledger-mq group ...`: show consumer groups, reset them, and set how they read."""
 
 import json
 import re
@@ -22,7 +22,7 @@ _MAX_OFFSET: Final = (1 << 63) - 1
 _AGO: Final = re.compile(r"(\d{1,9})(s|m|h|d)", re.ASCII)
 _UNIT_MS: Final = {"s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
-# From this number of digits on, a number is a time in milliseconds: since September 2001.
+# A number with this many digits is a time in milliseconds since 1970.
 _MILLISECOND_DIGITS: Final = 13
 
 FORMS: Final = "2026-03-01T12:30 (local time), 2026-03-01T12:30+00:00, 90m (ago; s, m, h, d) or ms"
@@ -260,14 +260,13 @@ def clone(group: str, target: str, topic: str) -> None:
 
 
 def _queue(topic: str, name: str) -> MessageQueue:
-    """The queue that an option names."""
     broker_name, separator, number = name.rpartition(":")
     if not separator or not broker_name or not number.isdecimal() or len(number) > 9:
         raise click.UsageError(f"--queue {name}: give the broker's name and a number, broker-a:0")
     return MessageQueue(topic, broker_name, int(number))
 
 
-# Brokers take no more; more than there are members means all of them.
+# The most that brokers accept; a number above the number of members means all of them.
 _MAX_SHARES: Final = 1_000_000
 
 
@@ -324,7 +323,7 @@ def mode(
 
 
 def read_time(text: str, now_ms: int) -> int:
-    """A time in milliseconds since 1970. Raises ValueError with the forms it may have."""
+    """Return a time in milliseconds since 1970. Raises ValueError, which lists the forms."""
     ago = _AGO.fullmatch(text)
     if ago is not None:
         return max(0, now_ms - int(ago[1]) * _UNIT_MS[ago[2]])
@@ -337,7 +336,7 @@ def read_time(text: str, now_ms: int) -> int:
 
 
 def written_time(time_ms: int) -> str:
-    """A time for people, in local time; a dash for none."""
+    """Format a time as local time; "-" for 0."""
     if time_ms <= 0:
         return "-"
     return datetime.fromtimestamp(time_ms / 1000).isoformat(" ", "seconds")

@@ -1,4 +1,4 @@
-"""`dledger-mq up`: whole groups on this machine."""
+"""`dledger-mq up`: run groups of brokers on this machine."""
 
 import math
 import signal
@@ -84,10 +84,10 @@ def _plan(
     group_count: int | None,
     nameserver: str | None,
 ) -> ClusterPlan:
-    """The directory's groups, or new ones.
+    """Return the plan of the directory, or a new one.
 
     Raises:
-        GroupDirectoryError: the directory has other groups, or cannot be read.
+        GroupDirectoryError: its plan cannot be read, or contradicts the options.
     """
     plan = directory.read_plan()
     if plan is None:
@@ -107,7 +107,7 @@ def _plan(
 
 
 async def _run(cluster: LocalCluster, plan: ClusterPlan) -> None:
-    """Start everything, and end it at a signal."""
+    """Start all processes; end them at a signal."""
     with ending_signals() as signals:
         async with trio.open_nursery() as nursery:
 
@@ -125,8 +125,8 @@ async def _run(cluster: LocalCluster, plan: ClusterPlan) -> None:
 
 
 async def _say_ready(plan: ClusterPlan) -> None:
-    """Say so once the name server names a leader of each group, it answers a request, and all
-    members count, so that any of them may be lost.
+    """Report a leader once the name server names it, it answers a request, and all members of its
+    group count, so that any of them may be lost.
     """
     waiting = {group.name: group for group in plan.groups}
     patience_over_at = math.inf

@@ -1,6 +1,6 @@
-"""How much a consumer consumes, topic by topic, over the last minute and hour.
+"""Counts what a consumer consumes, by topic, over the last minute and hour.
 
-Source: RocketMQ's ConsumerStatsManager. What a broker asks for with 307 has it.
+Source: RocketMQ's ConsumerStatsManager. The answer to request 307 has the counts.
 """
 
 from collections.abc import Callable
@@ -8,14 +8,14 @@ from typing import Final
 
 from dledger_mq.connection.running_info import ConsumeStatus
 
-# Steps of the two windows, in seconds: the last minute and the last hour.
+# Steps in seconds of the two windows, the last minute and the last hour.
 _MINUTE_STEP: Final = 10
 _HOUR_STEP: Final = 600
 _STEPS: Final = 6
 
 
 class _Window:
-    """Sums over the last steps, the present one with them."""
+    """A sum over the last steps, the current one included."""
 
     __slots__ = ("_latest", "_step", "_sums")
 
@@ -51,18 +51,13 @@ class _Topic:
 
 
 class ConsumeTally:
-    """Counts the calls of a listener. It has a row for each topic that is subscribed to.
-
-    Args:
-        clock: seconds on the monotonic clock.
-    """
+    """Counts the calls of a listener, by topic. `clock` gives seconds."""
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
         self._topics: dict[str, _Topic] = {}
 
     def called(self, topic: str, messages: int, took_s: float, *, is_consumed: bool) -> None:
-        """A call with so many messages of a topic has taken so long."""
         now = self._clock()
         counts = self._topics.get(topic)
         if counts is None:
@@ -76,9 +71,8 @@ class ConsumeTally:
             counts.failed_in_hour.add(now, messages)
 
     def statuses(self) -> dict[str, ConsumeStatus]:
-        """The topics of which messages came."""
         now = self._clock()
-        # Whole steps, and the begin of the present one.
+        # All whole steps, and the part of the current one.
         window_s = _MINUTE_STEP * _STEPS + now % _MINUTE_STEP
         return {
             topic: ConsumeStatus(

@@ -40,10 +40,10 @@ from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
-# RocketMQ's rebalance interval; brokers also tell when members come or go.
-LOOK_S: Final = 20.0
+# RocketMQ's rebalance interval; brokers also notify when members come or go.
+REBALANCE_S: Final = 20.0
 
-# The last acknowledgements of a cancelled block, or of one that ends by an error.
+# For the last acknowledgements of a block that is cancelled or ends by an error.
 LAST_ACKNOWLEDGEMENTS_S: Final = 1.0
 
 _ANY_QUEUE: Final = -1
@@ -52,28 +52,31 @@ _ANY_QUEUE: Final = -1
 class PopConsumer:
     """Consumes the topics of a group by pops (see docs/pop.md).
 
-    Each message is this consumer's for a time, which it renews while the listener has it. What the
-    listener consumed is acknowledged and never given again; what it failed with comes again later,
-    to any member. Members hold no queues, so there may be more of them than queues, and nothing
-    moves when they come or go. What a consumer that dies had comes again after its invisible time.
+    A popped message is invisible to other consumers for a time, which this consumer renews while
+    the listener has it. A message that the listener consumed is acknowledged and never redelivered;
+    one that it failed with is redelivered later, to any member. Members hold no queues, so there
+    may be more of them than queues, and no queue moves when they come or go. The messages of a
+    consumer that dies are redelivered after their invisible time.
 
     Args:
         group: the consumer group.
-        topics: a topic, several, or what is wanted by topic: tags ("TagA || TagB"), or a condition
+        topics: a topic, several, or a mapping of topics to tags ("TagA || TagB") or conditions
             (`Sql`).
-        listener: gets messages of one queue; its answer RETRY, or an error, has them come again.
-        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
+        listener: gets messages of one queue; they are redelivered if it returns RETRY or raises an
+            error.
+        nameservers: "host:port" each, or one text with semicolons between them, for a client of its
+            own.
         client: an open client to share instead.
         ordered: whether the messages of a queue are consumed one after the other. All members of a
             group must agree.
-        assigned: whether brokers say from which queues this member pops (as operators set it by
-            `Admin.set_request_mode`); else it pops from all queues.
+        assigned: whether brokers assign the queues that this member pops from (as administrators
+            set it by `Admin.set_request_mode`); else it pops from all queues.
         from_first: whether a group that never consumed begins with the first message there is; else
             with those that are sent from now on.
-        options: what can be tuned.
-        metrics: told of each pop, and of what became of messages.
-        trace: whether what becomes of messages is written into RocketMQ's trace topic; or the name
-            of another topic to write it to. See `Admin.trace`.
+        options: numbers and limits.
+        metrics: receives each pop, and the outcome of messages.
+        trace: whether the consumption of messages is written to RocketMQ's trace topic, or the name
+            of another trace topic. See `Admin.trace`.
     """
 
     def __init__(
@@ -115,8 +118,8 @@ class PopConsumer:
         self._nursery: Background | None = None
         self._held: HeldMessages | None = None
         self._acknowledging: PopAcknowledging | None = None
-        self._look_wanted = WakeUp()
-        self._looked = trio.Event()
+        self._rebalance_wanted = WakeUp()
+        self._queues_known = trio.Event()
         self._is_stopped = False
         self._opened_ms = 0
 
@@ -134,10 +137,11 @@ class PopConsumer:
         return self
 
     async def __aexit__(self, *raised: Any) -> None:
-        """Stop popping, let listeners finish, acknowledge, give the rest back, leave the group.
+        """Stop popping, let listeners finish, acknowledge, give other messages back, leave the
+        group.
 
-        An error that ends the block does not wait for listeners, unless they run in threads, which
-        cannot be interrupted: what they have consumed is acknowledged, all else comes again.
+        If an error ends the block, listeners are cancelled, except in threads, which cannot be
+        interrupted. Messages that they have consumed are acknowledged, all others are redelivered.
         """
         await self._use.close(*raised)
 
@@ -150,7 +154,7 @@ class PopConsumer:
         await check_conditions(client, self.group, self._wanted.values())
         client.add_consumer(
             ConsumerEntry(
-                self._data(), self._look_wanted.set, self._running_info, self._direct.asked
+                self._data(), self._rebalance_wanted.set, self._running_info, self._direct.asked
             )
         )
         async with AsyncExitStack() as stack:
@@ -173,8 +177,8 @@ class PopConsumer:
             client.routes.watch(self._route_changed)
             for _ in range(options.concurrency):
                 calls.start_soon(listening.work, held, acknowledging.add)
-            nursery.start_soon(held.renew_for_ever)
-            nursery.start_soon(self._look_for_ever)
+            nursery.start_soon(held.renew_forever)
+            nursery.start_soon(self._rebalance_forever)
             leave_s = LAST_ACKNOWLEDGEMENTS_S
             try:
                 try:
@@ -196,7 +200,7 @@ class PopConsumer:
         self._client.routes.unwatch(self._route_changed)
         for reader in self._all_readers():
             reader.stop()
-        self._listening.give_no_more()
+        self._listening.stop_handing_out()
 
     async def _leave(self) -> None:
         if self._metrics is not None:
@@ -210,17 +214,17 @@ class PopConsumer:
 
     @during_block
     async def ready(self) -> None:
-        """Wait until brokers have answered: a new group is given every message sent after this.
+        """Wait until brokers have answered: a new group gets every message sent after this.
 
         Raises:
             ClientClosed: the consumer is not open, or ends meanwhile.
         """
-        await self._looked.wait()
+        await self._queues_known.wait()
         for reader in list(self._all_readers()):
             await reader.positioned.wait()
 
     def queues(self) -> list[MessageQueue]:
-        """What this member pops from; the id -1 is any queue of a broker."""
+        """Return the queues that this member pops from; the id -1 is any queue of a broker."""
         return sorted(self._readers)
 
     def _data(self) -> ConsumerData:
@@ -239,7 +243,7 @@ class PopConsumer:
             self._held.settle(popped)
 
     def _running_info(self) -> RunningInfo:
-        """What it is doing; a consumer that pops has no progress of its own in any queue."""
+        # A consumer that pops has no progress of its own in any queue.
         return RunningInfo(
             self._client.routes.nameservers,
             self._is_ordered,
@@ -254,24 +258,26 @@ class PopConsumer:
 
     def _route_changed(self, route: ClientRoute) -> None:
         if route.topic in self._wanted:
-            self._look_wanted.set()
+            self._rebalance_wanted.set()
             for reader in self._all_readers():
                 reader.route_changed(route)
 
-    async def _look_for_ever(self) -> None:
-        """Look every 20 s from which queues to pop, and at once when something has changed."""
+    async def _rebalance_forever(self) -> None:
+        """Rebalance every 20 s, each second while a topic is missing, and after changes at once."""
         while True:
             is_complete = True
             for topic in self._wanted:
-                if not topic.startswith(RETRY_TOPIC_PREFIX):  # the topic's own pops bring those
-                    is_complete &= await self._look_at(topic)
+                if not topic.startswith(
+                    RETRY_TOPIC_PREFIX
+                ):  # pops of the topic return retries, too
+                    is_complete &= await self._rebalance(topic)
             if is_complete:
-                self._looked.set()
-            with trio.move_on_after(LOOK_S if is_complete else LONGEST_PAUSE_S):
-                await self._look_wanted.wait()
+                self._queues_known.set()
+            with trio.move_on_after(REBALANCE_S if is_complete else LONGEST_PAUSE_S):
+                await self._rebalance_wanted.wait()
 
-    async def _look_at(self, topic: str) -> bool:
-        """Pop from the right queues of a topic; False when they are not known now."""
+    async def _rebalance(self, topic: str) -> bool:
+        """Pop from the right queues of a topic; return False if they are not known now."""
         try:
             route = await self._client.routes.find(topic)
             if route.provisional or not route.read_queues:
@@ -290,11 +296,11 @@ class PopConsumer:
         return True
 
     async def _queues(self, route: ClientRoute) -> set[MessageQueue]:
-        """From which queues to pop. Raises RemotingError."""
+        """Return the queues to pop from. Raises RemotingError."""
         brokers = {queue.broker_name for queue in route.read_queues}
         if not self._is_assigned:
             return {MessageQueue(route.topic, name, _ANY_QUEUE) for name in brokers}
-        # Any broker tells those of all.
+        # Any broker knows the assignment of the queues of all brokers.
         for address in dict.fromkeys(route.masters.values()):
             await self._client.send_heartbeats([address])
             reply = await self._client.remoting.request(
@@ -331,12 +337,12 @@ class PopConsumer:
             self._nursery.start_soon(reader.run)
 
     def _beside(self, work: Callable[[], Awaitable[None]]) -> None:
-        """Run something in the background; after the end of the block, nothing."""
+        """Run work in the background, unless the block has ended."""
         if self._nursery is not None:
             self._nursery.start_soon(work)
 
     def _arrived(self, result: PopResult) -> None:
-        """Messages have come; perhaps too late."""
+        """Hand out the messages of a pop, or give them back if they come too late."""
         if self._held is None or self._acknowledging is None:
             return
         for popped in (*result.messages, *result.unwanted):

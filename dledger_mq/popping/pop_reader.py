@@ -34,32 +34,20 @@ from remoting.wire.errors import RemotingError
 
 _log = logging.getLogger(__name__)
 
-# RocketMQ's popping clients have a broker hold a pop that finds nothing for 15 s.
+# RocketMQ's value: how long a broker holds a pop that finds nothing.
 HOLD_MS: Final = 15_000
 POP_TIMEOUT_S: Final = 30.0
 
-# A broker that finds nothing without holding the request is asked no more often than this.
+# The least time between pops of a broker that finds nothing and does not hold the request.
 _LEAST_PAUSE_S: Final = 0.1
 
 
 class PopReader:
-    """Pops.
+    """Pops from one queue, or from any queue of a broker if its id is -1.
 
-    Args:
-        client: whose connections and routes to use.
-        group: the consumer group.
-        queue: where from; the id -1 is any queue of the broker.
-        wanted: the subscription of its topic.
-        held: what this consumer has.
-        options: how much is asked for.
-        beside: runs what reads an answer with compressed bodies.
-        is_ordered: whether the order in each queue is kept.
-        from_first: where a group begins that never consumed.
-        on_messages: takes what came; also after `stop`, when an answer comes late.
-        metrics: told of what came, or None.
-
-    Attributes:
-        positioned: set once a broker has answered: the group has begun.
+    `beside` runs work in the background. `on_messages` is called with each result, also after
+    `stop`, when an answer comes late. `positioned` is set once a broker has answered: the group has
+    begun.
     """
 
     def __init__(
@@ -93,33 +81,31 @@ class PopReader:
         self._pop_scope = trio.CancelScope()
         self._address = ""
         self._attempt_id = ""
-        # What a silent broker is asked about must be a queue that there is.
+        # A probe of a silent broker must name a queue that exists.
         self._asked_about = MessageQueue(queue.topic, queue.broker_name, max(queue.queue_id, 0))
 
     def stop(self) -> None:
-        """Pop nothing more."""
         self._scope.cancel()
 
     def route_changed(self, route: ClientRoute) -> None:
-        """Leave a pop that is held by a broker that is not the master any more."""
+        """Abandon a pop that is held by a broker that is not the master any more."""
         master = route.masters.get(self.queue.broker_name)
         if route.topic == self.queue.topic and master and master != self._address:
             self._pop_scope.cancel()
 
     async def run(self) -> None:
-        """Pop until `stop`."""
         with self._scope:
             failures = 0
             while True:
-                promised = await self._held.promise_room(self._options.pop_batch)
+                reserved = await self._held.reserve_room(self._options.pop_batch)
                 try:
-                    await self._pop(promised, refresh=failures > 0)
+                    await self._pop(reserved, refresh=failures > 0)
                     failures = 0
                 except (MessagingError, RemotingError) as error:
                     failures += 1
                     await self._pause(error, failures)
                 finally:
-                    self._held.keep_promise(promised)
+                    self._held.end_reservation(reserved)
 
     async def _pop(self, most: int, *, refresh: bool) -> None:
         self._address = await master_of(self._client, self.queue, refresh=refresh)
@@ -141,24 +127,24 @@ class PopReader:
         outcomes: list[Command | MessagingError | RemotingError] = []
         answered = trio.Event()
 
-        def tell(outcome: Command | MessagingError | RemotingError) -> None:
+        def report(outcome: Command | MessagingError | RemotingError) -> None:
             outcomes.append(outcome)
             answered.set()
 
         def settle(outcome: Command | RemotingError) -> None:
-            # A late answer holds messages, too, although the call that asked for it has ended.
+            # A late answer may hold messages, too, although the call of `_pop` has ended.
             if not isinstance(outcome, Command) or outcome.code != ResponseCode.SUCCESS:
-                tell(outcome)
+                report(outcome)
                 return
             read = self._reading(outcome, asked)
             try:
                 self._hand_on(outcome, read(inflates=False))
             except BodyCompressed:
-                self._beside(partial(self._inflate, outcome, read, tell))
+                self._beside(partial(self._inflate, outcome, read, report))
             except (MessagingError, RemotingError) as error:
-                tell(error)
+                report(error)
             else:
-                tell(outcome)
+                report(outcome)
 
         self._client.remoting.request_nowait(self._address, command, settle, POP_TIMEOUT_S)
         watch = self._client.silence.held_by(self._address, self._asked_about)
@@ -180,7 +166,7 @@ class PopReader:
             await trio.sleep(max(_LEAST_PAUSE_S - took_s, 0.0))
 
     def _reading(self, reply: Command, asked: float) -> Reading[PopResult]:
-        """What reads a reply that has come just now."""
+        """Return what decodes a reply that has just come."""
         return partial(
             read_pop_reply,
             reply,
@@ -195,15 +181,15 @@ class PopReader:
         self,
         reply: Command,
         read: Reading[PopResult],
-        tell: Callable[[Command | MessagingError | RemotingError], None],
+        report: Callable[[Command | MessagingError | RemotingError], None],
     ) -> None:
-        """Hand on what came in a reply with compressed bodies; then tell, as `settle` does."""
+        """Decode a reply with compressed bodies and hand its messages on; then call `report`."""
         try:
             self._hand_on(reply, await read_beside(self._client.side_work, read))
         except (MessagingError, RemotingError) as error:
-            tell(error)
+            report(error)
         else:
-            tell(reply)
+            report(reply)
 
     def _hand_on(self, reply: Command, result: PopResult) -> None:
         if result.unreadable:
@@ -224,7 +210,6 @@ class PopReader:
         self._on_messages(result)
 
     async def _pause(self, error: MessagingError | RemotingError, failures: int) -> None:
-        """Wait for a new leader or for better times."""
         if is_news(error, failures):
             level = logging.WARNING if isinstance(error, MessageMalformed) else logging.INFO
             _log.log(level, "%s not popped from, trying again: %s", self.queue, error)

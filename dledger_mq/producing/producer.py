@@ -1,4 +1,4 @@
-"""The producer: sends messages, each until it is acknowledged or failed for certain or in doubt."""
+"""The producer, which sends each message until its outcome is known, or its time is over."""
 
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -24,12 +24,11 @@ from dledger_mq.errors import (
     Rejected,
     RequestRefused,
     SendFailed,
-    SomeFailed,
     WindowFull,
 )
 from dledger_mq.listener import check_listener
 from dledger_mq.message import MAX_BODY_BYTES, Message, TransactionState, check_topic
-from dledger_mq.producing.outcomes import OneOutcome, Outcomes
+from dledger_mq.producing.outcomes import OneOutcome, Outcomes, all_results
 from dledger_mq.producing.transaction import (
     Transaction,
     TransactionCheck,
@@ -55,12 +54,11 @@ from remoting.wire.codes import ResponseCode
 # RocketMQ's sendMsgTimeout: all attempts of a message together.
 SEND_TIMEOUT_S: Final = 3.0
 
-# How long the end of the block waits for checks, as that of a consumer does for its listener.
+# How long the end of the block waits for checks; a consumer waits as long for its listener.
 LAST_CHECKS_S: Final = 5.0
 
-# After so many messages of one call the writer gets its turn, so that the broker works meanwhile.
+# `send_many` lets the writer run after this many messages, so that the broker works meanwhile.
 _MESSAGES_A_TURN: Final = 64
-
 
 _JOIN_WHAT_IS_READY: Final = Batching()
 
@@ -68,26 +66,28 @@ _JOIN_WHAT_IS_READY: Final = Batching()
 class Producer:
     """Sends messages.
 
-    Use it as ``async with Producer("group", nameservers=["127.0.0.1:9876"]) as producer``. The
-    end of the block waits for the outcome of what is in flight; leaving it by an error does not.
+    Use it as ``async with Producer("group", nameservers=["127.0.0.1:9876"]) as producer``. The end
+    of the block waits for the outcome of messages in flight; leaving it by an error does not.
 
     Args:
         group: the producer group.
-        nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
+        nameservers: "host:port" each, or one text with semicolons between them, for a client of its
+            own.
         client: an open client to share instead.
         timeout_s: how long all attempts of one message may take. The time begins with the
             first attempt: while the window is full, a message waits for its turn, as long as
-            answers come. If none comes for so long, it is `Rejected`.
+                answers come.
+            If none comes for so long, it is `Rejected`.
         compress_from_bytes: bodies this long or longer are compressed by zlib.
         max_body_bytes: longer bodies are refused here; brokers refuse more than 4 MiB by default.
-        max_in_flight: messages that wait for their answers.
-        max_in_flight_bytes: the bytes of these messages.
+        max_in_flight: the most messages that wait for their answers.
+        max_in_flight_bytes: the most bytes of these messages.
         batching: how single messages are joined to batches; None: each is a request of its own.
-        metrics: told the outcome of each message, except those of `send_oneway`.
-        trace: whether what `metrics` would be told is also written into RocketMQ's trace topic; or
-            the name of another topic to write it to. See `Admin.trace`.
-        check: says how a transaction of this group has ended, when a broker asks: also one of
-            another producer, which has died. A coroutine function.
+        metrics: receives the outcome of each message, except those of `send_oneway`.
+        trace: whether the same outcomes are also written to RocketMQ's trace topic, or the name of
+            another trace topic. See `Admin.trace`.
+        check: a coroutine function that returns the state of a transaction of this group when a
+            broker asks, also of a transaction of another producer, which has died.
     """
 
     @renamed_arguments(timeout_seconds="timeout_s")
@@ -139,7 +139,7 @@ class Producer:
     async def __aexit__(self, *raised: Any) -> None:
         """Wait for outcomes and checks (unless an error ends the block), leave the group, close.
 
-        A check that runs in a thread is waited for in any case, and its answer is sent.
+        A check that runs in a thread is always waited for, and its result is sent.
         """
         await self._use.close(*raised)
 
@@ -198,8 +198,8 @@ class Producer:
     ) -> SendResult:
         """Send a message and wait for its acknowledgement.
 
-        Cancelling abandons the wait only: the message may be stored all the same. If it still waits
-        for room in the window, it is not sent.
+        Cancelling abandons the wait only: the message may still be stored. If it still waits for
+        room in the window, it is not sent.
 
         Args:
             message: the message.
@@ -227,7 +227,7 @@ class Producer:
         Messages to the same queue are stored in their order, unless one has to be sent again.
 
         Args:
-            messages: the messages, of any topics; taken one by one as the window has room.
+            messages: messages of any topics; taken one by one when the window has room.
             selector: chooses the queue of each; without it queues take turns.
             timeout_s: how long all attempts of each may take; the producer's when None.
 
@@ -250,11 +250,7 @@ class Producer:
                 await pipeline.wait_for_start(sending)
             if number % _MESSAGES_A_TURN == _MESSAGES_A_TURN - 1:
                 await trio.lowlevel.checkpoint()
-        told = await outcomes.all()
-        results = [outcome for outcome in told if isinstance(outcome, SendResult)]
-        if len(results) < len(told):
-            raise SomeFailed(told)
-        return results
+        return all_results(await outcomes.all())
 
     @renamed_arguments(timeout_seconds="timeout_s")
     async def send_batch(
@@ -264,7 +260,7 @@ class Producer:
         selector: QueueSelector | None = None,
         timeout_s: float | None = None,
     ) -> SendResult:
-        """Send messages of one topic in one request, to one queue, stored all or none.
+        """Send messages of one topic in one request to one queue; all are stored, or none.
 
         Args:
             messages: at least one; together at most `max_body_bytes`, without a delay level.
@@ -288,10 +284,10 @@ class Producer:
         selector: QueueSelector | None = None,
         timeout_s: float | None = None,
     ) -> None:
-        """Send a message without waiting; `callback` gets its outcome once.
+        """Send a message without waiting; `callback` is called with its outcome once.
 
         It costs no task. The callback is synchronous, must not block, and may be called before this
-        returns. What it raises is logged.
+        returns. Its errors are logged.
 
         Args:
             message: the message.
@@ -300,8 +296,8 @@ class Producer:
             timeout_s: how long all attempts may take; the producer's when None.
 
         Raises:
-            InvalidMessage: no broker would take it.
-            WindowFull: as many messages as allowed wait for their answers.
+            InvalidMessage: brokers would refuse it.
+            WindowFull: the allowed number of messages wait for their answers.
         """
         pipeline = self._opened()
         sending = self._compose().message(message, selector, self._limit_s(timeout_s), callback)
@@ -318,8 +314,8 @@ class Producer:
             selector: chooses the queue; without it queues take turns.
 
         Raises:
-            InvalidMessage: no broker would take it.
-            RouteNotFound, NameServersUnreachable: there is nowhere to send it.
+            InvalidMessage: brokers would refuse it.
+            RouteNotFound, NameServersUnreachable: the topic has no route.
             Rejected: the topic has no leader now.
         """
         sending = self._compose().message(message, selector, self._limit_s(None), _ignore)
@@ -351,18 +347,18 @@ class Producer:
 
     @during_block
     async def recall(self, result: SendResult) -> bool:
-        """Take a delayed message back.
+        """Cancel a delayed message.
 
         Args:
-            result: of its send.
+            result: the result of its send.
 
         Returns:
-            Whether it was taken back, and never comes. Otherwise it was delivered or recalled
-            before, perhaps by an attempt of this call whose answer was lost.
+            Whether it was cancelled, and is never delivered. Otherwise it was delivered or
+            cancelled before, perhaps by an attempt of this call whose answer was lost.
 
         Raises:
-            InvalidMessage: it was not for a time, or its broker gives no handles.
-            RequestRefused, NoMaster, NameServersUnreachable: the broker did not say.
+            InvalidMessage: it was not delayed by a time, or its broker gives no handles.
+            RequestRefused, NoMaster, NameServersUnreachable: the outcome is unknown.
         """
         self._opened()
         topic, handle = result.queue.topic, result.recall_handle
@@ -387,7 +383,7 @@ class Producer:
         selector: QueueSelector | None = None,
         timeout_s: float | None = None,
     ) -> ReceivedMessage:
-        """Send a message to which a consumer replies, and wait for the reply.
+        """Send a message that a consumer replies to, and wait for the reply.
 
         Args:
             message: the question.
@@ -396,8 +392,8 @@ class Producer:
 
         Raises:
             Rejected: the question is certainly not stored.
-            OutcomeUnknown: it may be stored; a reply is not waited for.
-            NoReply: it is stored, and no reply has come in time.
+            OutcomeUnknown: it may be stored; this does not wait for a reply.
+            NoReply: it is stored, and no reply came in time.
         """
         self._opened()
         limit_s = self._limit_s(timeout_s)
@@ -427,15 +423,15 @@ class Producer:
 
     @during_block
     async def reply(self, asked: ReceivedMessage, body: bytes) -> None:
-        """Bring a reply to the producer that has asked, as a consumer of its question.
+        """Send a reply to the producer of a question, as a consumer of the question.
 
         Args:
             asked: the question.
-            body: of the reply.
+            body: the body of the reply.
 
         Raises:
             InvalidMessage: the message is no question.
-            RequestRefused: the asker is gone, or waits no longer.
+            RequestRefused: the producer is gone, or waits no longer.
             RemotingError, NoMaster, RouteNotFound, NameServersUnreachable: no broker took it.
         """
         self._opened()
@@ -458,15 +454,15 @@ class Producer:
         as it does when a commit is lost.
 
         Args:
-            message: the message. A delay counts from the commit on.
+            message: the message. A delay begins with the commit.
             selector: chooses the queue; without it queues take turns.
             timeout_s: how long all attempts of the send may take; the producer's when None.
 
         Raises:
-            NoTransactionCheck: this producer was given no check.
+            NoTransactionCheck: this producer has no check.
             Rejected: nothing is stored, and the block is not run.
             OutcomeUnknown: it may be stored, and the block is not run: the broker asks the check.
-            TransactionRefused: the message cannot be delivered any more, though the block is done.
+            TransactionRefused: the block is done, but the message cannot be delivered any more.
         """
         transaction = await self.begin_transaction(message, selector=selector, timeout_s=timeout_s)
         async with decided(transaction):
@@ -480,7 +476,7 @@ class Producer:
         selector: QueueSelector | None = None,
         timeout_s: float | None = None,
     ) -> Transaction:
-        """Send a message that waits for `Transaction.commit`. As `transaction`, without a block."""
+        """Send a message that waits for `Transaction.commit`: `transaction` without a block."""
         if self._asked is None:
             self._opened()
             raise NoTransactionCheck(self.group)
@@ -502,12 +498,11 @@ class Producer:
         if self._trace is not None:
             self._trace.transaction_ended(half, half.message_id, half.queue, state, from_check=True)
 
-    async def _send_one(self, sending: Sending, told: OneOutcome) -> SendResult:
-        """Send what was composed, and wait for its only outcome."""
+    async def _send_one(self, sending: Sending, awaited: OneOutcome) -> SendResult:
         pipeline = self._opened()
         pipeline.submit(sending, pipeline.now())
         try:
-            outcome = await told.wait()
+            outcome = await awaited.wait()
         finally:
             pipeline.withdraw(sending)
         if isinstance(outcome, SendFailed):
@@ -531,4 +526,4 @@ class Producer:
 
 
 def _ignore(_outcome: SendOutcome) -> None:
-    """Ignore the outcome of a oneway send."""
+    pass

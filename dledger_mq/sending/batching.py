@@ -1,4 +1,4 @@
-"""Joining single messages to batches: what goes together in one request."""
+"""Joins single messages to batches."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -11,22 +11,22 @@ from dledger_mq.sending.sending import Sending
 from remoting.bodies.message_queue import MessageQueue
 from remoting.message.batch import MAX_BATCH_MESSAGES, BatchMessage, encode_batch_body
 
-# A broker takes a few milliseconds for so many; larger batches are no faster.
+# A broker needs a few milliseconds for such a batch; larger batches are no faster.
 DEFAULT_MAX_MESSAGES: Final = 256
 DEFAULT_MAX_BYTES: Final = 256 * 1024
 
-# Longer lingering would take most of a message's time.
+# Longer lingering would use up most of a message's timeout.
 MAX_LINGER_MS: Final = 1000.0
 
 # RocketMQ's brokers refuse larger bodies by default.
 _LARGEST_BYTES: Final = 4 * 1024 * 1024
 
-# Messages of one batch share one time limit, so their own may differ by this much at most.
+# Messages of one batch share one deadline, so their own ones may differ by at most this much.
 _DEADLINE_SPREAD_S: Final = 0.25
 
 _FLAG_END: Final = 1 << 31
 
-# What the batch's layout adds to a body and properties.
+# The bytes that the layout of a batch adds to a body and properties.
 _LAYOUT_BYTES: Final = 22
 
 
@@ -39,8 +39,8 @@ class Batching:
     compressed ones and those of a retry topic go by themselves.
 
     Attributes:
-        linger_ms: how long a message waits for others. With 0 the messages go together
-            that are ready at the same moment, and a message goes at once if no other is on its way.
+        linger_ms: how long a message waits for others. With 0, messages that are ready at
+            the same moment go together, and a message goes at once if no other is in flight.
         max_messages: of one batch; at most 8192.
         max_bytes: of one batch: bodies and properties. A larger message goes by itself.
 
@@ -64,7 +64,7 @@ class Batching:
 
 @dataclass(slots=True)
 class _Open:
-    """A batch to which messages are still added."""
+    """A batch that messages are still added to."""
 
     sendings: list[Sending]
     queue: MessageQueue | None
@@ -74,11 +74,7 @@ class _Open:
 
 
 class Joined:
-    """Arranges messages of one topic in requests; messages to the same queue keep their order.
-
-    Args:
-        batching: the bounds of a batch; None: each message goes by itself.
-    """
+    """Arranges messages of one topic in requests; messages to the same queue keep their order."""
 
     def __init__(self, batching: Batching | None) -> None:
         self._batching = batching
@@ -86,7 +82,7 @@ class Joined:
         self._done: list[_Open] = []
 
     def add(self, sending: Sending, queue: MessageQueue | None) -> None:
-        """Take one more message; `queue`: where it has to go, None: to any one."""
+        """Add a message; `queue` is its queue, or None for any queue."""
         batching = self._batching
         if batching is None or not may_join(sending):
             self._close(queue)
@@ -109,7 +105,7 @@ class Joined:
         batch.left_bytes -= size
 
     def take(self) -> Iterator[tuple[list[Sending], MessageQueue | None]]:
-        """The requests to make, in their order."""
+        """Yield the requests to make, in their order."""
         for queue in list(self._open):
             self._close(queue)
         for batch in self._done:
@@ -122,7 +118,6 @@ class Joined:
 
 
 def may_join(sending: Sending) -> bool:
-    """Whether a message may be in a batch with others."""
     message: Message = sending.message
     return not (
         sending.batch
@@ -135,7 +130,6 @@ def may_join(sending: Sending) -> bool:
 
 
 def joined_body(sendings: Sequence[Sending]) -> bytes:
-    """The body of a request with these messages."""
     return encode_batch_body(
         [BatchMessage(one.body, one.properties, one.message.flag) for one in sendings]
     )
