@@ -172,7 +172,7 @@ def _seeds_a_minute(result: CampaignResult) -> float:
 
 
 def _speed(result: CampaignResult) -> str:
-    """How fast the seeds went: of all processes together."""
+    """Return how fast the seeds went, in all processes together."""
     real_s = max(result.real_seconds, 1e-9)
     events = result.coverage.counts().get("events", 0)
     per_event = f", {events / real_s:,.0f} events a second" if events else ""
@@ -187,7 +187,7 @@ def _report(plan: Plan, result: CampaignResult, short: Shrunk | None) -> None:
     )
     for name, count in result.coverage.counts().items():
         if plan.service is not None and not count:
-            continue  # of a kind of fault that is not simulated there
+            continue  # such faults are not simulated there
         click.echo(f"  {count:>10}  {name}")
     missing = result.coverage.missing(_expected(plan))
     if plan.service is not None:
@@ -215,7 +215,7 @@ def _expected(plan: Plan) -> Sequence[str]:
 
 
 def rerun_command(plan: Plan, seed: int) -> str:
-    """The command that shows one seed of a plan again."""
+    """Return the command that runs one seed of a plan again."""
     words = ["jepsen-like", "simulate", "--seed", str(seed), "--seeds", "1"]
     if plan.service is not None:
         words += ["--service", plan.service]
@@ -260,9 +260,10 @@ STEPS_SHOWN_MAX = 12
 
 
 def _shrunk_failure(plan: Plan, result: CampaignResult, budget_s: float) -> Shrunk | None:
-    """The short schedule of the seed that failed; None if none did, or it does not fail again.
+    """Return the short schedule of the seed that failed.
 
-    None as well if the seed has no schedule, since the code that says what clients do raised.
+    None if none failed, if it does not fail again, or if it has no schedule because the user's code
+    that draws clients' calls raised.
     """
     if plan.service is None or result.broken is None or result.broken.before_run:
         return None
@@ -278,7 +279,6 @@ def _report_checks(plan: Plan) -> None:
 
 
 def _report_failure(plan: Plan, result: CampaignResult, short: Shrunk | None) -> None:
-    """Print what broke, the short schedule, and the test."""
     broken = result.broken
     assert broken is not None
     assert plan.service is not None
@@ -341,7 +341,6 @@ def _more(number: int) -> list[str]:
 
 
 def _shrunk_as_dict(plan: Plan, short: Shrunk | None) -> dict[str, object] | None:
-    """The shrunk failure for a program."""
     if short is None or plan.service is None:
         return None
     return {

@@ -1,4 +1,4 @@
-"""`jepsen-like suite`: many runs one after another, and a table of what came of them."""
+"""`jepsen-like suite`: many runs one after another, and a table of their results."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ NAMES = (
     "max s",
 )
 TEXTS = ("run", "workload", "nemeses", "verdict", "longest gap of writes, after")
-# The worst comes first: what a suite with such a run ends with.
+# The worst first: a suite with such a run ends with its status.
 WORST_FIRST = (RunExit.VIOLATION, RunExit.HARNESS_FAILED, RunExit.UNDECIDED)
 
 EPILOG = """\b
@@ -178,7 +178,7 @@ def _write(folder: SuiteFolder, plan: SuitePlan, command: str, runs: Sequence[Ma
 
 
 def _page_of(folder: SuiteFolder, run: MadeRun) -> str:
-    """The report of a run, or its output if it came to none."""
+    """Return the report of a run, or its output if it has no report."""
     report = f"{run.name}/report.html"
     return report if (folder.path / report).exists() else f"{run.name}.txt"
 

@@ -15,12 +15,7 @@ from jepsen_like.chaos.side_process import SideProcess
 
 
 class ClientProcess:
-    """Gives orders to the clients, and hears what they count.
-
-    Args:
-        command: starts them.
-        log: where their standard error goes.
-    """
+    """Gives orders to the clients, and takes their counts."""
 
     def __init__(self, command: Sequence[str], log: Path) -> None:
         self.process = SideProcess("clients", command, log, self._hear)

@@ -39,8 +39,6 @@ KINDS = (_Weighted("many", 4), _Weighted("one", 4), _Weighted("leader", 2))
 
 
 class Churn:
-    """Changes at random times, mostly asked of a leader."""
-
     def __init__(self, nodes: list[VirtualNode], around: Surroundings) -> None:
         self._nodes = nodes
         self._names = [node.name for node in nodes]
@@ -50,7 +48,6 @@ class Churn:
         self._over = False
 
     def start(self) -> None:
-        """Begin; changes go on until `stop`."""
         if self._style.change_every_s != NEVER:
             self._again()
 
@@ -59,7 +56,6 @@ class Churn:
         self._over = True
 
     def end_joint_phases(self) -> None:
-        """Ask leaders to end joint phases of JOINT_MANUAL."""
         for node in leaders_of(self._nodes):
             assert node.process is not None
             configuration = node.process.replica.state.membership.configuration

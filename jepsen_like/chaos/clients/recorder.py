@@ -11,12 +11,7 @@ from jepsen_like.history.writer import HistoryWriter
 
 
 class Recorder:
-    """One history of many clients.
-
-    Args:
-        writer: the history.
-        now_ns: nanoseconds since the run began, of a monotonic clock.
-    """
+    """One history of many clients; `now_ns` counts from the begin of the run."""
 
     def __init__(self, writer: HistoryWriter, now_ns: Callable[[], int]) -> None:
         self._writer = writer

@@ -19,14 +19,7 @@ ENDING_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass
 class Series:
-    """The runs of a suite.
-
-    Args:
-        folder: of the suite, which has begun.
-        plan: of the suite.
-        begins: told of each run that begins.
-        ended: told of each run that was made now, or finished before.
-    """
+    """The runs of a suite; `begins` and `ended` are called with each."""
 
     folder: SuiteFolder
     plan: SuitePlan
@@ -37,14 +30,10 @@ class Series:
     _process: trio.Process | None = None
 
     async def make(self, planned: Iterable[Planned], until_s: float) -> None:
-        """Make the runs that are not finished yet.
+        """Make the runs that are not finished yet; none begins from `until_s` of trio's clock on.
 
-        The first signal ends the faults of the present run, and no further one begins; a second
-        one ends that run at once.
-
-        Args:
-            planned: all runs of the suite, in their order.
-            until_s: on trio's clock; no run begins from then on.
+        The first signal ends the faults of the present run, and no further one begins; a second one
+        ends that run at once.
         """
         async with trio.open_nursery() as nursery:
             await nursery.start(self._hear_signals)
@@ -77,7 +66,7 @@ class Series:
         return await trio.to_thread.run_sync(self.folder.ended, planned)
 
     def command(self, planned: Planned, out: str) -> list[str]:
-        """What makes a run."""
+        """Return the command that makes a run."""
         row, plan = planned.row, self.plan
         words = ["--workload", row.workload, "--nemesis", row.nemeses, "--nodes", str(row.nodes)]
         words += ["--time", f"{plan.time_s:g}", "--seed", str(planned.seed)]

@@ -8,18 +8,12 @@ from jepsen_like.chaos.service import Call
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.service.schedule import LEADER, Do, Schedule, Step
 
-# The lines of a docstring are cut to this.
+# Lines of the comment are cut to this.
 LINE_CHARACTERS = 90
 
 
 def pasted_test(name: str, schedule: Schedule, failure: Failure) -> str:
-    """A test that fails as the schedule does.
-
-    Args:
-        name: of the service, as `module:Machine`.
-        schedule: fails.
-        failure: how.
-    """
+    """Return a test that fails as the schedule of a service does; it is named `module:Machine`."""
     module, _, path = name.partition(":")
     top = path.partition(".")[0]
     words = re.sub(r"[^a-z0-9]+", "_", failure.promise.lower()).strip("_")
@@ -72,7 +66,7 @@ def _written_call(call: Call) -> str:
 
 
 def _bytes(body: bytes) -> str:
-    """Bytes in double quotes where this is possible, as formatters like them."""
+    """Return bytes in double quotes if possible, as formatters write them."""
     text = repr(body)
     return f'b"{text[2:-1]}"' if text.startswith("b'") and '"' not in text else text
 
