@@ -161,8 +161,6 @@ def _trials(chosen: Sequence[Mutant], jobs: int, budget_s: float) -> Iterator[Tr
 
 
 def _shown(trials: Iterator[Trial], count: int) -> Iterator[Trial]:
-    """Yield the trials, with progress on standard error."""
-
     def plain(done: int) -> str | None:
         return None if done % MUTANTS_A_PLAIN_LINE else f"{done} of {count} mistakes tried"
 

@@ -13,6 +13,7 @@ import click
 
 from dledger.command_line.options import FILE, flag, json_option, option
 from dledger.command_line.progress import counted
+from jepsen_like.checkers.checker import counted as in_words
 from jepsen_like.mutants.mutant import all_mutants, mutants_of
 from jepsen_like.report.space_time import SpaceTime, space_time_page
 from jepsen_like.simulation.campaign import (
@@ -295,8 +296,8 @@ def _report_failure(plan: Plan, result: CampaignResult, short: Shrunk | None) ->
     click.echo("")
     click.echo(
         f"shrunk in {short.runs} runs{', out of time' if short.gave_up else ''}: "
-        f"{_counted(operations, 'operation')}, {_counted(schedule.faults, 'fault')}, "
-        f"{_counted(schedule.nodes, 'member')}, {schedule.seconds:.3f} virtual seconds"
+        f"{in_words(operations, 'operation')}, {in_words(schedule.faults, 'fault')}, "
+        f"{in_words(schedule.nodes, 'member')}, {schedule.seconds:.3f} virtual seconds"
     )
     for step in schedule.steps:
         click.echo(f"  {step}")
@@ -318,6 +319,7 @@ def _write_diagram(plan: Plan, short: Shrunk | None, seed: int, path: Path) -> N
     world = recorded(plan.service, schedule)
     journal, failure = world.journal, world.failure
     assert journal is not None
+    left_out = len(schedule.steps) - STEPS_SHOWN_MAX
     page = space_time_page(
         SpaceTime(
             title=f"{plan.service}, seed {schedule.seed}",
@@ -328,16 +330,12 @@ def _write_diagram(plan: Plan, short: Shrunk | None, seed: int, path: Path) -> N
             facts=[
                 f"{schedule.nodes} members, {schedule.seconds:.3f} virtual seconds with faults",
                 *(str(step) for step in schedule.steps[:STEPS_SHOWN_MAX]),
-                *_more(len(schedule.steps) - STEPS_SHOWN_MAX),
+                *([f"and {left_out} more steps"] if left_out > 0 else []),
             ],
             test=pasted_test(plan.service, schedule, failure) if failure is not None else "",
         )
     )
     path.write_text(page, encoding="utf-8")
-
-
-def _more(number: int) -> list[str]:
-    return [f"and {number} more steps"] if number > 0 else []
 
 
 def _shrunk_as_dict(plan: Plan, short: Shrunk | None) -> dict[str, object] | None:
@@ -352,7 +350,3 @@ def _shrunk_as_dict(plan: Plan, short: Shrunk | None) -> dict[str, object] | Non
         "runs": short.runs,
         "test": pasted_test(plan.service, short.schedule, short.failure),
     }
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

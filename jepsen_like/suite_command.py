@@ -18,6 +18,7 @@ from jepsen_like.chaos.suites.made_run import MadeRun
 from jepsen_like.chaos.suites.series import Series
 from jepsen_like.chaos.suites.suite_folder import OtherSuite, SuiteFolder, SuitePlan
 from jepsen_like.chaos.watcher.watched import watched
+from jepsen_like.chaos.whole_file import write_whole
 from jepsen_like.report.suite_page import SuiteRun, suite_page
 from jepsen_like.report.told_run import RunExit
 
@@ -174,7 +175,7 @@ def _write(folder: SuiteFolder, plan: SuitePlan, command: str, runs: Sequence[Ma
     ]
     outcome = _exit_of(runs, stopped=False)
     title = f"Suite of {', '.join(plan.suites)}"
-    folder.replace(INDEX_FILE, suite_page(title, command, outcome, rows))
+    write_whole(folder.path / INDEX_FILE, suite_page(title, command, outcome, rows))
 
 
 def _page_of(folder: SuiteFolder, run: MadeRun) -> str:

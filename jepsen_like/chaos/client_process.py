@@ -44,7 +44,6 @@ class ClientProcess:
             raise HarnessFailed(f"the clients had not started after {timeout_s:g} s")
 
     async def end_calls(self, timeout_s: float) -> None:
-        """Have the clients finish their last calls."""
         await self.process.say("end")
         with trio.move_on_after(timeout_s):
             await self._ended.wait()

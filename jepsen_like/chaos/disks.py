@@ -126,7 +126,6 @@ def _take_down_alone(disk: Path, owner: Path) -> None:
 
 
 def image_of(folder: Path) -> Path:
-    """Return the file behind the disk of a folder."""
     return folder.with_name(f"{folder.name}.img")
 
 

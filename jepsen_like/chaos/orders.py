@@ -38,7 +38,6 @@ async def heard_orders() -> AsyncIterator[AsyncIterator[str]]:
 
 
 def say(**fields: object) -> None:
-    """Write one line of JSON."""
     with suppress(BrokenPipeError):  # the run is gone: standard input ends, too
         sys.stdout.write(json.dumps(fields) + "\n")
         sys.stdout.flush()

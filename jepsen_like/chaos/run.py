@@ -23,7 +23,6 @@ from jepsen_like.chaos.inside.insides import Insides, LibraryMissing
 from jepsen_like.chaos.links.counts import Counts
 from jepsen_like.chaos.links.namespaces import why_not
 from jepsen_like.chaos.links.switched_network import SwitchedNetwork, switched_network
-from jepsen_like.chaos.loopback import loopback
 from jepsen_like.chaos.members.group import LOOK_S, Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.members.supervisor import Supervisor
@@ -58,7 +57,7 @@ from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
 from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
 from jepsen_like.chaos.stages.stage import Setting, Stage
 from jepsen_like.chaos.watcher.watched import watched
-from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
+from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring, loopback
 
 # Members that a run of changing members may add; each takes an address for good.
 SPARES = 12
@@ -129,14 +128,10 @@ class Run:
         self._network: NetworkFaults | None = None
         self._insides: Insides | None = None
         self._no_insides = ""
-        self._stage = self._made_stage()
+        self.stage = self._made_stage()
         self._nemeses = find_nemeses(plan.nemeses)
         catalogue = self._nemeses.catalogue
         self.schedule = schedule(plan.seed, plan.nemeses, plan.time_s, catalogue)
-
-    @property
-    def stage(self) -> Stage:
-        return self._stage
 
     def stop(self) -> None:
         """End the faults now, heal, and go on with the quiet phase."""
@@ -177,7 +172,7 @@ class Run:
                     self._insides = stack.enter_context(closing(insides))
                 except LibraryMissing as error:
                     self._no_insides = str(error)
-            hosts = [*self._names, *self._spares, *self._stage.hosts]
+            hosts = [*self._names, *self._spares, *self.stage.hosts]
             async with self._wired(hosts) as self._wiring:
                 await self._run_wired()
         harmed = {"flip", "tail"} & set(self._plan.nemeses)
@@ -207,7 +202,7 @@ class Run:
             self._group = group
             beside = {
                 name: SideProcess(name, command, self._folder / f"{name}.log")
-                for name, command in self._stage.beside_commands(wiring).items()
+                for name, command in self.stage.beside_commands(wiring).items()
             }
             for process in beside.values():
                 members_nursery.start_soon(process.run)
@@ -221,15 +216,15 @@ class Run:
                     f"the group was not whole {START_TIMEOUT_S:g} s after its start: see "
                     f"{self._folder / 'members'}"
                 )
-            command = self._stage.client_command(wiring)
+            command = self.stage.client_command(wiring)
             async with client_process(command, self._folder / "clients.log") as clients:
                 async with trio.open_nursery() as nursery:
                     nursery.start_soon(self._tell_progress, clients)
-                    if self._stage.has_invariant:
+                    if self.stage.has_invariant:
                         nursery.start_soon(self._look_at_invariants)
                     # On a busy machine that takes longer than the faults of a short run.
                     await clients.wait_started(START_TIMEOUT_S)
-                    if self._stage.clients_come_back:
+                    if self.stage.clients_come_back:
                         beside[CLIENTS] = clients.process
                     await self._break(self._executors(beside))
                     await self._quieten()
@@ -267,7 +262,6 @@ class Run:
                 await self._carry_out(fault, executor_of(executors, fault.nemesis, fault.kind))
 
     async def _carry_out(self, fault: Fault, executor: Executor) -> None:
-        """Break, wait, heal, and note all of it."""
         what = {"fault": fault.number, "nemesis": fault.nemesis, "kind": fault.kind}
         begin_ns, has_begun = self._now_ns(), False
         chance, faults = Chance(self._plan.seed, fault.chance), self._faults
@@ -318,7 +312,7 @@ class Run:
             **(network.executors if network is not None else {}),
             **{name: no_insides for name, one in NEMESES.items() if one.from_inside},
             **(InsideFaults(insides.steerings, self._finding).executors if insides else {}),
-            **(membership.executors if self._stage.can_join else {"membership": no_joining}),
+            **(membership.executors if self.stage.can_join else {"membership": no_joining}),
             **PROCESS_FAULTS,
             **DISK_FAULTS,
             **side_faults(beside),
@@ -424,7 +418,7 @@ class Run:
         return self._folder / "data" / name
 
     def _member(self, name: str, *, joining: bool = False) -> Member:
-        command = self._stage.member_command(self._wiring, name, joining=joining)
+        command = self.stage.member_command(self._wiring, name, joining=joining)
         if self._insides is not None:
             command = self._insides.command(name, command)
         log = self._folder / "members" / f"{name}.log"

@@ -117,7 +117,6 @@ class Described:
 
     @property
     def settings(self) -> Mapping[str, object]:
-        """Fields of the header of the history."""
         settings: Mapping[str, object] = getattr(self.service, "settings", {})
         return settings
 

@@ -74,7 +74,6 @@ def faults_of(events: Iterable[Event]) -> Iterable[Fault]:
 
 
 def deaths_of(events: Iterable[Event]) -> Iterable[Death]:
-    """Yield the processes that ended."""
     for event in events:
         if event["event"] != "down":
             continue

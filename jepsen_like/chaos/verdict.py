@@ -50,10 +50,10 @@ def judge(run: Run, check_limit_s: float) -> RunVerdict:
     """Check the history of a run, and combine the result with the findings of the run."""
     result = run.result
     statistics = check_file(run.history, Plan(STATISTICS, time_limit_s=check_limit_s))
-    allowed = run.stage.allowed
-    checked = check_file(
-        run.history, Plan(_model(run), time_limit_s=check_limit_s, allowed=allowed)
-    )
+    # Else the header of the history names the checker.
+    model = STATISTICS if run.stage.model_name is None else None
+    plan = Plan(model, time_limit_s=check_limit_s, allowed=run.stage.allowed)
+    checked = check_file(run.history, plan)
     operations = _operations(run)
     gaps = _gaps(run, operations)
     result.findings += unserved(gaps)
@@ -78,11 +78,6 @@ def doubted(reason: str, doubts: Doubts) -> tuple[RunExit, str]:
     but = doubts.texts[0] + (f", and {more} more in doubt" if more else "")
     exit_ = RunExit.UNDECIDED if doubts.nothing_broke else RunExit.NOTHING_FOUND
     return exit_, f"{reason}; but {but}"
-
-
-def _model(run: Run) -> str | None:
-    """Return the checker's name; None if the header of the history names it."""
-    return STATISTICS if run.stage.model_name is None else None
 
 
 def _outcome(checked: Checked, findings: Sequence[str]) -> tuple[RunExit, str]:
@@ -112,7 +107,6 @@ def _gaps(run: Run, operations: Sequence[Operation]) -> list[GapRow]:
 
 
 def again(plan: RunPlan, service_option: str) -> str:
-    """Return the command that makes a run of the same plan."""
     words = ["jepsen-like", "run", service_option, plan.service]
     words += ["--nemesis", ",".join(plan.nemeses) or "none"]
     words += ["--nodes", str(plan.nodes), "--time", f"{plan.time_s:g}", "--seed", str(plan.seed)]

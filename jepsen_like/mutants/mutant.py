@@ -53,7 +53,6 @@ class Change(NamedTuple):
 
 
 def module_of(file: str) -> str:
-    """Return the dotted name of the module in a file."""
     return file.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
 
 
@@ -99,7 +98,6 @@ class Mutant(NamedTuple):
         return texts
 
     def diff(self) -> str:
-        """Return the mistake as a unified diff of the source."""
         return "".join(self._diff_lines())
 
     def _diff_lines(self) -> Iterator[str]:

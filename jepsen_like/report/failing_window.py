@@ -9,7 +9,7 @@ from xml.etree.ElementTree import Element
 from dledger.pages.markup import child
 from jepsen_like.checkers.report import Problem
 from jepsen_like.history.operation import EventType, Operation
-from jepsen_like.history.value import Value, shown
+from jepsen_like.history.value import shown
 from jepsen_like.report.frame import Frame, Picture
 from jepsen_like.report.lettering import cut_to, text_width
 from jepsen_like.report.timeline import CLASSES
@@ -56,12 +56,12 @@ def failing_window(
     margin_ns = max(MARGIN_NS_MIN, round((end_ns - begin_ns) * MARGIN))
     begin_ns, end_ns = begin_ns - margin_ns, end_ns + margin_ns
     of_problem = {id(one) for one in named}
-    keys = {_hashable(one.key) for one in named}
+    keys = {repr(one.key) for one in named}
     beside = [
         one
         for one in operations
         if id(one) not in of_problem
-        and _hashable(one.key) in keys
+        and repr(one.key) in keys
         and one.invoked_ns <= end_ns
         and _end_ns(one) >= begin_ns
     ]
@@ -86,7 +86,8 @@ def draw_failing_window(parent: Element, frame: Frame, window: FailingWindow) ->
         top = 4 + at * ROW
         where = "" if operation.member is None else f" at {operation.member}"
         frame.name(picture, f"client {operation.process}{where}", top + ROW - 7)
-        end_ns = frame.end_ns if _never_ended(operation) else _end_ns(operation)
+        may_still_happen = operation.outcome is EventType.INFO
+        end_ns = frame.end_ns if may_still_happen else _end_ns(operation)
         left, right = frame.time.at(operation.invoked_ns), frame.time.at(end_ns)
         named = " named" if at in window.named else ""
         class_ = f"{CLASSES[operation.outcome]}{named}"
@@ -127,14 +128,5 @@ def _call(operation: Operation) -> str:
     return text
 
 
-def _never_ended(operation: Operation) -> bool:
-    """Return whether an operation may still happen: it may if its outcome is unknown."""
-    return operation.outcome is EventType.INFO
-
-
 def _end_ns(operation: Operation) -> int:
     return operation.invoked_ns if operation.ended_ns is None else operation.ended_ns
-
-
-def _hashable(key: Value) -> str:
-    return repr(key)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 from dledger.core.membership.catch_up import learners_first
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_change import (
@@ -29,13 +27,8 @@ OUTDATED = 0.1
 HIGHEST_PORT = 60_000
 
 
-class _Weighted(NamedTuple):
-    change: str
-    weight: int
-
-
-# Kinds of changes: replace many members, change one role, remove the leader.
-KINDS = (_Weighted("many", 4), _Weighted("one", 4), _Weighted("leader", 2))
+# Weights of kinds of changes: replace many members, change one role, remove the leader.
+KINDS = {"many": 4, "one": 4, "leader": 2}
 
 
 class Churn:
@@ -93,7 +86,7 @@ class Churn:
 
     def _wanted(self, asked: str, group: Configuration) -> list[Change]:
         chance = self._chance
-        kind = chance.choices(KINDS, [kind.weight for kind in KINDS])[0].change
+        kind = chance.choices([*KINDS], [*KINDS.values()])[0]
         if kind == "leader" and len(group.voters) > 1:
             return [chance.choice((Remove(asked), Demote(asked)))]
         if kind == "many":

@@ -120,7 +120,7 @@ class Faults:
             self._around.coverage.count("pauses")
             node.pause()
             pause_s = self._time_s(chance, style.pause_mean_s)
-            self._loop.after(pause_s, self._resume, node)
+            self._loop.after(pause_s, node.resume)
             if chance.happens(style.cut_with_pause):
                 # Messages sent just before still arrive: the node resumes with old answers, and
                 # hears of the next leader only later.
@@ -137,10 +137,6 @@ class Faults:
                 self._around.network.cut(node.name, other.name)
                 self._around.network.cut(other.name, node.name)
         self._loop.after(seconds, self._around.network.heal)
-
-    def _resume(self, node: VirtualNode) -> None:
-        if node.is_paused:
-            node.resume()
 
     def _fail_sync(self) -> None:
         self._sync_errors.choice(self._nodes).disk.sync_fails = True

@@ -56,32 +56,26 @@ class Invariants:
             if message.pre:
                 return
             if message.granted:
-                self._vote_released(witness, peer, message.term)
+                before = witness.votes.setdefault(message.term, peer)
+                if before != peer:
+                    raise InvariantViolated(
+                        "one vote a term",
+                        f"{name} votes for {peer} and {before} in term {message.term}",
+                    )
+                self._check_promise(witness, message.term, peer, f"votes for {peer}")
         elif isinstance(message, VoteRequest):
             if message.pre:
                 return
-            self._candidacy_released(witness, message.term)
+            self._check_promise(witness, message.term, name, "stands")
         witness.released_term = max(witness.released_term, message.term)
 
-    def _vote_released(self, witness: Witness, peer: str, term: int) -> None:
-        before = witness.votes.setdefault(term, peer)
-        if before != peer:
-            raise InvariantViolated(
-                "one vote a term", f"{witness.name} votes for {peer} and {before} in term {term}"
-            )
+    @staticmethod
+    def _check_promise(witness: Witness, term: int, voted_for: str, does: str) -> None:
         promise = witness.synced_promise
-        if (promise.term, promise.voted_for) != (term, peer):
+        if (promise.term, promise.voted_for) != (term, voted_for):
             raise InvariantViolated(
                 "votes are durable",
-                f"{witness.name} votes for {peer} in term {term}, its disk says {promise}",
-            )
-
-    def _candidacy_released(self, witness: Witness, term: int) -> None:
-        promise = witness.synced_promise
-        if (promise.term, promise.voted_for) != (term, witness.name):
-            raise InvariantViolated(
-                "votes are durable",
-                f"{witness.name} stands in term {term}, its disk says {promise}",
+                f"{witness.name} {does} in term {term}, its disk says {promise}",
             )
 
     # --- a node's log and disk --------------------------------------------------------------------

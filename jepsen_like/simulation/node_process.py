@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 from dledger.core.member_state import Role
 from dledger.core.membership.change_errors import ChangeRefused, GrowthNotNoted
@@ -22,7 +22,6 @@ from dledger.node.member import MakeReplica, Member, MemberSettings, Runtime
 from dledger.node.tally import Tally
 from dledger.node_end import NodeEnd
 from dledger.sessions.session_clock import SessionClock
-from dledger.snapshots.beside import Continuation
 from dledger.snapshots.restoring import Opened
 from dledger.store.push_check import PushCheck
 from dledger.waits.pending_appends import Done, Outcome
@@ -42,6 +41,9 @@ from jepsen_like.simulation.virtual_syncs import VirtualSyncs
 from jepsen_like.simulation.watched_log import WatchedLog
 from jepsen_like.simulation.watched_machine import MemberMachine
 from jepsen_like.simulation.witness import check_reads_end
+
+if TYPE_CHECKING:
+    from jepsen_like.simulation.virtual_node import VirtualNode
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,34 +86,6 @@ class Arrivals:
     calls: list[Callable[[], None]] = field(default_factory=list)
 
 
-class Machinery(Protocol):
-    """The machine that a process runs on."""
-
-    def begin_sync(self) -> None:
-        """Have the disk do the sync that was begun."""
-        ...
-
-    def beside(self, work: Callable[[], Continuation]) -> None:
-        """Do this work in a thread."""
-        ...
-
-    def wake(self) -> None:
-        """Take a turn soon."""
-        ...
-
-    def wake_applier(self) -> None:
-        """Have the process go on applying soon."""
-        ...
-
-    def wake_look(self) -> None:
-        """Have the process look at snapshots and housekeeping soon."""
-        ...
-
-    def clock_reads(self) -> float:
-        """The time by the machine's clock, in seconds."""
-        ...
-
-
 class NodeProcess:
     def __init__(
         self,
@@ -120,7 +94,7 @@ class NodeProcess:
         opened: Opened,
         machine: MemberMachine,
         make_replica: MakeReplica,
-        machinery: Machinery,
+        machinery: VirtualNode,
         around: Surroundings,
     ) -> None:
         swarm = around.swarm
@@ -217,7 +191,6 @@ class NodeProcess:
         check_reads_end(self.name, self._reads.values(), waited, wait_s)
 
     def go_on_applying(self) -> None:
-        """Do a step of the applier's task."""
         self.member.snapshots.awaited.restore_if_due()
         self.member.applier.apply_some()
 

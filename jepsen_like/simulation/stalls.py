@@ -72,13 +72,8 @@ class Stalls:
         for node in nodes:
             node.pause()
             apart_s = chance.uniform(0.0, APART_TIMEOUTS * self._timeout_s)
-            self._loop.after(stall_s + apart_s, self._resume, node)
+            self._loop.after(stall_s + apart_s, node.resume)
         self._again(stall_s)
-
-    @staticmethod
-    def _resume(node: VirtualNode) -> None:
-        if node.is_paused:
-            node.resume()
 
     def _followers(self) -> list[VirtualNode]:
         return [node for node in self._nodes if node.leader is not None]

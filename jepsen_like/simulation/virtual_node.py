@@ -292,12 +292,14 @@ class VirtualNode:
     def put_right(self) -> None:
         """Cancel planned faults of the disk; resume or start the process."""
         self.disk.spare()
-        if self.is_paused:
-            self.resume()
+        self.resume()
         if not self.is_up:
             self.start()
 
     def resume(self) -> None:
+        """Let the process go on, if it is paused."""
+        if not self.is_paused:
+            return
         self.is_paused = False
         self.note("resumed")
         self.wake()

@@ -77,7 +77,6 @@ class Traffic:
         self._ends = trio.Event()
 
     async def run(self) -> None:
-        """Send and consume as ordered, until standard input ends."""
         await follow_orders(lambda: self._notes.counts, self._work, self._ends.set, self._drain)
 
     async def _work(self) -> None:

@@ -43,7 +43,6 @@ class Clients:
     _ends: trio.Event = field(default_factory=trio.Event)
 
     async def run(self) -> None:
-        """Make calls as ordered, until standard input ends."""
         counts = self.recorder.counts
         await follow_orders(lambda: counts, self._load, self._ends.set, self._make_final_calls)
 
@@ -127,7 +126,6 @@ class Clients:
 
 
 async def run_clients(settings: ClientSettings) -> None:
-    """Run the clients until standard input ends."""
     service = find_service(settings.service)
     with HistoryWriter(Path(settings.history), **settings.header) as writer:
         recorder = Recorder(writer, lambda: time.monotonic_ns() - settings.begin_ns)

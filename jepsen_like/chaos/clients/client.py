@@ -69,7 +69,6 @@ class Client:
         return None
 
     async def make(self, call: Call) -> Outcome:
-        """Make one call and note it."""
         self.recorder.note(self.process, EventType.INVOKE, call, call.value, self.way.member)
         outcome = self._judged(call, await self.way.carry_out(call))
         told = outcome.value if outcome.type is EventType.OK else call.value

@@ -27,7 +27,6 @@ class Recorder:
         member: str | None,
         error: str | None = None,
     ) -> None:
-        """Note that a call began or ended now."""
         now_ns = self._now_ns()
         self._writer.event(process, now_ns, type, call.function, call.key, value, error, member)
         if type is not EventType.INVOKE:

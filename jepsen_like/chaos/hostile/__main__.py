@@ -35,7 +35,6 @@ class Hostile:
         self._made = 0
 
     async def run(self) -> None:
-        """Attack until cancelled."""
         storm = self._attack == "storm"
         async with trio.open_nursery() as nursery:
             for place in range(STORM if storm else AT_ONCE):

@@ -10,8 +10,6 @@ from enum import Enum
 
 
 class Remedy(Enum):
-    """The remedy for a member that ended by itself."""
-
     START = "start it again"
     REPAIR = "dledger repair --from the folder of another member"
     REJOIN = "dledger rejoin"

@@ -52,7 +52,6 @@ class Group:
         )
 
     async def wait_healthy(self, timeout_s: float) -> bool:
-        """Wait until the group is healthy; return whether it is."""
         with trio.move_on_after(timeout_s):
             while not self.healthy:
                 await trio.sleep(LOOK_S)

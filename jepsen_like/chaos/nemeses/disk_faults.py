@@ -102,7 +102,6 @@ async def flipped_bit(group: Group, chance: Chance, kind: str) -> AsyncIterator[
 
 @asynccontextmanager
 async def wiped_folder(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-    """Kill a member, and empty its folder."""
     member = _victim(group, chance)
     async with _down([member]):
         empty(member.data)

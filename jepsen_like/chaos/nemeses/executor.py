@@ -44,7 +44,6 @@ Executors = Mapping[str, Executor]
 
 
 def executor_of(executors: Executors, nemesis: str, kind: str) -> Executor:
-    """Return the executor of a kind of fault."""
     return executors.get(kind) or executors[nemesis]
 
 

@@ -62,7 +62,6 @@ class HostileClient:
 
 
 def terms_of(group: Group) -> dict[str, int]:
-    """Return the term of each member, as it reported it last."""
     return {member.name: int(member.status["term"]) for member in group.present if member.status}
 
 

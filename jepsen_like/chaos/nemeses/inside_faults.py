@@ -63,7 +63,6 @@ class _Told(NamedTuple):
     failed_before: int
 
     def goes_on(self) -> bool:
-        """Return whether the process still runs."""
         return self.member.runs and self.member.incarnations == self.incarnation
 
     def broken_promises(self) -> list[Path]:
@@ -145,7 +144,6 @@ class InsideFaults:
 
     @asynccontextmanager
     async def strobed_clock(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        """Step the wall clock of a member to and fro all the time."""
         with self._steered(group, chance, kind, "times_stepped") as hits:
             step_ms = step_of(chance)
             async with trio.open_nursery() as nursery:

@@ -52,7 +52,6 @@ class NetworkFaults:
 
     @asynccontextmanager
     async def partition(self, group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-        """Cut links in a shape."""
         targets, cuts = shape_of(group, chance, kind)
         cut = sorted(f"{source}>{target}" for source, target in cuts)
         async with self._broken(cuts, "lost") as effect:
@@ -120,7 +119,6 @@ class NetworkFaults:
 
 
 def condition_of(chance: Chance, kind: str) -> LinkCondition:
-    """Draw the condition of links."""
     match kind:
         case "loss":
             return LinkCondition(loss=round(chance.uniform(0.05, 0.3), 3))

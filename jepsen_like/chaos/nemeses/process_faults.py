@@ -83,7 +83,6 @@ async def rolling_restart(group: Group, chance: Chance, kind: str) -> AsyncItera
 
 @asynccontextmanager
 async def transfer(group: Group, chance: Chance, kind: str) -> AsyncIterator[Done]:
-    """Hand leadership to another member."""
     leader = leader_of(group)
     try:
         new_leader = await leader.order("transfer", TRANSFER_TIMEOUT_S)

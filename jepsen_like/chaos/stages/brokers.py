@@ -67,7 +67,6 @@ STEPPED_NS = 2 * CLOCK_STEP_MS[1] * 1_000_000
 
 
 def settings_of(plan: RunPlan) -> dict[str, object]:
-    """Return further fields of the header of the history."""
     if plan.service != "everything":
         return _settings(PROMISES[plan.service], plan)
     promises = {name: PROMISES[name] for name in PARTS}

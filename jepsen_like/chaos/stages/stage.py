@@ -53,8 +53,7 @@ class Stage(Protocol):
     def member_command(self, wiring: Wiring, name: str, *, joining: bool) -> list[str]:
         """Return the command that starts a member. Its settings are written beside its log."""
 
-    def client_command(self, wiring: Wiring) -> list[str]:
-        """Return the command that starts the process of the clients."""
+    def client_command(self, wiring: Wiring) -> list[str]: ...
 
     def beside_commands(self, wiring: Wiring) -> Mapping[str, list[str]]:
         """Return the commands that start the processes beside the group, by the names of their

@@ -26,8 +26,6 @@ class Row(NamedTuple):
 
 
 class Suite(NamedTuple):
-    """Runs that belong together."""
-
     explanation: str
     rows: tuple[Row, ...]
 

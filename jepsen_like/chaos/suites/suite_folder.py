@@ -12,7 +12,7 @@ from pathlib import Path
 
 from dledger.declared_error import DeclaredError
 from jepsen_like.chaos.suites.catalogue import Planned
-from jepsen_like.chaos.suites.made_run import MadeRun, finished_run, made_run
+from jepsen_like.chaos.suites.made_run import MadeRun, made_run
 from jepsen_like.chaos.whole_file import write_whole
 
 SUITE_FORMAT = 1
@@ -67,14 +67,7 @@ class SuiteFolder:
         """Write suite.json, whole or not at all."""
         told = [run._asdict() | {"worst": run.worst and run.worst._asdict()} for run in runs]
         content = {"suite_format": SUITE_FORMAT, "plan": asdict(plan), "runs": told}
-        self.replace(SUITE_FILE, json.dumps(content, indent=1) + "\n")
-
-    def replace(self, name: str, text: str) -> None:
-        write_whole(self.path / name, text)
-
-    def finished(self, planned: Planned, time_s: float) -> MadeRun | None:
-        """Return the run if it was finished before."""
-        return finished_run(self.path / planned.name, planned, time_s)
+        write_whole(self.path / SUITE_FILE, json.dumps(content, indent=1) + "\n")
 
     def ended(self, planned: Planned) -> MadeRun:
         """Return the result of a run that has just ended.
@@ -94,6 +87,3 @@ class SuiteFolder:
             asides = (Path(f"{place}-aside-{number}") for number in count(1))
             os.rename(place, next(aside for aside in asides if not aside.exists()))
         return place
-
-    def output_of(self, planned: Planned) -> Path:
-        return self.path / f"{planned.name}.txt"

@@ -12,7 +12,6 @@ COUNTERS = 3
 
 
 def _carry_out(counts: State, function: str, key: Any, value: Any) -> object:
-    """Increment a counter, or read it; return the count."""
     name = str(key)
     if function == "increment":
         counts[name] = counts.get(name, 0) + 1

@@ -52,7 +52,6 @@ class _Seat:
     era: int = 0
 
     def is_at(self, offset: int) -> None:
-        """Set the next offset."""
         self.offset = offset
         self.places.append(offset)
         del self.places[:-MOST_PLACES]
@@ -137,7 +136,6 @@ class RemadeClients:
     # --- consumers --------------------------------------------------------------------------------
 
     def consume(self, broker: ServedBroker) -> None:
-        """Do the next step of a member at a queue."""
         chance = self._chance
         self._begin = max(self._begin, broker.process.store.begin_pos)
         member, queue = chance.randrange(MEMBERS), chance.randrange(QUEUES)

@@ -258,7 +258,6 @@ class ServedBroker:
 
     @property
     def leads(self) -> bool:
-        """Whether it serves as the leader."""
         is_up = self._node.is_up and self._node.life == self._life
         return is_up and self.is_serving and self.requests.led_term is not None
 
@@ -368,7 +367,6 @@ class ServedBroker:
             self._look_later()
 
     def _look_now(self) -> None:
-        """Do the periodic work of a broker."""
         if not self.is_serving:
             return
         self.requests.follow_role()

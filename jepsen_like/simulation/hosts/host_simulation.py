@@ -189,25 +189,15 @@ class _World:
         """Return all that work changes: bytes sent, each member's log, and the calls that wait."""
         members = []
         for running in self._running():
-            status = running.node.status()
-            members.append(
-                (
-                    *(
-                        running.node.config.group,
-                        running.node.config.node_id,
-                        status.role,
-                        status.term,
-                    ),
-                    *(status.last_index, status.committed, status.applied),
-                    status.pending_entries,
-                )
-            )
+            status, config = running.node.status(), running.node.config
+            member = (config.group, config.node_id, status.role, status.term)
+            log = (status.last_index, status.committed, status.applied, status.pending_entries)
+            members.append((*member, *log))
         # A transfer is given up with the heartbeat after its time, so not exactly then.
         calls = [text for call in self.calls.all if not (text := str(call)).startswith("transfer")]
         return self._journal.bytes_sent, members, calls
 
     def turns(self) -> Iterable[Callable[[], None]]:
-        """Return a turn of each member."""
         return [running.node._driver.turn for running in self._running()]
 
     def left_waiting(self) -> str:

@@ -71,7 +71,6 @@ class MemberUsers:
                 self.begin(host, seat, use)
 
     def begin(self, host: VirtualHost, seat: Seat, use: Use) -> None:
-        """Make one call, if that member runs."""
         running = seat.running
         if running is not None:
             host.use(partial(self._use, use, seat, running))

@@ -35,7 +35,6 @@ class OpenCalls:
             del self._open[number]
 
     def of(self, node: object) -> list[OpenCall]:
-        """Return the calls that wait for a node."""
         return [call for call in self._open.values() if call.on is node]
 
     @property

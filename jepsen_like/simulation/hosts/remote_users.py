@@ -127,7 +127,6 @@ class RemoteUser:
             self._book.acknowledge(body, each.index)
 
     async def _sessions(self, log: RemoteLog) -> None:
-        """Use one session after the other."""
         while not self.stopped:
             try:
                 with self._around.calls.waits(f"session of {self.name}"):

@@ -156,7 +156,6 @@ class VirtualHost:
 
 
 def first_of(errors: BaseException) -> BaseException:
-    """Return the error inside an exception group."""
     while isinstance(errors, BaseExceptionGroup):
         errors = errors.exceptions[0]
     return errors

@@ -12,31 +12,12 @@ from dledger.config import Address
 from dledger.sockets import ACCEPTED
 from jepsen_like.chance import Chance
 from jepsen_like.simulation.hosts.plan import LineStyle
-from jepsen_like.simulation.hosts.virtual_stream import Pipe, VirtualStream
+from jepsen_like.simulation.hosts.virtual_stream import Pipe, VirtualLine, VirtualStream
 
 # Connections that wait to be accepted; more are refused, as Linux does if configured so.
 BACKLOG = 128
 
 Sent = Callable[[str, int, int], None]
-
-
-class VirtualLine:
-    """The way from one machine to another; `bytes_per_s` is its speed now, None without a limit."""
-
-    def __init__(self, style: LineStyle, chance: Chance) -> None:
-        self.style = style
-        self.is_cut = False
-        self.bytes_per_s: float | None = None
-        self._chance = chance
-        self._free_at = 0.0
-
-    def arrives_at(self, size: int) -> float:
-        now = trio.current_time()
-        delay_s = self.style.least_s + self._chance.wait_s(self.style.mean_s)
-        if self.bytes_per_s is None:
-            return now + delay_s
-        self._free_at = max(self._free_at, now) + size / self.bytes_per_s
-        return self._free_at + delay_s
 
 
 class VirtualListener(trio.abc.Listener[trio.abc.Stream]):

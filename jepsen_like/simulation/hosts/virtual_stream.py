@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 from zlib import crc32
 
 import trio
+
+from jepsen_like.chance import Chance
+from jepsen_like.simulation.hosts.plan import LineStyle
 
 _NEVER = float("inf")
 
@@ -15,17 +17,27 @@ _NEVER = float("inf")
 PIPE_BYTES = 512 * 1024
 
 
-class Line(Protocol):
-    """The way from one machine to another."""
+class VirtualLine:
+    """The way from one machine to another; `bytes_per_s` is its speed now, None without a limit.
 
-    @property
-    def is_cut(self) -> bool:
-        """Whether no bytes get through now; they arrive later, as TCP sends them again."""
-        ...
+    While it is cut, bytes wait, as TCP sends them again.
+    """
+
+    def __init__(self, style: LineStyle, chance: Chance) -> None:
+        self.style = style
+        self.is_cut = False
+        self.bytes_per_s: float | None = None
+        self._chance = chance
+        self._free_at = 0.0
 
     def arrives_at(self, size: int) -> float:
         """Return when so many bytes that are sent now arrive."""
-        ...
+        now = trio.current_time()
+        delay_s = self.style.least_s + self._chance.wait_s(self.style.mean_s)
+        if self.bytes_per_s is None:
+            return now + delay_s
+        self._free_at = max(self._free_at, now) + size / self.bytes_per_s
+        return self._free_at + delay_s
 
 
 class Pipe:
@@ -36,7 +48,7 @@ class Pipe:
 
     __slots__ = ("_end_at", "_last_at", "_parts", "_reset_at", "_size", "line", "waits")
 
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: VirtualLine) -> None:
         self.line = line
         self.waits = trio.lowlevel.ParkingLot()
         self._parts: deque[tuple[float, bytes]] = deque()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from jepsen_like.simulation.failure import Failure
 from jepsen_like.simulation.service.other_process import NotElsewhere, OtherProcess
@@ -21,32 +21,20 @@ def run_schedule(simulated: Simulated, schedule: Schedule) -> World:
     --service`. Raises Failure.
     """
     service = service_of(simulated)
+    world = world_of(service, schedule)
     try:
         elsewhere = OtherProcess(service)
     except NotElsewhere:
-        return checked(service, schedule)
-    try:
-        return checked(service, schedule, elsewhere)
-    finally:
-        elsewhere.close()
-
-
-def checked(
-    service: Service,
-    schedule: Schedule,
-    elsewhere: OtherProcess | None = None,
-    trace: Trace | None = None,
-) -> World:
-    """Run a schedule, with the other process given. Raises Failure."""
-    world = world_of(service, schedule, trace=trace)
-    run_to_the_end(world, schedule, elsewhere)
+        run_to_the_end(world, schedule, None)
+    else:
+        with closing(elsewhere):
+            run_to_the_end(world, schedule, elsewhere)
     return world
 
 
 def world_of(
     service: Service, schedule: Schedule, *, records: bool = True, trace: Trace | None = None
 ) -> World:
-    """Return the world of a schedule, before its beginning."""
     return World(
         service,
         schedule.nodes,
@@ -71,7 +59,6 @@ def run_to_the_end(world: World, schedule: Schedule, elsewhere: OtherProcess | N
 def failure_of(
     service: Service, schedule: Schedule, elsewhere: OtherProcess | None
 ) -> Failure | None:
-    """Return the failure of a schedule; None if it does not fail."""
     try:
         world = world_of(service, schedule, records=False)
         run_to_the_end(world, schedule, elsewhere)

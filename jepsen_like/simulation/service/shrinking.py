@@ -75,7 +75,6 @@ class Shrunk:
         return True
 
     def _end_early(self) -> None:
-        """Drop the steps after the failure."""
         at_s, now = self.failure.at_s, self.schedule
         kept = tuple(step for step in now.steps if step.at_s <= at_s)
         if at_s < now.seconds:

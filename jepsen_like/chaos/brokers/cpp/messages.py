@@ -90,8 +90,6 @@ class CppMessages(Messages):
 
 
 class _Listening:
-    """Notes the messages of a consumer."""
-
     def __init__(self, process: CppProcess, noted: Callable[[int], None]) -> None:
         self._process = process
         self._noted = noted
