@@ -8,6 +8,7 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any
 
+from dledger.call_future import CallFuture
 from dledger.entry import Body
 from dledger.errors import Rejected
 from dledger.loop_thread import LoopThread, answer
@@ -44,7 +45,7 @@ class HandedOver:
         """
         self._loop.check()
         if not bodies:
-            nothing: Future[list[Appended]] = Future()
+            nothing: Future[list[Appended]] = CallFuture()
             nothing.set_result([])
             return nothing
         if (waiting := len(self._waiting)) >= MAX_HANDED_OVER:
@@ -60,7 +61,7 @@ class HandedOver:
 
     def add_one(self, body: Body) -> Future[Appended]:
         """As `add`, of one entry."""
-        one: Future[Appended] = Future()
+        one: Future[Appended] = CallFuture()
         one.set_running_or_notify_cancel()
         self.add((body,)).add_done_callback(partial(_pass_on_first, one))
         return one

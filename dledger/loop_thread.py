@@ -14,13 +14,13 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterator
 from concurrent.futures import Future, InvalidStateError
-from concurrent.futures import wait as wait_for_all
 from contextlib import AbstractAsyncContextManager, contextmanager
 from typing import Any, Final, Generic, TypeVar
 from weakref import WeakSet
 
 import trio
 
+from dledger.call_future import CallFuture, wait_for_all
 from dledger.errors import NodeClosing, OutcomeUnknown, Rejected
 from dledger.unwrapping_nursery import unwrapping_nursery
 
@@ -94,8 +94,8 @@ class LoopThread(Generic[Opened]):
         self._process_id = os.getpid()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread_id: int | None = None  # while it runs: another thread may get it afterwards
-        self._opening: Future[Opened] = Future()
-        self.ended: Future[None] = Future()
+        self._opening: Future[Opened] = CallFuture()
+        self.ended: Future[None] = CallFuture()
         self._ended: BaseException | None = None
         self._token: trio.lowlevel.TrioToken | None = None
         self._nursery: trio.Nursery | None = None
@@ -177,7 +177,7 @@ class LoopThread(Generic[Opened]):
 
     def tracked(self) -> Future[Any]:
         """A future that is answered at the loop's end at the latest."""
-        future: Future[Any] = Future()
+        future: Future[Any] = CallFuture()
         self._calls.add(future)
         future.add_done_callback(self._calls.discard)
         return future
@@ -323,7 +323,7 @@ class Block(Generic[T]):
     ) -> None:
         self._loop = loop
         self._leave = trio.Event()
-        self.opening: Future[T] = Future()
+        self.opening: Future[T] = CallFuture()
 
         async def hold() -> None:
             async with make() as opened:

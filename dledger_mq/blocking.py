@@ -20,13 +20,14 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, wait
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager, contextmanager, nullcontext, suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
 import trio
 
+from dledger.call_future import wait_for_all
 from dledger.forms import at_once, seen, soon, waits
 from dledger.loop_thread import LoopThread
 from dledger_mq.admin.admin import Admin
@@ -157,7 +158,7 @@ class BlockingProducer:
         futures: list[Future[SendResult]] = []
         for number, message in enumerate(messages):
             if number >= MAX_SENT_SOON:
-                wait([futures[number - MAX_SENT_SOON]])
+                wait_for_all([futures[number - MAX_SENT_SOON]])
             futures.append(self._sent.send(message, selector, timeout_seconds))
         return results_of(futures)
 
@@ -205,7 +206,7 @@ class BlockingProducer:
     def wait(self) -> None:
         """Wait until every message sent so far has its outcome."""
         self._loop.check_waitable()
-        wait(self._sent.open)
+        wait_for_all(self._sent.open)
 
 
 class BlockingTransaction:
@@ -501,7 +502,7 @@ def _open(made: AbstractAsyncContextManager[Opened], what: str) -> Iterator[Loop
 
 def results_of(futures: Sequence[Future[SendResult]]) -> list[SendResult]:
     """The results of sends, when all have their outcomes. Raises SomeFailed, as `send_many`."""
-    wait(futures)
+    wait_for_all(futures)
     told: list[SendResult | SendFailed] = []
     for future in futures:
         error = future.exception()
