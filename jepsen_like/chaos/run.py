@@ -23,6 +23,7 @@ from jepsen_like.chaos.inside.insides import Insides, LibraryMissing
 from jepsen_like.chaos.links.counts import Counts
 from jepsen_like.chaos.links.namespaces import why_not
 from jepsen_like.chaos.links.switched_network import SwitchedNetwork, switched_network
+from jepsen_like.chaos.loopback import loopback
 from jepsen_like.chaos.members.group import LOOK_S, Group
 from jepsen_like.chaos.members.member import Member, OrderFailed
 from jepsen_like.chaos.members.supervisor import Supervisor
@@ -57,7 +58,7 @@ from jepsen_like.chaos.stages.brokers import EXPLANATIONS, BrokerStage
 from jepsen_like.chaos.stages.library import CALL_TIMEOUT_S, LibraryStage
 from jepsen_like.chaos.stages.stage import Setting, Stage
 from jepsen_like.chaos.watcher.watched import watched
-from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring, loopback
+from jepsen_like.chaos.wiring import CLIENTS_HOST, Wiring
 
 # Members that a run of changing members may add; each takes an address for good.
 SPARES = 12

@@ -6,8 +6,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from dledger.free_ports import free_addresses
-
 CLIENTS_HOST = "clients"
 NAMESERVER_HOST = "names"
 BALANCER_HOST = "balancer"
@@ -43,10 +41,3 @@ class Wiring:
     def peers(self, hosts: Sequence[str]) -> dict[str, str]:
         """Return the addresses at which these hosts take other members."""
         return {host: self.addresses[host].peer for host in hosts}
-
-
-def loopback(hosts: Sequence[str], left_out: Sequence[str] = ()) -> Wiring:
-    """Return hosts that are all this machine, without links that can break."""
-    free = iter(free_addresses(len(Addresses._fields) * len(hosts)))
-    addresses = {host: Addresses(next(free), next(free), next(free)) for host in hosts}
-    return Wiring("loopback", addresses, lambda host, argv: list(argv), left_out)

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from jepsen_like.chaos.loopback import loopback
 from jepsen_like.chaos.nemeses.catalogue import NEMESES, Lane
 from jepsen_like.chaos.nemeses.executor import executor_of
 from jepsen_like.chaos.nemeses.schedule import Fault, schedule
 from jepsen_like.chaos.plan import RunPlan
 from jepsen_like.chaos.run import Run
-from jepsen_like.chaos.wiring import loopback
 
 SEEDS = range(40)
 ALL = tuple(NEMESES)
