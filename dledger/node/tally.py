@@ -7,7 +7,7 @@ from bisect import bisect_left
 # A sync that takes longer is slow: this is the interval of heartbeats.
 SLOW_SYNC_S = 0.1
 
-# Upper ends of the classes of sync times: from a fast NVMe disk to one that hangs.
+# Upper ends of the classes of sync times: from a fast NVMe disk to a hanging one.
 SYNC_CLASSES_S = (0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.1, 0.5, 2.5)
 
 
@@ -38,6 +38,5 @@ class Tally:
         self.sync_classes = [0] * (len(SYNC_CLASSES_S) + 1)
 
     def synced(self, seconds: float) -> None:
-        """Count a sync that took `seconds`."""
         self.sync_seconds += seconds
         self.sync_classes[bisect_left(SYNC_CLASSES_S, seconds)] += 1

@@ -49,7 +49,7 @@ class Snapshot(NamedTuple):
 
 
 class Found(NamedTuple):
-    """The newest usable snapshot, and why newer ones are not."""
+    """The newest usable snapshot, and the problems of newer ones."""
 
     newest: SnapshotReader | None
     problems: list[str]
@@ -93,7 +93,7 @@ class SnapshotFolder:
         self._sync_names()
 
     def indexes(self) -> list[int]:
-        """The last index of each snapshot, the newest first, without those found useless."""
+        """Return the last index of each snapshot, newest first, without those found useless."""
         found = []
         for name in self.disk.list(self.path):
             if name.endswith(_SUFFIX):
@@ -144,10 +144,8 @@ class SnapshotFolder:
         Removes the file of a failed attempt. Errors of `chunks` pass through, and ValueError for a
         chunk that is too large.
         """
-        new, path = (
-            f"{self.path}/{header.index:0{NAME_DIGITS}d}{_NEW_SUFFIX}",
-            self.file(header.index),
-        )
+        new = f"{self.path}/{header.index:0{NAME_DIGITS}d}{_NEW_SUFFIX}"
+        path = self.file(header.index)
         if new.rpartition("/")[2] in self.disk.list(self.path):
             self.disk.remove(new)  # left by a failed attempt
         writer = SnapshotWriter(self.disk, new, header)
@@ -201,5 +199,4 @@ class SnapshotFolder:
                     self._useless.discard(index)
 
     def file(self, index: int) -> str:
-        """The path of the snapshot of entry `index`."""
         return f"{self.path}/{index:0{NAME_DIGITS}d}{_SUFFIX}"

@@ -77,7 +77,7 @@ class Wipes:
             if node.process is None or node.is_asked_to_change:
                 return None
             membership = node.process.replica.state.membership
-            if not (membership.is_settled and node.process.replica.change_is_durable):
+            if not (membership.is_settled and node.process.replica.record.change_is_durable):
                 return None
             if membership.voting_members:
                 said.add(membership.voting_members)
