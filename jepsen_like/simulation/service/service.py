@@ -21,6 +21,7 @@ LONGEST_RANDOM_BODY_BYTES = 32
 
 
 def random_body(random: Random) -> bytes:
+    """Return some random bytes, as the body of an append."""
     return random.randbytes(1 + random.randrange(LONGEST_RANDOM_BODY_BYTES))
 
 
