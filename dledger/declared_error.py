@@ -94,7 +94,7 @@ def _made(kind: type[_Made], *args: object) -> _Made:
 
 def _initializer(cls: type[DeclaredError], fields: tuple[str, ...]) -> Any:
     """The `__init__` of a class, with its fields as parameters, made as `dataclass` makes it."""
-    names: dict[str, Any] = {}
+    names: dict[str, Any] = {"declared": _declared_initializer}
     parameters = ["self"]
     for name in fields:
         default = getattr(cls, name, names)
@@ -105,7 +105,7 @@ def _initializer(cls: type[DeclaredError], fields: tuple[str, ...]) -> Any:
     exec(
         f"def __init__({', '.join(parameters)}):\n"
         f"    self.__dict__.update({', '.join(f'{name}={name}' for name in fields)})\n"
-        f"    if type(self).__init__ is __init__: self.args = ({given})\n",
+        f"    if declared(type(self)) is __init__: self.args = ({given})\n",
         names,
     )
     initializer = names["__init__"]
@@ -114,6 +114,12 @@ def _initializer(cls: type[DeclaredError], fields: tuple[str, ...]) -> Any:
     initializer.__module__ = cls.__module__
     initializer.__qualname__ = f"{cls.__qualname__}.__init__"
     return initializer
+
+
+def _declared_initializer(cls: type[DeclaredError]) -> object:
+    """The `__init__` of a class, which `renamed_fields` may have wrapped."""
+    initializer: object = cls.__init__
+    return getattr(initializer, "__wrapped__", initializer)
 
 
 def _hints(base: type) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from functools import partial, update_wrapper
 from typing import Any, Concatenate, Generic, ParamSpec, TypeVar
 
 from dledger.loop_thread import LoopThread
+from dledger.renamed import new_names_of, renamed_arguments
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -36,6 +37,8 @@ def like(method: Callable[..., object]) -> Callable[[Made], Made]:
         update_wrapper(made, method)
         if "." in method.__qualname__:  # others have words that are for the forms alone
             made.__doc__ = f"As {method.__qualname__}."
+        if names := new_names_of(method):  # told here, where the line of the caller is known
+            return renamed_arguments(**names)(made)
         return made
 
     return give

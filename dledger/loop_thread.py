@@ -29,7 +29,7 @@ Opened = TypeVar("Opened")
 
 # What is under way at the end of a program that has left its loop open gets so long to be done, and
 # so long again to be closed in order. A supervisor waits for longer before it kills a process.
-EXIT_SECONDS: Final = 5.0
+EXIT_S: Final = 5.0
 
 _FORKED: Final = (
     "it was opened before this process was forked, and its thread stayed in the other one: "
@@ -373,7 +373,7 @@ def _leave_all() -> None:
     """End the loops that a program has left open: its threads stop when this returns."""
     for loop in list(_left_open):
         if not (loop.is_elsewhere or _is_patched()):
-            loop.leave(EXIT_SECONDS)
+            loop.leave(EXIT_S)
 
 
 atexit.register(_leave_all)

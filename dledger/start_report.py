@@ -36,6 +36,6 @@ class StartReport:
 
     def __str__(self) -> str:
         """As `started in 812 ms: program 640, log 60, port 3, leader 109`."""
-        total = sum(seconds for _, seconds in self._parts)
-        parts = ", ".join(f"{part} {seconds * 1000:.0f}" for part, seconds in self._parts)
+        total = sum(took_s for _, took_s in self._parts)
+        parts = ", ".join(f"{part} {took_s * 1000:.0f}" for part, took_s in self._parts)
         return f"started in {total * 1000:.0f} ms: {parts}"

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field
+from typing import Final
 
 from dledger.core.member_state import MemberState, Role
 from dledger.core.replica import Replica
+from dledger.renamed import renamed_fields
+
+# How members of all versions and readers of JSON know what is named otherwise here.
+_TOLD_AS: Final = {"loop_held_s": "loop_held_seconds", "sync_s": "sync_seconds"}
 
 # The roles of a follower that does not vote.
 LEARNER, REMOVED, JOINING = "learner", "removed", "joining"
@@ -96,6 +101,7 @@ class MemberAlarm:
     text: str
 
 
+@renamed_fields(loop_held_seconds="loop_held_s", sync_seconds="sync_s")
 @dataclass(frozen=True, slots=True)
 class Status:
     """One node at one moment. Indexes are -1 where there is nothing yet."""
@@ -124,12 +130,12 @@ class Status:
     installing: InstallStatus | None = None  # the leader's snapshot that this node receives
     refused_callers: int = 0  # by this node's process, see docs/security.md
     loop_holds: int = 0  # of the event loop, longer than 50 ms, in this node's process
-    loop_held_seconds: float = 0.0  # what they took together
+    loop_held_s: float = 0.0  # what they took together
     generation: int = 0  # how often the group was begun again from one member: `dledger recover`
     birth: str = ""  # of the group, 32 hexadecimal digits; empty until the member knows it
     leader_contact_s: float | None = None  # since it heard one; None: never, or it leads
     syncs: int = 0  # to disk, since the node was opened
-    sync_seconds: float = 0.0  # what they took together
+    sync_s: float = 0.0  # what they took together
     synced: int = -1  # the last entry here that survives a power cut
     log_bytes: int = 0
     disk_free_bytes: int = 0  # of the file system that the folder is on
@@ -145,7 +151,7 @@ class Status:
 
     def as_dict(self) -> dict[str, object]:
         """Plain values, for JSON and msgpack."""
-        return asdict(self)
+        return {_TOLD_AS.get(name, name): value for name, value in asdict(self).items()}
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ import trio
 from dledger.call_future import wait_for_all
 from dledger.forms import at_once, seen, soon, waits
 from dledger.loop_thread import LoopThread
+from dledger.renamed import renamed_arguments
 from dledger_mq.admin.admin import Admin
 from dledger_mq.admin.consumer_group import ConsumerGroup
 from dledger_mq.bridge import BridgedIteration, loop_for
@@ -78,12 +79,10 @@ class SentSoon:
         self._open: dict[Future[SendResult], int] = {}  # bytes of long bodies
 
     def send(
-        self, message: Message, selector: QueueSelector | None, timeout_seconds: float | None
+        self, message: Message, selector: QueueSelector | None, timeout_s: float | None
     ) -> Future[SendResult]:
         """Begin to send a message; messages begin in the order of the calls."""
-        call = partial(
-            self._producer.send, message, selector=selector, timeout_seconds=timeout_seconds
-        )
+        call = partial(self._producer.send, message, selector=selector, timeout_s=timeout_s)
         future = self._loop.submit(call)
         size = len(message.body)
         self._open[future] = size if size > _LONG_BYTES else 0
@@ -115,23 +114,25 @@ class BlockingProducer:
         self._inner = producer
         self._sent = SentSoon(loop, producer)
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     def send(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> SendResult:
         """As Producer.send."""
         self._loop.check_waitable()
-        return self._sent.send(message, selector, timeout_seconds).result()
+        return self._sent.send(message, selector, timeout_s).result()
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     def send_soon(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> Future[SendResult]:
         """As `send`, but return a future. Cancelling it before the message is sent prevents that.
 
@@ -139,14 +140,15 @@ class BlockingProducer:
             WindowFull: 8192 messages, or long ones of 512 MiB together, have no outcome yet.
         """
         self._sent.check_room(message)
-        return self._sent.send(message, selector, timeout_seconds)
+        return self._sent.send(message, selector, timeout_s)
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     def send_many(
         self,
         messages: Iterable[Message],
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> list[SendResult]:
         """As Producer.send_many; what is no list or tuple is iterated over in the calling thread,
         and each message is sent as it comes.
@@ -154,12 +156,12 @@ class BlockingProducer:
         self._loop.check_waitable()
         if isinstance(messages, list | tuple):
             call = partial(self._inner.send_many, messages, selector=selector)
-            return self._loop.wait(partial(call, timeout_seconds=timeout_seconds))
+            return self._loop.wait(partial(call, timeout_s=timeout_s))
         futures: list[Future[SendResult]] = []
         for number, message in enumerate(messages):
             if number >= MAX_SENT_SOON:
                 wait_for_all([futures[number - MAX_SENT_SOON]])
-            futures.append(self._sent.send(message, selector, timeout_seconds))
+            futures.append(self._sent.send(message, selector, timeout_s))
         return results_of(futures)
 
     send_batch = waits(Producer.send_batch)
@@ -169,18 +171,17 @@ class BlockingProducer:
     ask_soon = soon(Producer.ask)
     reply = waits(Producer.reply)
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     @contextmanager
     def transaction(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> Iterator[BlockingTransaction]:
         """As Producer.transaction."""
-        transaction = self.begin_transaction(
-            message, selector=selector, timeout_seconds=timeout_seconds
-        )
+        transaction = self.begin_transaction(message, selector=selector, timeout_s=timeout_s)
         try:
             yield transaction
         except Exception:
@@ -191,16 +192,17 @@ class BlockingProducer:
         if transaction.is_undecided:
             transaction.commit()
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     def begin_transaction(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> BlockingTransaction:
         """As Producer.begin_transaction."""
         call = partial(self._inner.begin_transaction, message, selector=selector)
-        made = self._loop.wait(partial(call, timeout_seconds=timeout_seconds))
+        made = self._loop.wait(partial(call, timeout_s=timeout_s))
         return BlockingTransaction(self._loop, made)
 
     def wait(self) -> None:

@@ -21,52 +21,54 @@ class ClientMetrics(Protocol):
     An error that one raises is logged, the first time for each of them, and changes nothing else.
     """
 
-    def sent(self, topic: str, seconds: float, attempts: int) -> None:
+    def sent(self, topic: str, took_s: float, attempts: int) -> None:
         """A message, or a batch of `send_batch`, was acknowledged.
 
         Args:
             topic: its topic.
-            seconds: since its first attempt; the wait for room in the window does not count.
+            took_s: since its first attempt; the wait for room in the window does not count.
             attempts: how often it was handed to a connection; each after the first is a retry.
         """
 
-    def send_failed(self, topic: str, error: SendFailed, seconds: float) -> None:
+    def send_failed(self, topic: str, error: SendFailed, took_s: float) -> None:
         """A message, or a batch, was not acknowledged.
 
         Args:
             topic: its topic.
             error: what its sender gets; `error.attempts` is 0 if no attempt was made.
-            seconds: since its first attempt, or since the call if there was none.
+            took_s: since its first attempt, or since the call if there was none.
         """
 
-    def pulled(self, group: str, queue: MessageQueue, messages: int, size: int, lag: int) -> None:
+    def pulled(
+        self, group: str, queue: MessageQueue, messages: int, size_bytes: int, lag: int
+    ) -> None:
         """A broker answered a pull.
 
         Args:
             group: the consumer group.
             queue: the queue.
             messages: how many messages came that match the subscription.
-            size: the bytes of the answer's body: messages as they are stored.
+            size_bytes: the bytes of the answer's body: messages as they are stored.
             lag: how many messages of the queue this consumer has not consumed, those that came now
                 included. A pull consumer says by what it consumed: here, what it has not pulled.
         """
 
-    def consumed(self, group: str, messages: Sequence[ReceivedMessage], seconds: float) -> None:
+    def consumed(self, group: str, messages: Sequence[ReceivedMessage], took_s: float) -> None:
         """A listener, or a loop over the consumer, consumed messages.
 
         Args:
             group: the consumer group.
             messages: of one queue; `reconsume_times` above 0 are redelivered ones.
-            seconds: since they were handed out.
+            took_s: since they were handed out.
         """
 
-    def failed(self, group: str, messages: Sequence[ReceivedMessage], seconds: float) -> None:
+    def failed(self, group: str, messages: Sequence[ReceivedMessage], took_s: float) -> None:
         """A listener failed with messages, or a loop gave one back: they come again later.
 
         Args:
             group: the consumer group.
             messages: of one queue.
-            seconds: since they were handed out.
+            took_s: since they were handed out.
         """
 
     def left(self, group: str, queue: MessageQueue) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import ClassVar
 
 from dledger.declared_error import DeclaredError
+from dledger.renamed import renamed_fields
 from dledger_mq.send_result import SendResult
 
 
@@ -112,20 +113,21 @@ class InvalidCondition(MessagingError):
     _template = "the condition for topic {topic!r:.140} cannot be served: {reason}"
 
 
+@renamed_fields(timeout_seconds="timeout_s")
 class NoReply(MessagingError):
     """A question is stored, and no reply has come in time; a consumer may still deal with it.
 
     Attributes:
         topic: the question's topic.
         message_id: the question's id.
-        timeout_seconds: how long was waited.
+        timeout_s: how long was waited.
     """
 
     topic: str
     message_id: str
-    timeout_seconds: float
+    timeout_s: float
     _template = (
-        "no reply to question {message_id} of topic {topic!r:.140} within {timeout_seconds:g} s: "
+        "no reply to question {message_id} of topic {topic!r:.140} within {timeout_s:g} s: "
         "see whether a consumer replies to it"
     )
 
@@ -469,18 +471,19 @@ class NotRunning(MessagingError):
         )
 
 
+@renamed_fields(seconds="waited_s")
 class NoLeaderInTime(MessagingError):
     """A group of a test cluster has had no leader that answers.
 
     Attributes:
         group: the group.
-        seconds: how long it was waited for.
+        waited_s: how long it was waited for.
     """
 
     group: str
-    seconds: float
+    waited_s: float
     _template = (
-        "group {group!r:.80} has had no leader that answers for {seconds:g} s: check that most of "
+        "group {group!r:.80} has had no leader that answers for {waited_s:g} s: check that most of "
         "its nodes run, and see <node>.log in the cluster's directory"
     )
 

@@ -29,6 +29,7 @@ from dledger.asyncio_block import kept_open, opened_loop
 from dledger.asyncio_forms import awaits, carried_out, given_up
 from dledger.forms import at_once, seen
 from dledger.loop_thread import LoopThread
+from dledger.renamed import renamed_arguments
 from dledger_mq.admin.admin import Admin
 from dledger_mq.admin.consumer_group import ConsumerGroup
 from dledger_mq.blocking import MAX_SENT_SOON, SentSoon, results_of
@@ -47,7 +48,7 @@ from dledger_mq.send_result import SendResult
 from dledger_mq.sending.selectors import QueueSelector
 
 # How long a call of a listener that was cancelled may take to end, as it may need answers for that.
-LAST_CALL_SECONDS: Final = 5.0
+LAST_CALL_S: Final = 5.0
 
 Given = TypeVar("Given")
 Told = TypeVar("Told")
@@ -61,34 +62,36 @@ class AsyncioProducer:
         self._inner = producer
         self._sent = SentSoon(loop, producer)
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def send(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> SendResult:
         """As Producer.send. Messages begin in the order of the calls."""
         self._loop.check_waitable()
-        return await given_up(self._sent.send(message, selector, timeout_seconds))
+        return await given_up(self._sent.send(message, selector, timeout_s))
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def send_many(
         self,
         messages: Iterable[Message],
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> list[SendResult]:
         """As Producer.send_many; `messages` are taken in asyncio's loop, and sent as they come."""
         self._loop.check_waitable()
         if isinstance(messages, list | tuple):
             call = partial(self._inner.send_many, messages, selector=selector)
-            return await carried_out(self._loop, partial(call, timeout_seconds=timeout_seconds))
+            return await carried_out(self._loop, partial(call, timeout_s=timeout_s))
         futures: list[Future[SendResult]] = []
         for number, message in enumerate(messages):
             if number >= MAX_SENT_SOON:
                 await asyncio.wait([asyncio.wrap_future(futures[number - MAX_SENT_SOON])])
-            futures.append(self._sent.send(message, selector, timeout_seconds))
+            futures.append(self._sent.send(message, selector, timeout_s))
         if futures:
             await asyncio.wait(list(map(asyncio.wrap_future, futures)))
         return results_of(futures)
@@ -99,31 +102,31 @@ class AsyncioProducer:
     ask = awaits(Producer.ask)
     reply = awaits(Producer.reply)
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     @asynccontextmanager
     async def transaction(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> AsyncIterator[AsyncioTransaction]:
         """As Producer.transaction."""
-        transaction = await self.begin_transaction(
-            message, selector=selector, timeout_seconds=timeout_seconds
-        )
+        transaction = await self.begin_transaction(message, selector=selector, timeout_s=timeout_s)
         async with decided(transaction):
             yield transaction
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def begin_transaction(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> AsyncioTransaction:
         """As Producer.begin_transaction."""
         call = partial(self._inner.begin_transaction, message, selector=selector)
-        made = await carried_out(self._loop, partial(call, timeout_seconds=timeout_seconds))
+        made = await carried_out(self._loop, partial(call, timeout_s=timeout_s))
         return AsyncioTransaction(self._loop, made)
 
     async def wait(self) -> None:
@@ -412,7 +415,7 @@ def _in_asyncio(function: Callable[[Given], Awaitable[Told]]) -> Callable[[Given
             with suppress(RuntimeError):
                 loop.call_soon_threadsafe(cancel)
             # The call may succeed all the same, and its answer counts then: wait for its end.
-            with trio.move_on_after(LAST_CALL_SECONDS, shield=True):
+            with trio.move_on_after(LAST_CALL_S, shield=True):
                 await done.wait()
             if not future.done() or future.cancelled():
                 raise

@@ -11,7 +11,7 @@ from dledger_mq.received_message import ReceivedMessage
 
 # After so long a call is told, unless the options say otherwise: most take milliseconds, and what
 # waits for other services gives up about then.
-SLOW_CALL_SECONDS: Final = 10.0
+SLOW_CALL_S: Final = 10.0
 
 # Gets at least one message, of one queue. None is SUCCESS; what it raises is RETRY. A function for
 # any sequence is one, too.

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import Final
 
+from dledger.renamed import renamed_fields
 from dledger.short_repr import short_repr
 from dledger_mq.errors import InvalidMessage
 from remoting.message import properties as names
@@ -32,10 +33,10 @@ RESERVED_PROPERTIES: Final = frozenset(
         names.TAGS,
         names.WAIT_STORE_MESSAGE_OK,
         names.DELAY_TIME_LEVEL,
-        names.TIMER_DELAY_SECONDS,
-        names.TIMER_DELAY_MILLISECONDS,
-        names.TIMER_DELIVER_MILLISECONDS,
-        names.TIMER_OUT_MILLISECONDS,
+        names.TIMER_DELAY_S,
+        names.TIMER_DELAY_MS,
+        names.TIMER_DELIVER_MS,
+        names.TIMER_OUT_MS,
         names.START_DELIVER_TIME,
         names.UNIQUE_KEY,
         names.SHARDING_KEY,
@@ -71,6 +72,7 @@ RESERVED_PROPERTIES: Final = frozenset(
 )
 
 
+@renamed_fields(delay_milliseconds="delay_ms", deliver_at_milliseconds="deliver_at_ms")
 @dataclass(slots=True)
 class Message:
     """A message to send.
@@ -83,9 +85,9 @@ class Message:
         properties: further names and values of your own; names of RocketMQ's are refused.
         flag: a number of your own, 32 bits.
         delay_level: RocketMQ's level of delay, 1 to 18; 0 delivers at once.
-        delay_milliseconds: how long after its arrival it is delivered; for RocketMQ 5 and brokers
+        delay_ms: how long after its arrival it is delivered; for RocketMQ 5 and brokers
             of this project.
-        deliver_at_milliseconds: when it is delivered, milliseconds since 1970; for these, too.
+        deliver_at_ms: when it is delivered, milliseconds since 1970; for these, too.
         sharding_key: messages with the same one go to the same queue (see
             `dledger_mq.by_key`), or an empty text.
     """
@@ -98,8 +100,8 @@ class Message:
     flag: int = 0
     delay_level: int = 0
     sharding_key: str = ""
-    delay_milliseconds: int = 0
-    deliver_at_milliseconds: int = 0
+    delay_ms: int = 0
+    deliver_at_ms: int = 0
 
     def __repr__(self) -> str:
         return short_repr(self)
@@ -107,7 +109,7 @@ class Message:
     @property
     def is_delayed(self) -> bool:
         """Whether it asks to be delivered later."""
-        return bool(self.delay_level or self.delay_milliseconds or self.deliver_at_milliseconds)
+        return bool(self.delay_level or self.delay_ms or self.deliver_at_ms)
 
 
 class ConsumeResult(Enum):
@@ -192,10 +194,10 @@ def properties_of(message: Message, unique_key: str) -> bytes:
         pairs[names.TAGS] = message.tags
     if message.delay_level:
         pairs[names.DELAY_TIME_LEVEL] = str(message.delay_level)
-    if message.delay_milliseconds:
-        pairs[names.TIMER_DELAY_MILLISECONDS] = str(message.delay_milliseconds)
-    if message.deliver_at_milliseconds:
-        pairs[names.TIMER_DELIVER_MILLISECONDS] = str(message.deliver_at_milliseconds)
+    if message.delay_ms:
+        pairs[names.TIMER_DELAY_MS] = str(message.delay_ms)
+    if message.deliver_at_ms:
+        pairs[names.TIMER_DELIVER_MS] = str(message.deliver_at_ms)
     if message.sharding_key:
         pairs[names.SHARDING_KEY] = message.sharding_key
     pairs[names.UNIQUE_KEY] = unique_key

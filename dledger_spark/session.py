@@ -20,7 +20,7 @@ from dledger_spark.scratch_folder import scratch_folder
 # Spark's default of 200 costs seconds a query on a laptop; jobs here group by a few topics.
 SHUFFLE_PARTITIONS: Final = 2
 # Java usually ends in well under a second; after this time it is killed.
-JAVA_EXIT_SECONDS: Final = 20
+JAVA_EXIT_S: Final = 20
 
 # Where Spark logs queries that it cannot analyse.
 QUERY_LOGGERS: Final = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
@@ -267,7 +267,7 @@ def _forget(process: subprocess.Popen[bytes]) -> None:
     assert process.stdin is not None
     process.stdin.close()  # Spark's Java ends when this closes
     try:
-        process.wait(JAVA_EXIT_SECONDS)
+        process.wait(JAVA_EXIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
         process.wait()

@@ -41,7 +41,7 @@ class Checked(NamedTuple):
     file: str
     model: str | None
     operations: int
-    seconds: float
+    took_s: float
     report: Report | None
     unreadable: str | None
 
@@ -79,8 +79,8 @@ def check_file(path: Path, plan: Plan) -> Checked:
         unreadable = f"{path}: {error}"
     except MemoryError:
         report = Report(Verdict.UNKNOWN, "the memory of this machine is over")
-    seconds = time.monotonic() - begin_s
-    return Checked(str(path), model, operations, seconds, report, unreadable)
+    took_s = time.monotonic() - begin_s
+    return Checked(str(path), model, operations, took_s, report, unreadable)
 
 
 def _check(history: History, model: str | None) -> Check:

@@ -182,7 +182,7 @@ def _report(trials: Sequence[Trial], count: int, as_json: bool) -> None:
                 "oracle": trial.oracle,
                 "seed": trial.seed,
                 "runs": trial.runs,
-                "seconds": round(trial.seconds, 1),
+                "seconds": round(trial.took_s, 1),
             }
             for trial in trials
         ]
@@ -206,5 +206,5 @@ def _texts(trial: Trial) -> tuple[str, ...]:
         trial.oracle or "-",
         "-" if trial.seed is None else str(trial.seed),
         str(trial.runs),
-        f"{trial.seconds:.1f}",
+        f"{trial.took_s:.1f}",
     )

@@ -117,7 +117,13 @@ def _nemeses(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...
     type=click.Choice([CLIENT_DEFAULT, CPP_CLIENT]),
 )
 @flag("--grown", "The group begins with one member; it adds the others.")
-@option("--check-limit-seconds", "For the checker.", default=120.0, type=click.FloatRange(1.0))
+@option(
+    "--check-limit-seconds",
+    "check_limit_s",
+    "For the checker.",
+    default=120.0,
+    type=click.FloatRange(1.0),
+)
 def run(
     workload: str | None,
     service: str | None,
@@ -133,7 +139,7 @@ def run(
     system: str | None,
     client: str,
     grown: bool,
-    check_limit_seconds: float,
+    check_limit_s: float,
 ) -> None:
     """Break a group of real processes on purpose, and check what clients saw.
 
@@ -186,7 +192,7 @@ def run(
         _tell_failure(group)
         write_run_file(folder, run_file(plan, command, one.schedule, one.result))
         sys.exit(RunExit.HARNESS_FAILED)
-    verdict = judge(one, check_limit_seconds)
+    verdict = judge(one, check_limit_s)
     write_run_file(folder, run_file(plan, command, one.schedule, one.result, verdict))
     told = told_run(plan, command, one.result, verdict, verdict.operations, versions())
     (folder / "report.html").write_text(page(told), encoding="utf-8")

@@ -68,10 +68,13 @@ def _list_bugs(context: click.Context, _: click.Parameter, wanted: bool) -> None
 @option("--seeds", "How many.", default=300, type=click.IntRange(1))
 @option("--seed", "The first one.", default=0, type=click.IntRange(0))
 @option("--nodes", "Members, or hosts; else as each seed decides.", type=click.IntRange(1, 9))
-@option("--seconds", "Virtual seconds with faults.", type=click.FloatRange(0.1))
-@option("--time-budget", "Begin no seed after so many seconds.", type=click.FloatRange(0.1))
+@option("--seconds", "fault_s", "Virtual seconds with faults.", type=click.FloatRange(0.1))
+@option(
+    "--time-budget", "budget_s", "Begin no seed after so many seconds.", type=click.FloatRange(0.1)
+)
 @option(
     "--shrink-seconds",
+    "shrink_s",
     "With --service: how long a failing run may be shortened.",
     default=30.0,
     type=click.FloatRange(0.0),
@@ -108,9 +111,9 @@ def simulate(
     seeds: int,
     seed: int,
     nodes: int | None,
-    seconds: float | None,
-    time_budget: float | None,
-    shrink_seconds: float,
+    fault_s: float | None,
+    budget_s: float | None,
+    shrink_s: float,
     jobs: int | None,
     trace: Path | None,
     diagram: Path | None,
@@ -129,14 +132,14 @@ def simulate(
         raise click.UsageError("--diagram draws runs of --service")
     if service is not None:
         _check_service(service, tier, seeded_bug)
-    plan = Plan(seed, seeds, nodes, seconds, seeded_bug, tier, aimed, service, time_budget)
+    plan = Plan(seed, seeds, nodes, fault_s, seeded_bug, tier, aimed, service, budget_s)
     result = _run(plan, jobs or os.cpu_count() or 1, quiet=as_json)
     failed = result.broken
     if trace is not None:
         shown = failed.seed if failed is not None else seed
         with trace.open("w", encoding="utf-8") as sink:
             trace_seed(plan, shown, sink)
-    short = _shrunk_failure(plan, result, shrink_seconds)
+    short = _shrunk_failure(plan, result, shrink_s)
     if diagram is not None and not (failed is not None and failed.before_run):
         _write_diagram(plan, short, failed.seed if failed is not None else seed, diagram)
     if as_json:
@@ -169,21 +172,21 @@ def _run(plan: Plan, jobs: int, *, quiet: bool) -> CampaignResult:
 
 
 def _seeds_a_minute(result: CampaignResult) -> float:
-    return result.seeds / max(result.real_seconds, 1e-9) * 60.0
+    return result.seeds / max(result.real_s, 1e-9) * 60.0
 
 
 def _speed(result: CampaignResult) -> str:
     """Return how fast the seeds went, in all processes together."""
-    real_s = max(result.real_seconds, 1e-9)
+    real_s = max(result.real_s, 1e-9)
     events = result.coverage.counts().get("events", 0)
     per_event = f", {events / real_s:,.0f} events a second" if events else ""
-    return f"{result.virtual_seconds / real_s:.0f} times real time{per_event}"
+    return f"{result.virtual_s / real_s:.0f} times real time{per_event}"
 
 
 def _report(plan: Plan, result: CampaignResult, short: Shrunk | None) -> None:
-    hours = result.virtual_seconds / SECONDS_AN_HOUR
+    hours = result.virtual_s / SECONDS_AN_HOUR
     click.echo(
-        f"{result.seeds} seeds in {result.real_seconds:.1f} s "
+        f"{result.seeds} seeds in {result.real_s:.1f} s "
         f"({_seeds_a_minute(result):.0f} a minute), {hours:.2f} simulated hours, {_speed(result)}"
     )
     for name, count in result.coverage.counts().items():
@@ -224,8 +227,8 @@ def rerun_command(plan: Plan, seed: int) -> str:
         words += ["--tier", plan.tier]
     if plan.nodes is not None:
         words += ["--nodes", str(plan.nodes)]
-    if plan.fault_seconds is not None:
-        words += ["--seconds", str(plan.fault_seconds)]
+    if plan.fault_s is not None:
+        words += ["--seconds", str(plan.fault_s)]
     if plan.seeded_bug is not None:
         words += ["--seeded-bug", plan.seeded_bug, *["--aimed"] * plan.aimed]
     if plan.service is not None:
@@ -241,9 +244,9 @@ def _as_dict(plan: Plan, result: CampaignResult, short: Shrunk | None) -> dict[s
         "seeds": result.seeds,
         "seeds_per_minute": round(_seeds_a_minute(result), 1),
         "events_per_second": round(
-            result.coverage.counts().get("events", 0) / max(result.real_seconds, 1e-9)
+            result.coverage.counts().get("events", 0) / max(result.real_s, 1e-9)
         ),
-        "simulated_hours": result.virtual_seconds / SECONDS_AN_HOUR,
+        "simulated_hours": result.virtual_s / SECONDS_AN_HOUR,
         "coverage": result.coverage.counts(),
         "never_reached": result.coverage.missing(expected),
         "failure": None
@@ -268,7 +271,7 @@ def _shrunk_failure(plan: Plan, result: CampaignResult, budget_s: float) -> Shru
     """
     if plan.service is None or result.broken is None or result.broken.before_run:
         return None
-    return shrunk(plan.service, result.broken.seed, plan.nodes, plan.fault_seconds, budget_s)
+    return shrunk(plan.service, result.broken.seed, plan.nodes, plan.fault_s, budget_s)
 
 
 def _report_checks(plan: Plan) -> None:
@@ -297,7 +300,7 @@ def _report_failure(plan: Plan, result: CampaignResult, short: Shrunk | None) ->
     click.echo(
         f"shrunk in {short.runs} runs{', out of time' if short.gave_up else ''}: "
         f"{in_words(operations, 'operation')}, {in_words(schedule.faults, 'fault')}, "
-        f"{in_words(schedule.nodes, 'member')}, {schedule.seconds:.3f} virtual seconds"
+        f"{in_words(schedule.nodes, 'member')}, {schedule.length_s:.3f} virtual seconds"
     )
     for step in schedule.steps:
         click.echo(f"  {step}")
@@ -315,7 +318,7 @@ def _write_diagram(plan: Plan, short: Shrunk | None, seed: int, path: Path) -> N
         schedule = short.schedule
     else:
         service = loaded(plan.service).service
-        schedule = drawn_schedule(service, seed, plan.nodes, plan.fault_seconds)
+        schedule = drawn_schedule(service, seed, plan.nodes, plan.fault_s)
     world = recorded(plan.service, schedule)
     journal, failure = world.journal, world.failure
     assert journal is not None
@@ -328,7 +331,7 @@ def _write_diagram(plan: Plan, short: Shrunk | None, seed: int, path: Path) -> N
             events=list(journal.events),
             idle=IDLE,
             facts=[
-                f"{schedule.nodes} members, {schedule.seconds:.3f} virtual seconds with faults",
+                f"{schedule.nodes} members, {schedule.length_s:.3f} virtual seconds with faults",
                 *(str(step) for step in schedule.steps[:STEPS_SHOWN_MAX]),
                 *([f"and {left_out} more steps"] if left_out > 0 else []),
             ],
@@ -344,7 +347,7 @@ def _shrunk_as_dict(plan: Plan, short: Shrunk | None) -> dict[str, object] | Non
     return {
         "steps": [str(step) for step in short.schedule.steps],
         "nodes": short.schedule.nodes,
-        "seconds": short.schedule.seconds,
+        "seconds": short.schedule.length_s,
         "promise": short.failure.promise,
         "how": short.failure.how,
         "runs": short.runs,

@@ -125,9 +125,9 @@ def suite(
         _write(folder, plan, command, series.runs)
 
     series = Series(folder, plan, _tell_begin, ended)
-    seconds = float("inf") if hours is None else hours * SECONDS_AN_HOUR
+    budget_s = float("inf") if hours is None else hours * SECONDS_AN_HOUR
     with watched():
-        trio.run(_made, series, planned(names, seed, rounds), seconds)
+        trio.run(_made, series, planned(names, seed, rounds), budget_s)
     _write(folder, plan, command, series.runs)
     _tell_table(series.runs)
     _tell_findings(series.runs)
@@ -135,8 +135,8 @@ def suite(
     sys.exit(_exit_of(series.runs, stopped=series.stopped))
 
 
-async def _made(series: Series, runs: Iterable[Planned], seconds: float) -> None:
-    await series.make(runs, trio.current_time() + seconds)
+async def _made(series: Series, runs: Iterable[Planned], budget_s: float) -> None:
+    await series.make(runs, trio.current_time() + budget_s)
 
 
 def _again(plan: SuitePlan, folder: SuiteFolder, rounds: int | None) -> str:

@@ -67,14 +67,14 @@ class NameHeld(RemotingError):
 
     Attributes:
         broker_name: the name.
-        seconds: how long the proof is required yet, if no broker registers with it meanwhile.
+        required_s: how long the proof is required yet, if no broker registers with it meanwhile.
     """
 
     broker_name: str
-    seconds: float
+    required_s: float
     _template = (
         "broker name {broker_name:.80} is held by another group: choose another name, or end that "
-        "group and wait {seconds:.0f} s"
+        "group and wait {required_s:.0f} s"
     )
 
 

@@ -9,7 +9,7 @@ from nameserver.errors import NameHeld, TableFull
 
 # How long a group's proof is required after its last broker has gone: until the next leader has
 # registered.
-PROOF_KEPT_SECONDS: Final = 10.0
+PROOF_KEPT_S: Final = 10.0
 
 # Groups that held a name before others: as many as may hold one. They are no more than 300 bytes.
 MAX_FORMER: Final = limits.MAX_BROKERS
@@ -37,7 +37,7 @@ class _Former:
     """A group that has held a name, and how many seconds in all."""
 
     proof: str
-    seconds: float
+    held_s: float
 
 
 class Holders:
@@ -84,20 +84,20 @@ class Holders:
         if self.is_new(broker_name, proof):
             taken_from = self._leave(broker_name)
             former = self._former.get(broker_name)
-            seconds = 0.0
+            held_s = 0.0
             if former is not None and _is_same(former.proof, proof):
-                seconds = former.seconds
+                held_s = former.held_s
                 del self._former[broker_name]
                 if taken_from is not None:
                     self._remember(broker_name, taken_from)
-            self._holders[broker_name] = _Holder(proof, now - seconds, now, 0.0)
+            self._holders[broker_name] = _Holder(proof, now - held_s, now, 0.0)
         held = self._holders[broker_name]
-        held.last, held.until = now, until + PROOF_KEPT_SECONDS
+        held.last, held.until = now, until + PROOF_KEPT_S
 
     def has_gone(self, broker_name: str, now: float) -> None:
         """The last broker of a name has gone."""
         if (held := self._holders.get(broker_name)) is not None:
-            held.until = min(held.until, now + PROOF_KEPT_SECONDS)
+            held.until = min(held.until, now + PROOF_KEPT_S)
 
     def expire(self, now: float) -> None:
         """Require no more what is over."""
@@ -109,7 +109,7 @@ class Holders:
         former = self._former.get(broker_name)
         if former is None or not _is_same(former.proof, proof):
             return False
-        return former.seconds > held.last - held.since
+        return former.held_s > held.last - held.since
 
     def _leave(self, broker_name: str) -> _Former | None:
         """The holder holds the name no more."""
@@ -118,7 +118,7 @@ class Holders:
             return None
         left = _Former(held.proof, held.last - held.since)
         former = self._former.get(broker_name)
-        if former is None or former.seconds < left.seconds:
+        if former is None or former.held_s < left.held_s:
             self._remember(broker_name, left)
         return left
 
@@ -126,7 +126,7 @@ class Holders:
         """Remember who held a name; if there are too many, those who did so longest."""
         self._former[broker_name] = left
         if len(self._former) > MAX_FORMER:
-            del self._former[min(self._former, key=lambda name: self._former[name].seconds)]
+            del self._former[min(self._former, key=lambda name: self._former[name].held_s)]
 
 
 def _is_same(held: str, shown: str) -> bool:

@@ -8,7 +8,7 @@ from typing import Final
 
 from nameserver.errors import RegistrationRefused
 from nameserver.limits import MAX_ADDED_ROUTE_BYTES, MAX_DATA_VERSION_BYTES
-from nameserver.routes import BROKER_TIMEOUT_SECONDS, BrokerIdentity, RouteTable, Speaker
+from nameserver.routes import BROKER_TIMEOUT_S, BrokerIdentity, RouteTable, Speaker
 from nameserver.settings import ORDER_TOPIC_NAMESPACE, SettingTable
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.pieces import pieces
@@ -266,7 +266,7 @@ class Processors:
             ha_address=command.fields.get("haServerAddr", ""),
             direct_address=command.fields.get("directAddr", ""),
             proof=command.fields.get("groupProof", ""),
-            timeout_seconds=_timeout_seconds(command, "heartbeatTimeoutMillis"),
+            timeout_s=_timeout_s(command, "heartbeatTimeoutMillis"),
         )
         fields = {}
         if master is not None:
@@ -342,7 +342,7 @@ class Processors:
         return command.reply(body=encode_table(table))
 
     def _configuration(self, _asker: Asker, command: Command) -> Command:
-        text = {"brokerTimeoutSeconds": f"{BROKER_TIMEOUT_SECONDS:.0f}"}
+        text = {"brokerTimeoutSeconds": f"{BROKER_TIMEOUT_S:.0f}"}
         return command.reply(body=encode_properties_text(text))
 
     def _refuse_configuration(self, _asker: Asker, command: Command) -> Command:
@@ -362,7 +362,7 @@ def _identity(command: Command) -> BrokerIdentity:
     )
 
 
-def _timeout_seconds(command: Command, name: str) -> float:
+def _timeout_s(command: Command, name: str) -> float:
     """A timeout in milliseconds from the field `name`, or RocketMQ's."""
-    milliseconds = command.integer(name, 0)
-    return milliseconds / 1000 if milliseconds > 0 else BROKER_TIMEOUT_SECONDS
+    asked_ms = command.integer(name, 0)
+    return asked_ms / 1000 if asked_ms > 0 else BROKER_TIMEOUT_S

@@ -33,12 +33,12 @@ from remoting.bodies.topic_config import PERMISSION_WRITE, DataVersion, TopicCon
 from remoting.net.address import parse_address
 
 # RocketMQ's: four registrations may be missed before a broker is dropped.
-BROKER_TIMEOUT_SECONDS: Final = 120.0
+BROKER_TIMEOUT_S: Final = 120.0
 
 # A broker may ask for another timeout; shorter than its register period would make it flicker, and
 # longer than an hour would keep the dead.
-MIN_BROKER_TIMEOUT_SECONDS: Final = 10.0
-MAX_BROKER_TIMEOUT_SECONDS: Final = 3600.0
+MIN_BROKER_TIMEOUT_S: Final = 10.0
+MAX_BROKER_TIMEOUT_S: Final = 3600.0
 
 _TOPICS_A_STEP: Final = 256
 
@@ -91,7 +91,7 @@ class LiveBroker:
         identity: the broker.
         data_version: of the topics it told last.
         expires_at: when it is dropped unless it is heard of.
-        timeout_seconds: how much each sign of life adds.
+        timeout_s: how much each sign of life adds.
         speaker: where it registered last; when that connection closes, it is dropped.
         ha_address: address of its replication port; passed on to its slaves.
         filter_servers: passed on to clients.
@@ -103,7 +103,7 @@ class LiveBroker:
     identity: BrokerIdentity
     data_version: DataVersion
     expires_at: float
-    timeout_seconds: float
+    timeout_s: float
     speaker: Speaker
     ha_address: str = ""
     filter_servers: list[str] = field(default_factory=list)
@@ -175,7 +175,7 @@ class RouteTable:
         complete: bool = False,
         ha_address: str = "",
         direct_address: str = "",
-        timeout_seconds: float = BROKER_TIMEOUT_SECONDS,
+        timeout_s: float = BROKER_TIMEOUT_S,
         proof: str = "",
     ) -> Generator[None, None, LiveBroker | None]:
         """Take a broker's registration, in steps of less than a millisecond.
@@ -191,7 +191,7 @@ class RouteTable:
             complete: whether topics that are not listed are gone; otherwise they stay.
             ha_address: its replication port.
             direct_address: where it serves itself, when `identity.address` is that of its group.
-            timeout_seconds: how long it lives without a sign of life; bounded.
+            timeout_s: how long it lives without a sign of life; bounded.
             proof: what the members of its group share; "" if they share nothing.
 
         Returns:
@@ -218,14 +218,14 @@ class RouteTable:
             name = self._names[identity.broker_name] = _BrokerName(identity.cluster)
         name.cluster = identity.cluster
         self._take_place(name, identity)
-        timeout = min(max(timeout_seconds, MIN_BROKER_TIMEOUT_SECONDS), MAX_BROKER_TIMEOUT_SECONDS)
+        broker_timeout_s = min(max(timeout_s, MIN_BROKER_TIMEOUT_S), MAX_BROKER_TIMEOUT_S)
         if proof:
-            self._holders.hold(identity.broker_name, proof, now + timeout, now)
+            self._holders.hold(identity.broker_name, proof, now + broker_timeout_s, now)
         self._live[identity.address] = LiveBroker(
             identity,
             registration.data_version,
-            now + timeout,
-            timeout,
+            now + broker_timeout_s,
+            broker_timeout_s,
             speaker,
             ha_address,
             list(registration.filter_servers),
@@ -412,7 +412,7 @@ class RouteTable:
         live = self._live.get(address)
         if live is None or not _may_speak_for(speaker, live):
             return False
-        live.expires_at = now + live.timeout_seconds
+        live.expires_at = now + live.timeout_s
         return True
 
     def ends(self, address: str, connection: Hashable) -> None:

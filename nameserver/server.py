@@ -27,7 +27,7 @@ NAMESERVER_PORT: Final = 9876
 
 # The longest wait between two looks at expired brokers; with a broker that is to expire sooner,
 # the look comes when that is due.
-SCAN_SECONDS: Final = 10.0
+SCAN_S: Final = 10.0
 
 
 async def serve_nameserver(
@@ -88,16 +88,14 @@ async def _scan(routes: RouteTable) -> None:
     while True:
         now = trio.current_time()
         expiry = routes.next_expiry()
-        await trio.sleep_until(
-            now + SCAN_SECONDS if expiry is None else min(expiry, now + SCAN_SECONDS)
-        )
+        await trio.sleep_until(now + SCAN_S if expiry is None else min(expiry, now + SCAN_S))
         for live in routes.expire(trio.current_time()):
             _log.warning(
                 "broker %s (%s, id %d) was silent for %.0f s and is dropped",
                 quoted(live.identity.address),
                 quoted(live.identity.broker_name),
                 live.identity.broker_id,
-                live.timeout_seconds,
+                live.timeout_s,
             )
 
 

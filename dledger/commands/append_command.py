@@ -25,11 +25,11 @@ _READ_BYTES = 256 * 1024
 
 @click.command()
 @group_options
-@option("--timeout", "Seconds to wait for each batch of bodies.", default=10.0)
+@option("--timeout", "timeout_s", "Seconds to wait for each batch of bodies.", default=10.0)
 @json_option("One JSON object an entry.")
 @click.argument("bodies", nargs=-1)
 def append(
-    timeout: float,
+    timeout_s: float,
     as_json: bool,
     bodies: tuple[str, ...],
 ) -> None:
@@ -43,7 +43,7 @@ def append(
     """
     # The bytes that the shell passed, even if they are not UTF-8.
     bodies_given = [os.fsencode(body) for body in bodies]
-    trio.run(_append, given_group(), bodies_given, timeout, as_json)
+    trio.run(_append, given_group(), bodies_given, timeout_s, as_json)
 
 
 async def _append(

@@ -208,22 +208,22 @@ def _print_entry(entry: Entry, as_json: bool) -> None:
 @commands.command()
 @group_options
 @option("--to", "target", "The member to lead; else the one with the longest log.")
-@option("--timeout", "Seconds to wait for a leader.", default=10.0)
-def transfer(target: str | None, timeout: float) -> None:
+@option("--timeout", "timeout_s", "Seconds to wait for a leader.", default=10.0)
+def transfer(target: str | None, timeout_s: float) -> None:
     """Hand leadership to another member, without waiting for an election timeout.
 
     Appends are refused for a moment. If the member does not take over within an election timeout,
     the old leader goes on, and the exit status says so.
     """
     group = given_group()
-    leader = trio.run(_transfer, group.client(), target, timeout)
+    leader = trio.run(_transfer, group.client(), target, timeout_s)
     click.echo(f"{leader} leads {group.name}")
 
 
-async def _transfer(client: GroupClient, target: str | None, timeout: float) -> str:
+async def _transfer(client: GroupClient, target: str | None, timeout_s: float) -> str:
     if target is not None:
         await _check_member(client, "--to", target)
-    return await client.transfer(target, timeout)
+    return await client.transfer(target, timeout_s)
 
 
 async def _check_member(client: GroupClient, option: str, node_id: str) -> None:

@@ -29,12 +29,18 @@ Statuses = dict[str, dict[str, Any]]
 @group_options
 @json_option("One JSON object with every node.")
 @flag("--watch", "-w", "Go on, until Ctrl-C.")
-@option("--interval", "Seconds between two looks.", default=1.0, type=click.FloatRange(0.1))
+@option(
+    "--interval",
+    "interval_s",
+    "Seconds between two looks.",
+    default=1.0,
+    type=click.FloatRange(0.1),
+)
 @option("--count", "End after so many looks.", type=click.IntRange(1))
 def status(
     as_json: bool,
     watch: bool,
-    interval: float,
+    interval_s: float,
     count: int | None,
 ) -> None:
     """Show the alarms of a group, and every member: its role, its term, its log.
@@ -48,7 +54,7 @@ def status(
     client = group.client()
     if watch:
         with suppress(KeyboardInterrupt):
-            trio.run(_watch, group, client, interval, count, as_json)
+            trio.run(_watch, group, client, interval_s, count, as_json)
         return
     found = trio.run(member_statuses, client, group.members)
     notes = member_notes(client, group.members)
@@ -124,7 +130,7 @@ def member_notes(client: GroupClient, given: Mapping[str, str]) -> list[str]:
 async def _watch(
     group: NamedGroup,
     client: GroupClient,
-    interval: float,
+    interval_s: float,
     count: int | None,
     as_json: bool,
 ) -> None:
@@ -138,7 +144,7 @@ async def _watch(
     looks = 0
     with Live(console=console, auto_refresh=False, transient=False) as live:
         while count is None or looks < count:
-            due = trio.current_time() + interval
+            due = trio.current_time() + interval_s
             found = await member_statuses(client, group.members)
             notes = member_notes(client, group.members)
             if as_json:

@@ -27,7 +27,7 @@ class Syncs(NamedTuple):
     """Counts of one member at an earlier look."""
 
     syncs: int
-    seconds: float
+    took_s: float
 
 
 def syncs_of(said: Mapping[str, Any]) -> Syncs:
@@ -115,9 +115,9 @@ def _sync_time(said: Mapping[str, Any], earlier: Syncs | None) -> str:
     """Format the average time of the syncs since the last look; of all syncs if there were none."""
     average = sync_average_s(said)
     if earlier is not None and "syncs" in said:
-        syncs, seconds = syncs_of(said)
+        syncs, took_s = syncs_of(said)
         if syncs > earlier.syncs:
-            average = (seconds - earlier.seconds) / (syncs - earlier.syncs)
+            average = (took_s - earlier.took_s) / (syncs - earlier.syncs)
     return "" if average is None else f"{average * 1000:.2f} ms"
 
 

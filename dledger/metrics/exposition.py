@@ -47,6 +47,8 @@ _STATUS_COUNTERS = {
     "loop_held_seconds": "What these took together.",
     "refused_callers": "Callers that the process sent away unproven, or as too many.",
 }
+# Where the field of the status is named otherwise.
+_FIELDS = {"loop_held_seconds": "loop_held_s"}
 _TALLY_COUNTERS = {
     "appended_entries": "Entries taken from this node's application and clients.",
     "appended_bytes": "The same in bytes of bodies.",
@@ -95,7 +97,7 @@ class _Nodes(Collector):
             counter = CounterMetricFamily(f"dledger_{name}", text, labels=_LABELS)
             for status, tally in self._nodes:
                 counted = status if name in _STATUS_COUNTERS else tally
-                counter.add_metric(_names(status), getattr(counted, name))
+                counter.add_metric(_names(status), getattr(counted, _FIELDS.get(name, name)))
             yield counter
         yield self._syncs()
         yield from self._peers()
@@ -142,9 +144,7 @@ class _Nodes(Collector):
         ends = [*map(str, SYNC_CLASSES_S), "+Inf"]
         for status, tally in self._nodes:
             counts = accumulate(tally.sync_classes)
-            histogram.add_metric(
-                _names(status), list(zip(ends, counts, strict=True)), tally.sync_seconds
-            )
+            histogram.add_metric(_names(status), list(zip(ends, counts, strict=True)), tally.sync_s)
         return histogram
 
     def _peers(self) -> Iterator[Metric]:

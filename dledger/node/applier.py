@@ -26,10 +26,10 @@ NORMAL = int(Magic.NORMAL)  # looking up a member of an enum takes longer than c
 # milliseconds. Smaller parts would cost machines that do something once per call.
 PART_ENTRIES: Final = 128
 PART_BYTES: Final = 128 * 1024
-TURN_SECONDS: Final = 0.005
+TURN_S: Final = 0.005
 
 # A gap in the machine's changes is logged this often at most, because each entry may make one.
-TELL_GAPS_SECONDS: Final = 60.0
+TELL_GAPS_S: Final = 60.0
 
 logger = logging.getLogger(__name__)
 
@@ -117,7 +117,7 @@ class Applier:
             last = self._cut(first, last)
         run = self._entries.take(first, last)
         begin, end, count = 0, _part_end(run, 0), len(run.bodies)
-        until = self._clock() + TURN_SECONDS if end < count else math.inf
+        until = self._clock() + TURN_S if end < count else math.inf
         while True:
             part = run.part(begin, end)
             try:
@@ -140,7 +140,7 @@ class Applier:
 
     def _tell_gap(self, problem: str, index: int) -> None:
         now = self._clock()
-        if now - self._told_gap_at >= TELL_GAPS_SECONDS:
+        if now - self._told_gap_at >= TELL_GAPS_S:
             self._told_gap_at = now
             logger.warning(
                 "the state machine tells what no watch can carry, up to entry %d: %s; watches "

@@ -42,6 +42,7 @@ from dledger.node.node_status import node_status
 from dledger.node.stepping_aside import SteppingAside
 from dledger.node.tally import Tally
 from dledger.node_end import NodeEnd, fenced, node_ending
+from dledger.renamed import renamed_arguments
 from dledger.serving.client_server import ClientServer
 from dledger.serving.group_port import GroupPort
 from dledger.serving.host_parts import HostParts
@@ -295,9 +296,10 @@ class Node:
             raise OutsideLog("entry", first, begin, self._replica.appliable)
         return self.entries(first, _ITERATE_BYTES)
 
-    def read_bytes(self, pos: int, size: int) -> bytes:
-        """Return `size` bytes of the log at `pos`, for callers that keep positions of entries."""
-        return self._store.read_bytes(pos, size)
+    @renamed_arguments(size="size_bytes")
+    def read_bytes(self, pos: int, size_bytes: int) -> bytes:
+        """Return so many bytes of the log at `pos`, for callers that keep positions of entries."""
+        return self._store.read_bytes(pos, size_bytes)
 
     def check_at(self, pos: int) -> None:
         """Check the sums of the entry that holds a byte of the log.

@@ -354,7 +354,7 @@ async def _transfer(node: ServedNode, request: Request) -> bytes:
 
 async def _snapshot(node: ServedNode, request: Request) -> bytes:
     written = await node.snapshot()
-    row = [written.header.index, written.header.term, written.size, written.path]
+    row = [written.header.index, written.header.term, written.size_bytes, written.path]
     return encode_answer(request.request_id, row)
 
 

@@ -14,7 +14,7 @@ import trio
 # How long requests of clients keep the loop at once, all connections together: some 100 small ones,
 # so that appends are still written to the disk by the hundred. The one that is taken up last may
 # exceed it. In one round of the loop a turn begins at most, and another may end.
-TURN_SECONDS: Final = 0.002
+TURN_S: Final = 0.002
 
 Arguments = TypeVarTuple("Arguments")
 T = TypeVar("T")
@@ -29,7 +29,7 @@ class ClientTurns:
     """What clients may still take of the loop's time before all else comes."""
 
     def __init__(self) -> None:
-        self._used_seconds = 0.0
+        self._used_s = 0.0
         self._line = trio.StrictFIFOLock()
 
     async def take(self, function: Callable[[*Arguments], T], *args: *Arguments) -> T:
@@ -38,14 +38,14 @@ class ClientTurns:
         When a turn is used up, those who want more of it stand in line, and one of them begins the
         next turn in each round of the loop.
         """
-        if self._used_seconds >= TURN_SECONDS:
+        if self._used_s >= TURN_S:
             async with self._line:  # a checkpoint, as long as the line may be
-                self._used_seconds = 0.0
+                self._used_s = 0.0
         began = now()
         try:
             return function(*args)
         finally:
-            self._used_seconds += now() - began
+            self._used_s += now() - began
 
 
 _turns: Final = trio.lowlevel.RunVar[ClientTurns]("dledger client turns")

@@ -10,7 +10,7 @@ import trio
 logger = logging.getLogger(__name__)
 
 # How often one method is told: a client may ask a thousand times a second.
-TELL_SECONDS: Final = 60.0
+TELL_S: Final = 60.0
 
 # Of the text of an error, in the one that a client gets: it has no use for a dump of the state.
 _MAX_TEXT_CHARACTERS: Final = 200
@@ -25,7 +25,7 @@ class FailedLooks:
     def tell(self, method: str, error: Exception) -> str:
         """Log the error with its traceback, if that was not done just now; return its words."""
         now = trio.current_time()
-        if now - self._told_at.get(method, -TELL_SECONDS) >= TELL_SECONDS:
+        if now - self._told_at.get(method, -TELL_S) >= TELL_S:
             self._told_at[method] = now
             logger.error("%s() of the state machine raised", method, exc_info=error)
         text = str(error)

@@ -66,7 +66,9 @@ class NodeSnapshots:
             begin = self._store.begin_for(header.index)
         except OutsideLog:
             return None
-        offer = SnapshotOffer(header.index, header.term, header.chain_crc, snapshot.size, begin)
+        offer = SnapshotOffer(
+            header.index, header.term, header.chain_crc, snapshot.size_bytes, begin
+        )
         self._known[offer.identity] = _Known(snapshot, offer)
         return offer
 

@@ -17,6 +17,7 @@ from typing import NamedTuple
 
 from dledger.core.membership.configuration_codec import NumberedConfiguration, decode_configuration
 from dledger.errors import SnapshotCorrupt
+from dledger.renamed import renamed_fields
 from dledger.short_repr import short_repr
 from dledger.store.disk import Disk, failing
 from dledger.store.segment import NAME_DIGITS, start_of
@@ -28,12 +29,13 @@ _SUFFIX = ".snapshot"
 _NEW_SUFFIX = ".new"
 
 
+@renamed_fields(size="size_bytes")
 class Snapshot(NamedTuple):
     """One snapshot on disk: its header, its path, its length in bytes."""
 
     header: SnapshotHeader
     path: str
-    size: int
+    size_bytes: int
 
     def __repr__(self) -> str:
         return short_repr(self)

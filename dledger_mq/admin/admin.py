@@ -9,10 +9,10 @@ import trio
 
 from dledger_mq.admin.answers import Statistic, decode_group_list, decode_statistic
 from dledger_mq.admin.consumer_group import ConsumerGroup
-from dledger_mq.admin.dead_letters import LAST_MILLISECOND, MAX_IDS, Redriven, Redrives
+from dledger_mq.admin.dead_letters import LAST_MS, MAX_IDS, Redriven, Redrives
 from dledger_mq.admin.leaders import Leaders
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import call_master, pause_seconds
+from dledger_mq.connection.calls import call_master, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import during_block
@@ -39,11 +39,11 @@ MESSAGE_TYPES: Final = ("NORMAL", "FIFO", "DELAY", "TRANSACTION", "MIXED")
 DEFAULT_QUEUES: Final = 8
 
 # How long a new topic may take to be seen.
-ROUTE_TIMEOUT_SECONDS: Final = 10.0
+ROUTE_TIMEOUT_S: Final = 10.0
 
 # How long a search goes on: it waits for an election, and for the index to come up to the log.
-SEARCH_TIMEOUT_SECONDS: Final = 30.0
-_SEARCH_ATTEMPT_SECONDS: Final = 8.0  # a broker waits for its index for 5
+SEARCH_TIMEOUT_S: Final = 30.0
+_SEARCH_ATTEMPT_S: Final = 8.0  # a broker waits for its index for 5
 
 # What a broker gives of a search at most, and by default.
 MAX_FOUND: Final = 64
@@ -54,7 +54,7 @@ _FOUND_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_F
 _COUNTED_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.SYSTEM_ERROR})
 
 # Figures of brokers are read one by one from memory.
-FIGURES_TIMEOUT_SECONDS: Final = 2.0
+FIGURES_TIMEOUT_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,7 +148,7 @@ class Admin:
         ]
         outcomes = await self._client.request_all(
             [(address, requests.runtime_info()) for _, _, address in places],
-            FIGURES_TIMEOUT_SECONDS,
+            FIGURES_TIMEOUT_S,
         )
         found: list[BrokerStatus] = []
         for (broker, number, address), outcome in zip(places, outcomes, strict=True):
@@ -199,14 +199,14 @@ class Admin:
             topic=topic,
         )
         failures = 0
-        with trio.move_on_after(ROUTE_TIMEOUT_SECONDS):
+        with trio.move_on_after(ROUTE_TIMEOUT_S):
             while True:
                 try:
                     if (await self._client.routes.refresh(topic)).read_queues:
                         return
                 except RouteNotFound:
                     failures += 1
-                await trio.sleep(pause_seconds(max(failures, 1)))
+                await trio.sleep(pause_s(max(failures, 1)))
         raise RouteNotFound(topic, self._client.routes.nameservers)
 
     @during_block
@@ -264,7 +264,7 @@ class Admin:
         key: str,
         *,
         begin_ms: int = 0,
-        end_ms: int = LAST_MILLISECOND,
+        end_ms: int = LAST_MS,
         most: int = DEFAULT_FOUND,
     ) -> list[ReceivedMessage]:
         """Messages with a key, the newest first.
@@ -292,8 +292,8 @@ class Admin:
                 command,
                 "find messages",
                 accepted=_FOUND_OR_NOT,
-                timeout_seconds=SEARCH_TIMEOUT_SECONDS,
-                attempt_seconds=_SEARCH_ATTEMPT_SECONDS,
+                timeout_s=SEARCH_TIMEOUT_S,
+                attempt_s=_SEARCH_ATTEMPT_S,
             )
             if reply.code == ResponseCode.SUCCESS:
                 found += await self._client.side_work.run(_received, reply.body, queue)
@@ -308,7 +308,7 @@ class Admin:
         to_topic: bool = False,
         ids: Sequence[str] = (),
         begin_ms: int = 0,
-        end_ms: int = LAST_MILLISECOND,
+        end_ms: int = LAST_MS,
         most: int | None = None,
         dry_run: bool = False,
         on_progress: Callable[[Redriven], None] = lambda _progress: None,

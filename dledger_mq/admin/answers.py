@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from dledger.renamed import renamed_fields
 from remoting.bodies.json_object import JsonObject
 from remoting.bodies.message_queue import MessageQueue, decode_queue_keyed
 from remoting.wire.loose_json import LARGE, JsonValue, parse_json
@@ -86,6 +87,7 @@ class GroupConnections:
     different: tuple[SubscribedAlike, ...] = ()
 
 
+@renamed_fields(waiting_milliseconds="waiting_ms")
 @dataclass(frozen=True, slots=True)
 class TimeSpan:
     """When the messages of a queue were stored, in milliseconds since 1970; 0 for none.
@@ -95,16 +97,17 @@ class TimeSpan:
         first_timestamp: the first message it holds.
         last_timestamp: the last one.
         consumed_timestamp: the last one that the group has consumed.
-        waiting_milliseconds: how long the group's next message has waited.
+        waiting_ms: how long the group's next message has waited.
     """
 
     queue: MessageQueue
     first_timestamp: int
     last_timestamp: int
     consumed_timestamp: int
-    waiting_milliseconds: int
+    waiting_ms: int
 
 
+@renamed_fields(milliseconds="took_ms")
 @dataclass(frozen=True, slots=True)
 class DirectResult:
     """How a member's listener did with a message that an operator has chosen.
@@ -112,12 +115,12 @@ class DirectResult:
     Attributes:
         result: RocketMQ's word: CR_SUCCESS, CR_LATER, CR_THROW_EXCEPTION and others.
         remark: the error, or an empty text.
-        milliseconds: how long the listener took.
+        took_ms: how long the listener took.
     """
 
     result: str
     remark: str
-    milliseconds: int
+    took_ms: int
 
     @property
     def is_consumed(self) -> bool:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
+from dledger.renamed import renamed_arguments
 from dledger_mq.admin.answers import (
     ConsumerConnection,
     DirectResult,
@@ -28,10 +29,10 @@ from remoting.wire.command import Command
 from remoting.wire.loose_json import LARGE, JsonValue
 
 # RocketMQ's time that means the end of a queue.
-_END_MILLISECONDS: Final = -1
+_END_MS: Final = -1
 
 # A broker waits 10 s for a consumer's answer.
-_ASK_SECONDS: Final = 12.0
+_ASK_S: Final = 12.0
 
 _ONLINE_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.CONSUMER_NOT_ONLINE})
 
@@ -105,7 +106,7 @@ class ConsumerGroup:
             RequestRefused: no broker has this member, or it does not answer.
         """
         command = requests.running_info(self.name, client_id)
-        reply = await self._first(command, "ask a consumer", _ASK_SECONDS)
+        reply = await self._first(command, "ask a consumer", _ASK_S)
         return JsonObject.parse("running info", reply.body, size=LARGE).members
 
     @during_block
@@ -123,7 +124,7 @@ class ConsumerGroup:
             RequestRefused: there is no such member or message, or the listener took 10 s.
         """
         command = requests.consume_directly(self.name, client_id, offset_message_id)
-        reply = await self._first(command, "ask a consumer", _ASK_SECONDS)
+        reply = await self._first(command, "ask a consumer", _ASK_S)
         return decode_direct_result(reply.body)
 
     @during_block
@@ -136,7 +137,7 @@ class ConsumerGroup:
             RequestRefused: the group has no member.
         """
         command = requests.consume_status(self.name, topic)
-        reply = await self._first(command, "ask consumers", _ASK_SECONDS)
+        reply = await self._first(command, "ask consumers", _ASK_S)
         return decode_consume_status(reply.body)
 
     @during_block
@@ -151,23 +152,22 @@ class ConsumerGroup:
         spans = [span for reply in replies.values() for span in decode_time_spans(reply.body)]
         return sorted(spans, key=lambda span: span.queue)
 
+    @renamed_arguments(timestamp_milliseconds="timestamp_ms")
     @during_block
     async def reset_to_time(
-        self, topic: str, timestamp_milliseconds: int, *, only_back: bool = False
+        self, topic: str, timestamp_ms: int, *, only_back: bool = False
     ) -> dict[MessageQueue, int]:
         """Move it to the first message stored at a time or later, in each queue of a topic.
 
         Args:
             topic: the topic.
-            timestamp_milliseconds: the time, since 1970.
+            timestamp_ms: the time, since 1970.
             only_back: a queue in which the group is not so far yet stays as it is.
 
         Returns:
             The next offset to consume, by queue.
         """
-        command = requests.reset_offsets(
-            self.name, topic, timestamp_milliseconds, is_forced=not only_back
-        )
+        command = requests.reset_offsets(self.name, topic, timestamp_ms, is_forced=not only_back)
         return await self._reset(command, topic)
 
     @during_block
@@ -178,7 +178,7 @@ class ConsumerGroup:
     @during_block
     async def skip_all(self, topic: str) -> dict[MessageQueue, int]:
         """Move it behind the last message of each queue of a topic."""
-        return await self.reset_to_time(topic, _END_MILLISECONDS)
+        return await self.reset_to_time(topic, _END_MS)
 
     @during_block
     async def reset_to_offset(self, queue: MessageQueue, offset: int) -> None:
@@ -220,10 +220,10 @@ class ConsumerGroup:
         route = await self._client.routes.refresh(topic)
         return {queue.broker_name for queue in route.read_queues}
 
-    async def _first(self, command: Command, what: str, seconds: float) -> Command:
+    async def _first(self, command: Command, what: str, attempt_s: float) -> Command:
         """The answer of the first broker that has a member to ask, which may take so long."""
         replies = await self._leaders.ask_each(
-            command, what, accepted=_MEMBER_OR_NOT, attempt_seconds=seconds
+            command, what, accepted=_MEMBER_OR_NOT, attempt_s=attempt_s
         )
         problem: MessagingError | None = None
         for broker_name, reply in replies.items():

@@ -7,7 +7,7 @@ from typing import Final
 import trio
 
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import call_master, pause_seconds
+from dledger_mq.connection.calls import call_master, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import (
     NoBrokerLeads,
@@ -21,7 +21,7 @@ from remoting.wire.command import Command
 
 DEAD_LETTER_TOPIC_PREFIX: Final = "%DLQ%"
 
-LAST_MILLISECOND: Final = (1 << 63) - 1
+LAST_MS: Final = (1 << 63) - 1
 
 # Of one request; each is one append of the brokers.
 _BATCH: Final = 128
@@ -30,7 +30,7 @@ _BATCH: Final = 128
 MAX_IDS: Final = 1000
 
 # A request whose outcome nobody knows is sent again: what was stored is not stored again.
-_BATCH_TIMEOUT_SECONDS: Final = 15.0
+_BATCH_TIMEOUT_S: Final = 15.0
 _MAX_UNKNOWN: Final = 5
 
 
@@ -122,13 +122,13 @@ class Redrives:
                     queue,
                     command,
                     "deliver dead letters once more",
-                    timeout_seconds=_BATCH_TIMEOUT_SECONDS,
+                    timeout_s=_BATCH_TIMEOUT_S,
                 )
             except RequestRefused as error:
                 unknown += 1
                 if error.code != ResponseCode.SYSTEM_ERROR or unknown > _MAX_UNKNOWN:
                     raise
-                await trio.sleep(pause_seconds(unknown))
+                await trio.sleep(pause_s(unknown))
 
 
 def counts_of(redriven: Redriven) -> dict[str, int]:

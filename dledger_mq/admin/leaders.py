@@ -6,7 +6,7 @@ from typing import Final
 import trio
 
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import ATTEMPT_TIMEOUT_SECONDS, NOT_NOW_CODES, pause_seconds
+from dledger_mq.connection.calls import ATTEMPT_TIMEOUT_S, NOT_NOW_CODES, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import MessagingError, NameServersUnreachable, NoMaster, RequestRefused
 from remoting.bodies.route import BrokerData, decode_cluster_info
@@ -15,7 +15,7 @@ from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
 # How long orders and questions follow an election.
-ORDER_TIMEOUT_SECONDS: Final = 10.0
+ORDER_TIMEOUT_S: Final = 10.0
 
 _SUCCESS: Final = frozenset({ResponseCode.SUCCESS})
 
@@ -47,7 +47,7 @@ class Leaders:
         names: Collection[str] | None = None,
         topic: str = "",
         accepted: Collection[int] = _SUCCESS,
-        attempt_seconds: float = ATTEMPT_TIMEOUT_SECONDS,
+        attempt_s: float = ATTEMPT_TIMEOUT_S,
     ) -> Mapping[str, Command]:
         """Have each group's leader carry out a command, which it may do twice.
 
@@ -58,7 +58,7 @@ class Leaders:
             names: only these groups.
             topic: what it is about, for errors.
             accepted: codes that are an answer; others are refusals.
-            attempt_seconds: how long one broker may take.
+            attempt_s: how long one broker may take.
 
         Returns:
             The replies by the names of the groups.
@@ -69,7 +69,7 @@ class Leaders:
             NameServersUnreachable: none answers.
             RequestRefused: a broker says no.
         """
-        deadline = trio.current_time() + ORDER_TIMEOUT_SECONDS
+        deadline = trio.current_time() + ORDER_TIMEOUT_S
         replies: dict[str, Command] = {}
         failures = 0
         while True:
@@ -84,7 +84,7 @@ class Leaders:
                 for broker in brokers:
                     if broker.broker_name not in replies:
                         replies[broker.broker_name] = await self._ask(
-                            broker, command, what, topic, accepted, attempt_seconds
+                            broker, command, what, topic, accepted, attempt_s
                         )
                 if brokers:
                     return replies
@@ -99,7 +99,7 @@ class Leaders:
             failures += 1
             if trio.current_time() >= deadline:
                 raise problem
-            await trio.sleep(pause_seconds(failures))
+            await trio.sleep(pause_s(failures))
 
     async def _ask(
         self,
@@ -108,11 +108,11 @@ class Leaders:
         what: str,
         topic: str,
         accepted: Collection[int],
-        attempt_seconds: float,
+        attempt_s: float,
     ) -> Command:
         if broker.leader is None:
             raise NoMaster(topic, broker.broker_name)
-        reply = await self._client.remoting.request(broker.leader, command, attempt_seconds)
+        reply = await self._client.remoting.request(broker.leader, command, attempt_s)
         if reply.code not in accepted:
             raise RequestRefused(broker.leader, what, reply.code, reply.remark)
         return reply

@@ -17,7 +17,7 @@ from dledger.free_ports import free_addresses
 from dledger_mq.admin.admin import Admin
 from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory
 from dledger_mq.clusters.local_cluster import LocalCluster, Program
-from dledger_mq.clusters.local_leaders import DOUBT_SECONDS, members_in_doubt, serving_leaders
+from dledger_mq.clusters.local_leaders import DOUBT_S, members_in_doubt, serving_leaders
 from dledger_mq.clusters.new_groups import CLUSTER, new_groups
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.lifetime import Background
@@ -28,10 +28,10 @@ _log = logging.getLogger(__name__)
 
 # A group elects within a second. The rest is for a busy machine on which processes take long to
 # load.
-LEADER_SECONDS: Final = 30.0
+LEADER_S: Final = 30.0
 
 # How often the name server is asked for the leader.
-_LOOK_SECONDS: Final = 0.05
+_LOOK_S: Final = 0.05
 
 # A frozen process cannot see that its parent has died. This one can, and wakes it up, so that it
 # sees it, too.
@@ -76,7 +76,7 @@ class Cluster:
             NoLeaderInTime: there was none for half a minute.
         """
         wanted = self._plan.groups[0].name if group is None else group
-        with trio.move_on_after(LEADER_SECONDS):
+        with trio.move_on_after(LEADER_S):
             async with Client(self.nameservers) as client, Admin(client=client) as admin:
                 while True:
                     try:
@@ -85,8 +85,8 @@ class Cluster:
                         leaders = {}  # the name server does not answer yet
                     if wanted in leaders and self._works(leaders[wanted].name):
                         return leaders[wanted].name
-                    await trio.sleep(_LOOK_SECONDS)
-        raise NoLeaderInTime(wanted, LEADER_SECONDS)
+                    await trio.sleep(_LOOK_S)
+        raise NoLeaderInTime(wanted, LEADER_S)
 
     async def kill(self, name: str | None = None) -> str:
         """End a process as `kill -9` does, and wait until it is gone.
@@ -177,13 +177,13 @@ class Cluster:
     async def _proven(self) -> None:
         """Wait until the loss of any member leaves a quorum."""
         in_doubt: dict[str, list[str]] = {}
-        with trio.move_on_after(DOUBT_SECONDS):
+        with trio.move_on_after(DOUBT_S):
             async with Client(self.nameservers) as client:
                 while True:
                     in_doubt = await members_in_doubt(client, self._plan)
                     if not in_doubt:
                         return
-                    await trio.sleep(_LOOK_SECONDS)
+                    await trio.sleep(_LOOK_S)
         for group, names in in_doubt.items():
             _log.warning("%s of %s neither votes nor counts yet", ", ".join(names), group)
 

@@ -13,7 +13,7 @@ from dledger_mq.clusters.group_directory import ClusterPlan, GroupDirectory, Gro
 from dledger_mq.errors import GroupDirectoryError, MessagingError
 
 # A broker that is asked to end flushes and closes its files.
-END_SECONDS: Final = 5.0
+END_S: Final = 5.0
 
 NAMESERVER: Final = "nameserver"
 
@@ -84,7 +84,7 @@ class LocalCluster:
         directory: a locked directory.
         plan: its groups.
         say: shows a line to the user.
-        restart_after_seconds: start a process that died again after so long; None leaves it.
+        restart_after_s: start a process that died again after so long; None leaves it.
     """
 
     def __init__(
@@ -92,12 +92,12 @@ class LocalCluster:
         directory: GroupDirectory,
         plan: ClusterPlan,
         say: Callable[[str], object],
-        restart_after_seconds: float | None = None,
+        restart_after_s: float | None = None,
     ) -> None:
         self._directory = directory
         self._plan = plan
         self._say = say
-        self._restart_after_seconds = restart_after_seconds
+        self._restart_after_s = restart_after_s
         self._running: dict[str, trio.Process] = {}
         self._started: set[str] = set()
 
@@ -144,12 +144,12 @@ class LocalCluster:
             if not heard and is_first:
                 raise self._not_started(program)
             is_first = False
-            if self._restart_after_seconds is None:
+            if self._restart_after_s is None:
                 self._say(f"start it again with: {program.shown()}")
                 if not self._running:
                     raise MessagingError("no process is left; start the command again")
                 return
-            await trio.sleep(self._restart_after_seconds)
+            await trio.sleep(self._restart_after_s)
             self._say(f"{program.name}: starting again")
 
     async def _run(self, program: Program, task_status: trio.TaskStatus[None] | None) -> bool:
@@ -225,11 +225,11 @@ async def _end(process: trio.Process) -> None:
     """
     if process.stdin is not None:
         await process.stdin.aclose()
-    with trio.move_on_after(END_SECONDS):
+    with trio.move_on_after(END_S):
         await process.wait()
     if process.returncode is None:
         process.terminate()
-        with trio.move_on_after(END_SECONDS):
+        with trio.move_on_after(END_S):
             await process.wait()
     if process.returncode is None:
         process.kill()

@@ -13,11 +13,11 @@ from remoting.wire.command import Command
 from remoting.wire.errors import RemotingError
 
 # A process of this machine answers in milliseconds; a frozen one never does.
-_ANSWER_SECONDS: Final = 1.0
+_ANSWER_S: Final = 1.0
 
 # How long the start of a group waits for members that do not count yet. A new one counts within a
 # second of its leader; one that lost its data may have much to copy.
-DOUBT_SECONDS: Final = 10.0
+DOUBT_S: Final = 10.0
 
 
 async def serving_leaders(client: Client, admin: Admin, plan: ClusterPlan) -> dict[str, NodePlan]:
@@ -69,7 +69,7 @@ async def members_in_doubt(client: Client, plan: ClusterPlan) -> dict[str, list[
 async def _answers(client: Client, nodes: Sequence[NodePlan]) -> list[Command | None]:
     """What these nodes tell of themselves, all asked at once; None for one that does not."""
     replies = await client.request_all(
-        [(node.client_address, requests.runtime_info()) for node in nodes], _ANSWER_SECONDS
+        [(node.client_address, requests.runtime_info()) for node in nodes], _ANSWER_S
     )
     return [
         None if isinstance(reply, RemotingError) or reply.code != ResponseCode.SUCCESS else reply

@@ -30,7 +30,7 @@ from remoting.bodies.trace import TraceRecord
 _LOOKING_GROUP: Final = "dledger-mq-consume"
 
 # Printing takes no time; what still waits after this is not wanted any more.
-_CLOSE_SECONDS: Final = 0.2
+_CLOSE_S: Final = 0.2
 
 
 @click.command("consume")
@@ -41,7 +41,7 @@ _CLOSE_SECONDS: Final = 0.2
 @option("--count", "End after so many messages.", type=click.IntRange(1))
 @option(
     "--timeout",
-    "timeout_seconds",
+    "timeout_s",
     "End after so many seconds; with --count that is a failure, exit code 2.",
     type=float,
     default=float("inf"),
@@ -56,7 +56,7 @@ def consume(
     tags: str,
     from_first: bool,
     count: int | None,
-    timeout_seconds: float,
+    timeout_s: float,
     as_json: bool,
     trace: bool,
 ) -> None:
@@ -88,10 +88,10 @@ def consume(
             nameservers=nameservers,
             model=MessageModel.BROADCASTING if group is None else MessageModel.CLUSTERING,
             consume_from=ConsumeFrom.FIRST if from_first else ConsumeFrom.LAST,
-            options=PushOptions(concurrency=1, close_timeout_seconds=_CLOSE_SECONDS),
+            options=PushOptions(concurrency=1, close_timeout_s=_CLOSE_S),
             trace=trace,
         ):
-            with trio.move_on_after(timeout_seconds):
+            with trio.move_on_after(timeout_s):
                 await enough.wait()
         return seen
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import click
 
 from dledger.command_line.options import flag, json_option, option
-from dledger_mq.admin.dead_letters import LAST_MILLISECOND, Redriven, counts_of
+from dledger_mq.admin.dead_letters import LAST_MS, Redriven, counts_of
 from dledger_mq.commands.command_line import ask, nameserver_option
 
 _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%dT%H:%M:%S"])
@@ -50,8 +50,8 @@ def redrive(
             group,
             to_topic=target == "topic",
             ids=ids,
-            begin_ms=0 if since is None else _milliseconds(since),
-            end_ms=LAST_MILLISECOND if until is None else _milliseconds(until),
+            begin_ms=0 if since is None else _in_ms(since),
+            end_ms=LAST_MS if until is None else _in_ms(until),
             most=most,
             dry_run=dry_run,
             on_progress=_show if sys.stderr.isatty() else _ignore,
@@ -72,7 +72,7 @@ def redrive(
         )
 
 
-def _milliseconds(time: datetime) -> int:
+def _in_ms(time: datetime) -> int:
     return round(time.replace(tzinfo=UTC).timestamp() * 1000)
 
 

@@ -42,7 +42,7 @@ _MAX_LINE_BYTES = 4 * 1024 * 1024
 @option("--order-by", "order_key", "Send all to one queue, chosen by this text.")
 @option("--count", "Send so many, repeating BODY or made up ones.", type=click.IntRange(1))
 @option("--size", "Bytes of made up bodies.", type=click.IntRange(1, 4 * 1024 * 1024), default=100)
-@option("--timeout", "timeout_seconds", "Seconds for each message.", default=3.0)
+@option("--timeout", "timeout_s", "Seconds for each message.", default=3.0)
 @flag("--trace", "Write message traces, which `trace` shows.")
 @nameserver_option
 def send(
@@ -54,7 +54,7 @@ def send(
     order_key: str | None,
     count: int | None,
     size: int,
-    timeout_seconds: float,
+    timeout_s: float,
     trace: bool,
 ) -> None:
     """Send each BODY to TOPIC; without one, each line of standard input, as it comes."""
@@ -68,9 +68,7 @@ def send(
     async def task() -> int:
         sent = 0
         async with (
-            Producer(
-                group, nameservers=nameservers, timeout_seconds=timeout_seconds, trace=trace
-            ) as producer,
+            Producer(group, nameservers=nameservers, timeout_s=timeout_s, trace=trace) as producer,
             aclosing(_input(topic) if from_input else _made(given, count, size)) as steps,
         ):
             with counted("sending", total) as advance:

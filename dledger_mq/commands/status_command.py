@@ -12,7 +12,7 @@ import trio
 from dledger.command_line.ending import CommandFailed
 from dledger.command_line.options import EXISTING_FOLDER, json_option, option
 from dledger.command_line.rows import new_table, table_console
-from dledger_mq.admin.admin import FIGURES_TIMEOUT_SECONDS, Admin
+from dledger_mq.admin.admin import FIGURES_TIMEOUT_S, Admin
 from dledger_mq.clusters.group_directory import GroupDirectory
 from dledger_mq.commands.command_line import (
     ask,
@@ -133,7 +133,7 @@ async def _of_directory(path: Path) -> list[dict[str, object]]:
         leaders = {broker.leader for broker in await admin.brokers()}
         outcomes = await client.request_all(
             [(node.client_address, requests.runtime_info()) for node in plan.nodes],
-            FIGURES_TIMEOUT_SECONDS,
+            FIGURES_TIMEOUT_S,
         )
     rows: list[dict[str, object]] = []
     for node, outcome in zip(plan.nodes, outcomes, strict=True):

@@ -33,26 +33,26 @@ NOT_NOW_CODES: Final = frozenset(
 
 # How long a call follows elections when the caller does not say: three of them, at a second each,
 # and a name server that has to be asked twice.
-CALL_TIMEOUT_SECONDS: Final = 5.0
+CALL_TIMEOUT_S: Final = 5.0
 
 # One attempt. A leader that is paused or cut off does not answer, and another is elected meanwhile.
-ATTEMPT_TIMEOUT_SECONDS: Final = 3.0
+ATTEMPT_TIMEOUT_S: Final = 3.0
 
 _SUCCESS: Final = frozenset({ResponseCode.SUCCESS})
 
 # A new leader serves about a second after the old one died; asking ten times in it finds it soon
 # and costs a name server little.
-FIRST_PAUSE_SECONDS: Final = 0.1
+FIRST_PAUSE_S: Final = 0.1
 
 # A group whose members are all started again serves after one to three seconds: this is what a
 # client adds to that at most.
-RESTART_PAUSE_SECONDS: Final = 0.3
+RESTART_PAUSE_S: Final = 0.3
 
 # After so many failures, about ten seconds, the outage is none of these.
 LASTING_FAILURES: Final = 36
 
 # Where an outage lasts, a request a second and client is enough.
-LONGEST_PAUSE_SECONDS: Final = 1.0
+LONGEST_PAUSE_S: Final = 1.0
 
 _GROWTH: Final = 1.3
 
@@ -84,8 +84,8 @@ async def call_master(
     what: str,
     *,
     accepted: Collection[int] = _SUCCESS,
-    timeout_seconds: float = CALL_TIMEOUT_SECONDS,
-    attempt_seconds: float = ATTEMPT_TIMEOUT_SECONDS,
+    timeout_s: float = CALL_TIMEOUT_S,
+    attempt_s: float = ATTEMPT_TIMEOUT_S,
 ) -> Command:
     """Ask the broker that serves a queue, through elections and lost connections.
 
@@ -97,8 +97,8 @@ async def call_master(
         command: the request.
         what: what is asked for, for errors: "pull".
         accepted: response codes that are an answer; others are refusals.
-        timeout_seconds: how long to go on.
-        attempt_seconds: how long one attempt may take.
+        timeout_s: how long to go on.
+        attempt_s: how long one attempt may take.
 
     Raises:
         ClientClosed, OtherLoop: see `Client.check_open`.
@@ -106,7 +106,7 @@ async def call_master(
         RemotingError, NoMaster, RouteNotFound, NameServersUnreachable: what the last attempt failed
             with when the time was over.
     """
-    deadline = trio.current_time() + timeout_seconds
+    deadline = trio.current_time() + timeout_s
     failures = 0
     failed_address = ""
     while True:
@@ -115,10 +115,10 @@ async def call_master(
         try:
             address = await master_of(client, queue, refresh=failures > 0)
             if address == failed_address:
-                await trio.sleep(pause_seconds(failures))
+                await trio.sleep(pause_s(failures))
             left = max(deadline - trio.current_time(), 0.0)
             failed_address = address
-            reply = await client.remoting.request(address, command, min(left, attempt_seconds))
+            reply = await client.remoting.request(address, command, min(left, attempt_s))
             if reply.code in accepted:
                 return reply
             problem = RequestRefused(address, what, reply.code, reply.remark)
@@ -131,7 +131,7 @@ async def call_master(
         except (NoMaster, RouteNotFound, NameServersUnreachable) as error:
             problem = error
             failed_address = ""
-            await trio.sleep(pause_seconds(failures + 1))
+            await trio.sleep(pause_s(failures + 1))
         failures += 1
         if trio.current_time() >= deadline:
             raise problem
@@ -148,7 +148,7 @@ def is_news(error: Exception, failures: int) -> bool:
     return failures == 1 or not is_election
 
 
-def pause_seconds(failures: int) -> float:
+def pause_s(failures: int) -> float:
     """The pause after `failures` failures in a row: 0.1 s at first, growing to 0.3 s, and 1 s once
     the outage lasts.
 
@@ -156,6 +156,6 @@ def pause_seconds(failures: int) -> float:
         failures: at least 1.
     """
     if failures > LASTING_FAILURES:
-        return LONGEST_PAUSE_SECONDS
+        return LONGEST_PAUSE_S
     # 1.3 ** 5 is over 3, so that a larger power need not be computed.
-    return min(FIRST_PAUSE_SECONDS * _GROWTH ** min(failures - 1, 5), RESTART_PAUSE_SECONDS)
+    return min(FIRST_PAUSE_S * _GROWTH ** min(failures - 1, 5), RESTART_PAUSE_S)

@@ -9,6 +9,7 @@ from typing import Final, TypeAlias, TypeVar
 
 import trio
 
+from dledger.renamed import renamed_arguments
 from dledger.wake_up import WakeUp
 from dledger_mq.connection import requests
 from dledger_mq.connection.identity import Identity, check_client_id
@@ -36,13 +37,13 @@ from remoting.wire.errors import RemotingError
 _log = logging.getLogger(__name__)
 
 # RocketMQ's heartbeatBrokerInterval; brokers forget a client after 120 s of silence.
-HEARTBEAT_SECONDS: Final = 30.0
+HEARTBEAT_S: Final = 30.0
 
 # For heartbeats, commits and leaving: RocketMQ's client gives them this long.
-HOUSEKEEPING_TIMEOUT_SECONDS: Final = 3.0
+HOUSEKEEPING_TIMEOUT_S: Final = 3.0
 
 # Leaving a group is a courtesy: the broker also sees the connection close.
-LEAVE_TIMEOUT_SECONDS: Final = 1.0
+LEAVE_TIMEOUT_S: Final = 1.0
 
 Outcome: TypeAlias = "Command | RemotingError"
 Asked: TypeAlias = Callable[[Connection, Command], None]
@@ -246,16 +247,17 @@ class Client:
             elif outcome.code:
                 _log.info("heartbeat to %s refused: %d %s", address, outcome.code, outcome.remark)
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def request_all(
         self,
         wanted: Sequence[tuple[str, Command]],
-        timeout_seconds: float = HOUSEKEEPING_TIMEOUT_SECONDS,
+        timeout_s: float = HOUSEKEEPING_TIMEOUT_S,
     ) -> list[Outcome]:
         """Send several requests at once and wait for all outcomes, in the order of the requests.
 
         Args:
             wanted: address and request each.
-            timeout_seconds: how long each may take.
+            timeout_s: how long each may take.
         """
         outcomes: dict[int, Outcome] = {}
         done = trio.Event()
@@ -267,7 +269,7 @@ class Client:
 
         for number, (address, command) in enumerate(wanted):
             settled = partial(settle, number)
-            self.remoting.request_nowait(address, command, settled, timeout_seconds)
+            self.remoting.request_nowait(address, command, settled, timeout_s)
         if wanted:
             await done.wait()
         return [outcomes[number] for number in range(len(wanted))]
@@ -346,17 +348,17 @@ class Client:
     async def _keep_known(self) -> None:
         """Send heartbeats every 30 s, when a route changes, and after a connection was lost."""
         while True:
-            with trio.move_on_after(HEARTBEAT_SECONDS):
+            with trio.move_on_after(HEARTBEAT_S):
                 await self._heartbeat_wanted.wait()
             await self.send_heartbeats()
 
     async def _leave(self, command: Command) -> None:
         """Tell the brokers that know this client that it leaves a group."""
         connected = [one for one in self.routes.masters() if self.remoting.is_connected(one)]
-        with trio.move_on_after(LEAVE_TIMEOUT_SECONDS, shield=True):
+        with trio.move_on_after(LEAVE_TIMEOUT_S, shield=True):
             await self.request_all(
                 [(address, Command(command.code, dict(command.fields))) for address in connected],
-                LEAVE_TIMEOUT_SECONDS,
+                LEAVE_TIMEOUT_S,
             )
 
 

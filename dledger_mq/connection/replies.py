@@ -28,12 +28,12 @@ _REPLY: Final = "reply"
 _ECHOED: Final = (CORRELATION_ID, REPLY_TO_CLIENT, REPLY_TIME_TO_LIVE)
 
 
-def question(client_id: str, number: str, timeout_seconds: float) -> dict[str, str]:
+def question(client_id: str, number: str, timeout_s: float) -> dict[str, str]:
     """The properties that make a message a question; `number` is like no other."""
     return {
         CORRELATION_ID: number,
         REPLY_TO_CLIENT: client_id,
-        REPLY_TIME_TO_LIVE: str(round(timeout_seconds * 1000)),
+        REPLY_TIME_TO_LIVE: str(round(timeout_s * 1000)),
     }
 
 

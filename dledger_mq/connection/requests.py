@@ -38,7 +38,7 @@ def send(
     *,
     system_flag: int,
     flag: int,
-    born_milliseconds: int,
+    born_ms: int,
     batch: bool = False,
     oneway: bool = False,
 ) -> Command:
@@ -51,7 +51,7 @@ def send(
         properties: the run of properties as text.
         system_flag: see `remoting.message`.
         flag: the user's number.
-        born_milliseconds: when the message was made, since 1970.
+        born_ms: when the message was made, since 1970.
         batch: the body holds several messages.
         oneway: no reply is wanted.
     """
@@ -64,7 +64,7 @@ def send(
             "d": str(DEFAULT_QUEUE_COUNT),
             "e": str(queue.queue_id),
             "f": str(system_flag),
-            "g": str(born_milliseconds),
+            "g": str(born_ms),
             "h": str(flag),
             "i": properties,
             "j": "0",
@@ -83,7 +83,7 @@ def pull(
     wanted: SubscriptionData,
     *,
     most: int,
-    hold_milliseconds: int,
+    hold_ms: int,
 ) -> Command:
     """A pull (11).
 
@@ -93,10 +93,10 @@ def pull(
         offset: the first index wanted.
         wanted: the subscription; the broker filters by its tags.
         most: how many messages at most.
-        hold_milliseconds: how long the broker may hold the request when there is nothing; 0: not.
+        hold_ms: how long the broker may hold the request when there is nothing; 0: not.
     """
     flags = PULL_HAS_SUBSCRIPTION
-    if hold_milliseconds:
+    if hold_ms:
         flags |= PULL_MAY_BE_HELD
     return command(
         RequestCode.PULL_MESSAGE,
@@ -107,7 +107,7 @@ def pull(
         maxMsgNums=most,
         sysFlag=flags,
         commitOffset=-1,
-        suspendTimeoutMillis=hold_milliseconds,
+        suspendTimeoutMillis=hold_ms,
         subscription=wanted.expression,
         subVersion=wanted.version,
         expressionType=wanted.expression_type,
@@ -161,10 +161,10 @@ def min_offset(queue: MessageQueue) -> Command:
     return _queue_question(RequestCode.GET_MIN_OFFSET, queue)
 
 
-def search_offset(queue: MessageQueue, timestamp_milliseconds: int) -> Command:
+def search_offset(queue: MessageQueue, timestamp_ms: int) -> Command:
     """Ask for the first index stored at a time or later (29)."""
     code = RequestCode.SEARCH_OFFSET_BY_TIMESTAMP
-    return _queue_question(code, queue, timestamp=timestamp_milliseconds)
+    return _queue_question(code, queue, timestamp=timestamp_ms)
 
 
 def heartbeat(content: Heartbeat) -> Command:
@@ -231,7 +231,7 @@ def check_condition(client_id: str, group: str, wanted: SubscriptionData) -> Com
 def reply(queue: MessageQueue, body: bytes, properties: Mapping[str, str]) -> Command:
     """Bring a reply to the client that has asked (325)."""
     run = properties_text(encode_properties(properties))
-    sent = send("", queue, body, run, system_flag=0, flag=0, born_milliseconds=0)
+    sent = send("", queue, body, run, system_flag=0, flag=0, born_ms=0)
     return Command(RequestCode.SEND_REPLY_MESSAGE_V2, sent.fields, body)
 
 
@@ -402,7 +402,7 @@ def groups_of_topic(topic: str) -> Command:
 def reset_offsets(
     group: str,
     topic: str,
-    timestamp_milliseconds: int,
+    timestamp_ms: int,
     *,
     is_forced: bool,
     queue_id: int = -1,
@@ -413,7 +413,7 @@ def reset_offsets(
     Args:
         group: the consumer group.
         topic: the topic.
-        timestamp_milliseconds: to this time, since 1970; -1 is the end.
+        timestamp_ms: to this time, since 1970; -1 is the end.
         is_forced: also forward.
         queue_id: only this queue; -1 is all.
         offset: to this offset of the one queue.
@@ -422,7 +422,7 @@ def reset_offsets(
         RequestCode.INVOKE_BROKER_TO_RESET_OFFSET,
         group=group,
         topic=topic,
-        timestamp=timestamp_milliseconds,
+        timestamp=timestamp_ms,
         isForce=is_forced,
         queueId=queue_id,
         offset=offset,

@@ -29,15 +29,15 @@ _log = logging.getLogger(__name__)
 
 # RocketMQ polls each 30 s, and its consumers wait as long when a leader freezes instead of dying.
 # A name server answers from memory.
-REFRESH_SECONDS: Final = 10.0
+REFRESH_S: Final = 10.0
 
 # A name server answers from memory; one that takes longer is left for the next.
-NAMESERVER_TIMEOUT_SECONDS: Final = 1.0
+NAMESERVER_TIMEOUT_S: Final = 1.0
 
 # A topic that was there so short a time ago is not gone, as far as a client can tell: its group
 # may be between two leaders, which takes a second, or may be started again. RocketMQ's clients go
 # on with the route that they know.
-GONE_SECONDS: Final = 30.0
+GONE_S: Final = 30.0
 
 # Topics one client follows. Each costs a request every 10 s.
 MAX_TOPICS: Final = 4096
@@ -188,7 +188,7 @@ class Routes:
         reason, others = "none is given", 0
         for address in list(self._nameservers):
             try:
-                reply = await self._remoting.request(address, command, NAMESERVER_TIMEOUT_SECONDS)
+                reply = await self._remoting.request(address, command, NAMESERVER_TIMEOUT_S)
             except RemotingError as error:
                 reason = str(getattr(error, "reason", error))
                 others += isinstance(error, ConnectionClosed) and error.is_another_protocol
@@ -206,7 +206,7 @@ class Routes:
     async def keep_fresh(self) -> None:
         """Ask for every known route again each 10 s, for ever."""
         while True:
-            await trio.sleep(REFRESH_SECONDS)
+            await trio.sleep(REFRESH_S)
             for topic in list(self._routes):
                 try:
                     await self.refresh(topic)
@@ -234,7 +234,7 @@ class Routes:
 
     def _was_there_lately(self, topic: str) -> bool:
         found_at = self._found_at.get(topic)
-        return found_at is not None and trio.current_time() < found_at + GONE_SECONDS
+        return found_at is not None and trio.current_time() < found_at + GONE_S
 
     async def _why_not_found(self, topic: str) -> RouteNotFound:
         """Whether the topic is unknown, or every topic, since no group of brokers has a leader."""

@@ -15,13 +15,13 @@ class ConsumeStatus(NamedTuple):
     Attributes:
         consumed_per_second: over the last minute.
         failed_per_second: the same of those that the listener failed with.
-        milliseconds: that a call of the listener took, on average over the last minute.
+        call_ms: that a call of the listener took, on average over the last minute.
         failed_in_hour: messages that the listener failed with in the last hour.
     """
 
     consumed_per_second: float
     failed_per_second: float
-    milliseconds: float
+    call_ms: float
     failed_in_hour: int
 
 
@@ -52,7 +52,7 @@ class RunningInfo:
         nameservers: it finds brokers with these.
         is_ordered: whether it keeps the order of each queue.
         concurrency: how many messages it works on at once.
-        started_milliseconds: when it was opened, since 1970.
+        started_ms: when it was opened, since 1970.
         subscriptions: what it wants.
         queues: what it reads.
         statuses: what became of the messages, by topic.
@@ -61,7 +61,7 @@ class RunningInfo:
     nameservers: tuple[str, ...]
     is_ordered: bool
     concurrency: int
-    started_milliseconds: int
+    started_ms: int
     subscriptions: tuple[SubscriptionData, ...]
     queues: Mapping[MessageQueue, QueueInfo]
     statuses: Mapping[str, ConsumeStatus] = field(default_factory=dict)
@@ -81,7 +81,7 @@ def encode_running_info(info: RunningInfo) -> bytes:
     """RocketMQ's ConsumerRunningInfo (307), without the stacks of threads."""
     properties = {
         "PROP_CONSUMEORDERLY": "true" if info.is_ordered else "false",
-        "PROP_CONSUMER_START_TIMESTAMP": str(info.started_milliseconds),
+        "PROP_CONSUMER_START_TIMESTAMP": str(info.started_ms),
         "PROP_CONSUME_TYPE": "CONSUME_PASSIVELY",
         "PROP_NAMESERVER_ADDR": ";".join(info.nameservers),
         "PROP_THREADPOOL_CORE_SIZE": str(info.concurrency),
@@ -92,7 +92,7 @@ def encode_running_info(info: RunningInfo) -> bytes:
             "consumeFailedMsgs": one.failed_in_hour,
             "consumeFailedTPS": round(one.failed_per_second, 3),
             "consumeOKTPS": round(one.consumed_per_second, 3),
-            "consumeRT": round(one.milliseconds, 3),
+            "consumeRT": round(one.call_ms, 3),
             "pullRT": 0.0,  # a pull that waits for a message would say nothing of the network
             "pullTPS": round(one.consumed_per_second + one.failed_per_second, 3),
         }

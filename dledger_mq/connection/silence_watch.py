@@ -27,9 +27,9 @@ _log = logging.getLogger(__name__)
 
 # A broker that holds pulls is asked this often: one small request a second for each client and
 # leader. It answers in milliseconds; the shortest election takes half a second.
-ASK_SECONDS: Final = 1.0
+ASK_S: Final = 1.0
 # After this long without an answer the name servers are asked for another leader, as often.
-SILENCE_SECONDS: Final = 0.5
+SILENCE_S: Final = 0.5
 
 
 @dataclass(slots=True)
@@ -70,7 +70,7 @@ class SilenceWatch:
     async def run(self) -> None:
         """Watch for ever."""
         while True:
-            await trio.sleep(SILENCE_SECONDS / 2)
+            await trio.sleep(SILENCE_S / 2)
             for address in self._questions.keys() - self._held.keys():
                 del self._questions[address]
             now = trio.current_time()
@@ -82,16 +82,14 @@ class SilenceWatch:
     def _is_silent(self, address: str, now: float) -> bool:
         """Whether a broker owes an answer, or gave a bad one; asks it when that is due."""
         question = self._questions.get(address)
-        is_due = question is None or (
-            question.is_answered and now >= question.asked_at + ASK_SECONDS
-        )
+        is_due = question is None or (question.is_answered and now >= question.asked_at + ASK_S)
         if is_due:
             self._ask(address, now)
         if question is None:
             return False
         if question.is_answered:
             return not question.is_good
-        return now >= question.asked_at + SILENCE_SECONDS
+        return now >= question.asked_at + SILENCE_S
 
     def _ask(self, address: str, now: float) -> None:
         question = self._questions[address] = _Question(now)

@@ -27,7 +27,7 @@ def new_identity(nameserver: str, client_id: str | None = None) -> Identity:
     return Identity(host, os.getpid(), instance, client_id)
 
 
-def now_milliseconds() -> int:
+def now_ms() -> int:
     """The wall clock, milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 

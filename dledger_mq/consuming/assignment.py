@@ -17,7 +17,7 @@ from remoting.wire.errors import RemotingError
 _log = logging.getLogger(__name__)
 
 # A leader answers from memory. One that takes longer may be frozen: ask a name server for another.
-MEMBERS_TIMEOUT_SECONDS: Final = 1.0
+MEMBERS_TIMEOUT_S: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +86,7 @@ async def _members(client: Client, address: str, group: str) -> list[str] | None
     """The ids of a group's members as one broker knows them; None when it does not tell."""
     try:
         reply = await client.remoting.request(
-            address, requests.consumer_list(group), MEMBERS_TIMEOUT_SECONDS
+            address, requests.consumer_list(group), MEMBERS_TIMEOUT_S
         )
         if reply.code == ResponseCode.SUCCESS:
             return decode_consumer_list(reply.body)

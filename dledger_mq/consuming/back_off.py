@@ -11,20 +11,20 @@ FAILURES_BEFORE_PAUSE: Final = 3
 
 # A listener that fails for every message has lost something it needs, such as its database. Each
 # pause is twice as long as the one before.
-FIRST_PAUSE_SECONDS: Final = 0.5
+FIRST_PAUSE_S: Final = 0.5
 
 # RocketMQ's second delay level. Two calls a minute and queue burden nothing, and consumption goes
 # on at most this long after the end of an outage.
-LONGEST_PAUSE_SECONDS: Final = 30.0
+LONGEST_PAUSE_S: Final = 30.0
 
 # Earlier brokers of this project deliver a message at once after it was sent back, so the consumer
 # waits instead: 1 s the first time, then each time twice as long.
-FIRST_DELAY_SECONDS: Final = 1.0
+FIRST_DELAY_S: Final = 1.0
 
 # While messages wait, they count as cached and the committed offset stays behind them. Waiting as
 # long as RocketMQ's brokers do (up to two hours) would stop the queue. With 16 repeats this makes
 # about six minutes until the dead-letter topic.
-LONGEST_DELAY_SECONDS: Final = 30.0
+LONGEST_DELAY_S: Final = 30.0
 
 # 0.5 s doubled this often is longer than the longest pause and delay, so larger powers are not
 # needed.
@@ -83,14 +83,14 @@ class BackOff:
         if self._failures < FAILURES_BEFORE_PAUSE:
             return 0.0
         doublings = min(self._pauses, _MOST_DOUBLINGS)
-        pause = min(FIRST_PAUSE_SECONDS * 2.0**doublings, LONGEST_PAUSE_SECONDS)
+        back_off_s = min(FIRST_PAUSE_S * 2.0**doublings, LONGEST_PAUSE_S)
         self._pauses += 1
         self._paused_at = now
-        self._resumes_at = now + pause
-        return pause
+        self._resumes_at = now + back_off_s
+        return back_off_s
 
 
-def redelivery_delay_seconds(message: ReceivedMessage) -> float:
+def redelivery_delay_s(message: ReceivedMessage) -> float:
     """How long a message that has just come from a retry topic waits for the listener.
 
     A broker that delayed it names the topic in which it did; such a message need not wait again.
@@ -101,10 +101,10 @@ def redelivery_delay_seconds(message: ReceivedMessage) -> float:
     """
     if REAL_TOPIC in message.properties:
         return 0.0
-    return delay_seconds(message.reconsume_times)
+    return delay_s(message.reconsume_times)
 
 
-def delay_seconds(failures: int) -> float:
+def delay_s(failures: int) -> float:
     """The delay after so many failures of one message, at least one."""
     doublings = min(max(failures, 1) - 1, _MOST_DOUBLINGS)
-    return min(FIRST_DELAY_SECONDS * 2.0**doublings, LONGEST_DELAY_SECONDS)
+    return min(FIRST_DELAY_S * 2.0**doublings, LONGEST_DELAY_S)

@@ -9,10 +9,10 @@ from typing import Final, Protocol, TypeAlias
 import trio
 
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import NOT_NOW_CODES, call_master, pause_seconds
+from dledger_mq.connection.calls import NOT_NOW_CODES, call_master, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.consuming.agenda import Agenda
-from dledger_mq.consuming.back_off import delay_seconds
+from dledger_mq.consuming.back_off import delay_s
 from dledger_mq.consuming.queue_reader import QueueReader
 from dledger_mq.errors import MessagingError, RequestRefused
 from dledger_mq.received_message import ReceivedMessage
@@ -28,7 +28,7 @@ LOCAL_TRIES: Final = 3
 
 # The pause before a message that could not be given back is consumed again here. RocketMQ pauses
 # for 5 s; giving back has already been tried for as long, and fails most often by the network.
-LOCAL_RETRY_SECONDS: Final = 1.0
+LOCAL_RETRY_S: Final = 1.0
 
 # Of a message that comes again: the broker chooses by how often it failed.
 BY_FAILURES: Final = 0
@@ -93,7 +93,7 @@ class GivingBack:
                 return True
             failures += 1
             _log.info("message %s not given back yet: %s", message.message_id, problem)
-            await trio.sleep(pause_seconds(failures))
+            await trio.sleep(pause_s(failures))
         return True  # another member has it by now
 
 
@@ -147,25 +147,25 @@ class AtOnce:
     ) -> None:
         """As CallRule.failed."""
         now = trio.current_time()
-        pause = reader.back_off.failed(began, now, messages[0].message_id)
-        if pause:
+        back_off_s = reader.back_off.failed(began, now, messages[0].message_id)
+        if back_off_s:
             _log.warning(
                 "the listener of group %s fails again and again; %s waits %g s for the next call",
                 self._group,
                 reader.queue,
-                pause,
+                back_off_s,
             )
-            self._postponed.add(now + pause, (reader, []))
+            self._postponed.add(now + back_off_s, (reader, []))
         for message in messages:
             failures = reader.cached.count_failure(message)
             if self._giving_back is None and failures < LOCAL_TRIES:
-                self._postponed.add(now + delay_seconds(failures), (reader, [message]))
+                self._postponed.add(now + delay_s(failures), (reader, [message]))
             elif reader.back_off.is_closed and failures < LOCAL_TRIES:
                 reader.cached.give_back([message])
             elif self._giving_back is None:
                 drop_broadcast(reader, message)
             elif not await self._giving_back.give_back(reader, message):
-                self._postponed.add(trio.current_time() + LOCAL_RETRY_SECONDS, (reader, [message]))
+                self._postponed.add(trio.current_time() + LOCAL_RETRY_S, (reader, [message]))
 
 
 class InOrder:
@@ -178,7 +178,7 @@ class InOrder:
         postponed: where queues wait.
         giving_back: takes messages that failed too often; None for a broadcasting consumer, which
             drops them.
-        suspend_seconds: the pause.
+        suspend_s: the pause.
         most_times: after so many failures a message goes to the dead letters; None for never.
         is_held: whether this consumer surely holds a queue; it is offered again when it does.
     """
@@ -188,14 +188,14 @@ class InOrder:
         group: str,
         postponed: Postponed,
         giving_back: GivingBack | None,
-        suspend_seconds: float,
+        suspend_s: float,
         most_times: int | None,
         is_held: Callable[[MessageQueue], bool],
     ) -> None:
         self._group = group
         self._postponed = postponed
         self._giving_back = giving_back
-        self._suspend_seconds = suspend_seconds
+        self._suspend_s = suspend_s
         self._most_times = most_times
         self._is_held = is_held
 
@@ -239,7 +239,7 @@ class InOrder:
                     again.append(message)
         reader.resumes_at = trio.current_time()
         if again:
-            reader.resumes_at += self._suspend_seconds
+            reader.resumes_at += self._suspend_s
             reader.cached.put_back(again)
             self._postponed.add(reader.resumes_at, (reader, []))
 

@@ -13,7 +13,7 @@ from remoting.wire.codes import ResponseCode
 from remoting.wire.errors import RemotingError
 
 # A topic that does not exist yet, or a group without a leader, is no reason not to start.
-_TIMEOUT_SECONDS: Final = 3.0
+_TIMEOUT_S: Final = 3.0
 
 _REFUSALS: Final = frozenset({ResponseCode.SUBSCRIPTION_PARSE_FAILED, ResponseCode.SYSTEM_ERROR})
 
@@ -39,7 +39,7 @@ async def check_conditions(
                 route.read_queues[0],
                 command,
                 "check a condition",
-                timeout_seconds=_TIMEOUT_SECONDS,
+                timeout_s=_TIMEOUT_S,
             )
         except RequestRefused as refused:
             if refused.code in _REFUSALS:

@@ -40,14 +40,14 @@ class _Window:
 
 
 class _Topic:
-    __slots__ = ("calls", "consumed", "failed", "failed_in_hour", "seconds")
+    __slots__ = ("calls", "consumed", "failed", "failed_in_hour", "took_s")
 
     def __init__(self) -> None:
         self.consumed = _Window(_MINUTE_STEP)
         self.failed = _Window(_MINUTE_STEP)
         self.failed_in_hour = _Window(_HOUR_STEP)
         self.calls = _Window(_MINUTE_STEP)
-        self.seconds = _Window(_MINUTE_STEP)
+        self.took_s = _Window(_MINUTE_STEP)
 
 
 class ConsumeTally:
@@ -61,14 +61,14 @@ class ConsumeTally:
         self._clock = clock
         self._topics: dict[str, _Topic] = {}
 
-    def called(self, topic: str, messages: int, seconds: float, *, is_consumed: bool) -> None:
+    def called(self, topic: str, messages: int, took_s: float, *, is_consumed: bool) -> None:
         """A call with so many messages of a topic has taken so long."""
         now = self._clock()
         counts = self._topics.get(topic)
         if counts is None:
             counts = self._topics[topic] = _Topic()
         counts.calls.add(now, 1)
-        counts.seconds.add(now, seconds)
+        counts.took_s.add(now, took_s)
         if is_consumed:
             counts.consumed.add(now, messages)
         else:
@@ -79,12 +79,12 @@ class ConsumeTally:
         """The topics of which messages came."""
         now = self._clock()
         # Whole steps, and the begin of the present one.
-        seconds = _MINUTE_STEP * _STEPS + now % _MINUTE_STEP
+        window_s = _MINUTE_STEP * _STEPS + now % _MINUTE_STEP
         return {
             topic: ConsumeStatus(
-                counts.consumed.sum(now) / seconds,
-                counts.failed.sum(now) / seconds,
-                1000 * counts.seconds.sum(now) / max(1.0, counts.calls.sum(now)),
+                counts.consumed.sum(now) / window_s,
+                counts.failed.sum(now) / window_s,
+                1000 * counts.took_s.sum(now) / max(1.0, counts.calls.sum(now)),
                 round(counts.failed_in_hour.sum(now)),
             )
             for topic, counts in sorted(self._topics.items())

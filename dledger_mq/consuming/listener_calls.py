@@ -21,7 +21,7 @@ class ListenerCalls:
         group: the consumer group.
         listener: the listener; None for a consumer that is iterated over.
         watch: watches the calls.
-        slow_seconds: after so long a call is told in the log.
+        slow_s: after so long a call is told in the log.
         metrics: told what became of messages, or None.
 
     Attributes:
@@ -36,7 +36,7 @@ class ListenerCalls:
         group: str,
         listener: Listener | None,
         watch: ListenerWatch,
-        slow_seconds: float,
+        slow_s: float,
         metrics: ReportedMetrics | None = None,
     ) -> None:
         self.group = group
@@ -44,7 +44,7 @@ class ListenerCalls:
         self.tally = ConsumeTally(trio.current_time)
         self.trace: TraceWriter | None = None
         self._watch = watch
-        self._slow_seconds = slow_seconds
+        self._slow_s = slow_s
         self._metrics = metrics
 
     def begin(self, messages: list[ReceivedMessage]) -> str:
@@ -52,16 +52,16 @@ class ListenerCalls:
         return "" if self.trace is None else self.trace.call_began(messages)
 
     def end(
-        self, request: str, messages: list[ReceivedMessage], seconds: float, *, is_consumed: bool
+        self, request: str, messages: list[ReceivedMessage], took_s: float, *, is_consumed: bool
     ) -> None:
         """Tell what became of them, so many seconds later."""
         topic = messages[0].queue.topic
-        self.tally.called(topic, len(messages), seconds, is_consumed=is_consumed)
+        self.tally.called(topic, len(messages), took_s, is_consumed=is_consumed)
         if self.trace is not None:
-            self.trace.call_ended(request, messages, seconds, is_consumed=is_consumed)
+            self.trace.call_ended(request, messages, took_s, is_consumed=is_consumed)
         if self._metrics is not None:
             tell = self._metrics.consumed if is_consumed else self._metrics.failed
-            tell(self.group, messages, seconds)
+            tell(self.group, messages, took_s)
 
     async def call(self, messages: list[ReceivedMessage], began: float) -> bool:
         """Call the listener; return whether it consumed the messages. Raises what it raises.
@@ -72,7 +72,7 @@ class ListenerCalls:
         """
         assert self.listener is not None
         return says_consumed(
-            await self._watch.call(self.listener, messages, self.group, self._slow_seconds, began)
+            await self._watch.call(self.listener, messages, self.group, self._slow_s, began)
         )
 
     async def succeeds(self, messages: list[ReceivedMessage], began: float) -> bool:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import trio
 
-from dledger_mq.consuming.back_off import redelivery_delay_seconds
+from dledger_mq.consuming.back_off import redelivery_delay_s
 from dledger_mq.consuming.call_rules import CallRule, Postponed
 from dledger_mq.consuming.listener_calls import ListenerCalls
 from dledger_mq.consuming.queue_reader import QueueReader
@@ -77,7 +77,7 @@ class Listening:
             return
         now = trio.current_time()
         for message in messages:
-            self._postponed.add(now + redelivery_delay_seconds(message), (reader, [message]))
+            self._postponed.add(now + redelivery_delay_s(message), (reader, [message]))
 
     def offer(self, reader: QueueReader) -> None:
         """Messages wait in a queue."""
@@ -93,14 +93,14 @@ class Listening:
                     reader.cached.give_back(messages)
                     self.offer(reader)
 
-    async def stop(self, timeout_seconds: float) -> None:
+    async def stop(self, timeout_s: float) -> None:
         """Hand out nothing more, and wait until what was taken is settled.
 
         Args:
-            timeout_seconds: how long; listeners that run then are cancelled with the consumer.
+            timeout_s: how long; listeners that run then are cancelled with the consumer.
         """
         self._stopping = True
-        with trio.move_on_after(timeout_seconds):
+        with trio.move_on_after(timeout_s):
             while self._busy:
                 await self._quiet.park()
 
@@ -178,8 +178,8 @@ class Listening:
                 self._quiet.unpark_all()
 
     def _tell_end(self, delivery: Delivery, *, is_consumed: bool) -> None:
-        seconds = trio.current_time() - delivery.began
-        self._calls.end(delivery.trace_request, delivery.messages, seconds, is_consumed=is_consumed)
+        took_s = trio.current_time() - delivery.began
+        self._calls.end(delivery.trace_request, delivery.messages, took_s, is_consumed=is_consumed)
 
     def _take(self, reader: QueueReader) -> list[ReceivedMessage]:
         """The next messages of a queue for the listener; none while its calls are paused."""

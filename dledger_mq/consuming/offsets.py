@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 # A leader answers a question for an offset from memory. One that takes longer may be frozen: ask a
 # name server for another. The question may be repeated without harm.
-START_ATTEMPT_SECONDS: Final = 1.0
+START_ATTEMPT_S: Final = 1.0
 
 _FORMAT: Final = "dledger-mq offsets 1"
 
@@ -66,7 +66,7 @@ class BrokerOffsets:
             queue,
             requests.query_offset(self._group, queue),
             "give a committed offset",
-            attempt_seconds=START_ATTEMPT_SECONDS,
+            attempt_s=START_ATTEMPT_S,
             accepted=(ResponseCode.SUCCESS, ResponseCode.QUERY_NOT_FOUND),
         )
         if reply.code == ResponseCode.QUERY_NOT_FOUND:
@@ -103,7 +103,7 @@ class BrokerOffsets:
                     queue,
                     command,
                     "commit an offset",
-                    attempt_seconds=START_ATTEMPT_SECONDS,
+                    attempt_s=START_ATTEMPT_S,
                 )
                 kept.add(queue)
             except (MessagingError, RemotingError) as error:
@@ -150,7 +150,7 @@ async def starting_offset(
     offsets: Offsets,
     queue: MessageQueue,
     consume_from: ConsumeFrom,
-    timestamp_milliseconds: int,
+    timestamp_ms: int,
 ) -> int:
     """Where a consumer begins to read a queue.
 
@@ -163,7 +163,7 @@ async def starting_offset(
         offsets: the group's progress.
         queue: the queue.
         consume_from: where to begin without a committed offset.
-        timestamp_milliseconds: for TIMESTAMP: since 1970.
+        timestamp_ms: for TIMESTAMP: since 1970.
 
     Raises:
         MessagingError, RemotingError: see `call_master`.
@@ -176,9 +176,9 @@ async def starting_offset(
     elif consume_from is ConsumeFrom.LAST:
         command, what = requests.max_offset(queue), "give the last offset"
     else:
-        command = requests.search_offset(queue, timestamp_milliseconds)
+        command = requests.search_offset(queue, timestamp_ms)
         what = "find the offset of a time"
-    reply = await call_master(client, queue, command, what, attempt_seconds=START_ATTEMPT_SECONDS)
+    reply = await call_master(client, queue, command, what, attempt_s=START_ATTEMPT_S)
     return reply.integer("offset")
 
 

@@ -11,7 +11,7 @@ import trio
 
 from dledger.wake_up import WakeUp
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import call_master, pause_seconds
+from dledger_mq.connection.calls import call_master, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.consuming.own_locks import OwnLocks
 from dledger_mq.errors import MessagingError
@@ -25,12 +25,12 @@ _log = logging.getLogger(__name__)
 
 # A leader answers within milliseconds, once its followers have the entry. One that takes longer may
 # be frozen: ask a name server for another, in the next turn.
-LOCK_ATTEMPT_SECONDS: Final = 1.0
+LOCK_ATTEMPT_S: Final = 1.0
 
 # How long the end of a consumer waits for a leader to take the locks back. A leader that is frozen
 # costs one attempt, and the election of another about a second. The others of the group would wait
 # for the locks to expire, 60 s.
-LEAVE_SECONDS: Final = 5.0
+LEAVE_S: Final = 5.0
 
 # What one request names at most; brokers of this project take ten times as many.
 _MOST_QUEUES: Final = 1000
@@ -115,7 +115,7 @@ class OrderedQueues:
     async def unlock_all(self) -> None:
         """Give back everything that this client may have, through an election if there is one.
 
-        What no leader takes back in `LEAVE_SECONDS` stays locked, up to 60 s from when it was asked
+        What no leader takes back in `LEAVE_S` stays locked, up to 60 s from when it was asked
         for last. Several groups of brokers are asked at once.
         """
         with trio.CancelScope(shield=True):
@@ -126,8 +126,8 @@ class OrderedQueues:
 
     async def _unlock_finally(self, queues: Sequence[MessageQueue]) -> None:
         try:
-            with trio.fail_after(LEAVE_SECONDS):
-                await self._call(queues[0], self._unlock(queues), "unlock queues", LEAVE_SECONDS)
+            with trio.fail_after(LEAVE_S):
+                await self._call(queues[0], self._unlock(queues), "unlock queues", LEAVE_S)
         except (trio.TooSlowError, MessagingError, RemotingError) as error:
             _log.warning(
                 "group %s leaves, and others wait up to 60 s for %d queues of %s: %s",
@@ -159,14 +159,14 @@ class OrderedQueues:
                 try:
                     await self._lock(locks, queues)
                 except (MessagingError, RemotingError) as error:
-                    locks.failed(queues, trio.current_time() + pause_seconds(failures + 1))
+                    locks.failed(queues, trio.current_time() + pause_s(failures + 1))
                     problem = error
             if problem is None:
                 failures = 0
             else:
                 failures += 1
                 _log.info("the locks of group %s are asked for again: %s", self._group, problem)
-                await trio.sleep(pause_seconds(failures))
+                await trio.sleep(pause_s(failures))
 
     async def _lock(self, locks: OwnLocks, queues: Sequence[MessageQueue]) -> None:
         asked_at = trio.current_time()
@@ -201,15 +201,15 @@ class OrderedQueues:
         queue: MessageQueue,
         command: Command,
         what: str,
-        timeout_seconds: float = LOCK_ATTEMPT_SECONDS,
+        timeout_s: float = LOCK_ATTEMPT_S,
     ) -> Command:
         return await call_master(
             self._client,
             queue,
             command,
             what,
-            timeout_seconds=timeout_seconds,
-            attempt_seconds=LOCK_ATTEMPT_SECONDS,
+            timeout_s=timeout_s,
+            attempt_s=LOCK_ATTEMPT_S,
         )
 
     def _unlock(self, queues: Sequence[MessageQueue]) -> Command:

@@ -8,19 +8,19 @@ from typing import Final
 from remoting.bodies.message_queue import MessageQueue
 
 # RocketMQ's: a client asks again for what it holds, and begins nothing with a lock of that age.
-RENEW_SECONDS: Final = 20.0
-FRESH_SECONDS: Final = 30.0
+RENEW_S: Final = 20.0
+FRESH_S: Final = 30.0
 
 # Brokers let another client have a lock 60 s after its holder asked for it last. The rest is for a
 # listener to end that is cancelled, and for clocks that differ by a twelfth.
-LOST_SECONDS: Final = 55.0
+LOST_S: Final = 55.0
 
 # A queue that another member holds is asked for so often that it changes hands quickly, and no more
 # often than a handful of members cost the broker little: each question is an entry of its log.
-HELD_ELSEWHERE_SECONDS: Final = 0.5
+HELD_ELSEWHERE_S: Final = 0.5
 
 # How long a lock is tried to be given back: an outage ends none, but a topic may be gone for good.
-_GIVE_BACK_SECONDS: Final = 600.0
+_GIVE_BACK_S: Final = 600.0
 
 
 @dataclass(slots=True)
@@ -64,8 +64,8 @@ class OwnLocks:
     begins later, so it ends later, too. Only one request is under way at a time, so that the broker
     carries them out in their order. All times are seconds of one clock.
 
-    - For `FRESH_SECONDS` a lock is fresh: calls of the listener may begin.
-    - Until `LOST_SECONDS` the broker gives it to no other, so that calls may go on. If the broker
+    - For `FRESH_S` a lock is fresh: calls of the listener may begin.
+    - Until `LOST_S` the broker gives it to no other, so that calls may go on. If the broker
       renews it by then, it was never another's.
     - Then it is lost: what was read under it must be forgotten, and it is not asked for before it
       was given up.
@@ -96,12 +96,12 @@ class OwnLocks:
         """Have a queue unlocked: nothing is done with its messages any more."""
         if self._locks.pop(queue, None) is not None:
             # An answer may have been lost, so also what seems not to be held is given back.
-            self._given_up[queue] = now + _GIVE_BACK_SECONDS
+            self._given_up[queue] = now + _GIVE_BACK_S
 
     def is_fresh(self, queue: MessageQueue, now: float) -> bool:
         """Whether a call of the listener may begin."""
         asked_at = self._asked_at(queue)
-        return asked_at is not None and now < asked_at + FRESH_SECONDS
+        return asked_at is not None and now < asked_at + FRESH_S
 
     def to_unlock(self, now: float) -> list[MessageQueue]:
         """Queues to give back now."""
@@ -145,10 +145,10 @@ class OwnLocks:
             if queue in given:
                 (result.gained if lock.asked_at is None else result.renewed).append(queue)
                 lock.asked_at = asked_at
-                lock.next_ask = asked_at + RENEW_SECONDS
+                lock.next_ask = asked_at + RENEW_S
                 continue
             if lock.asked_at is None:
-                lock.next_ask = now + HELD_ELSEWHERE_SECONDS
+                lock.next_ask = now + HELD_ELSEWHERE_S
             else:
                 lock.lose()
                 result.lost.append(queue)
@@ -164,7 +164,7 @@ class OwnLocks:
         """Queues whose locks have just been lost, since no broker has renewed them for too long."""
         lost = []
         for queue, lock in self._locks.items():
-            if lock.asked_at is not None and now >= lock.asked_at + LOST_SECONDS:
+            if lock.asked_at is not None and now >= lock.asked_at + LOST_S:
                 lock.lose()
                 lost.append(queue)
         return lost
@@ -178,7 +178,7 @@ class OwnLocks:
     def next_loss(self) -> float:
         """When the first lock is lost unless it is renewed; infinite if none is held."""
         asked = [lock.asked_at for lock in self._locks.values() if lock.asked_at is not None]
-        return min(asked, default=math.inf) + LOST_SECONDS
+        return min(asked, default=math.inf) + LOST_S
 
     def _asked_at(self, queue: MessageQueue) -> float | None:
         lock = self._locks.get(queue)

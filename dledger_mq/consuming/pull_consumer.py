@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+from dledger.renamed import renamed_arguments
 from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master
@@ -20,7 +21,7 @@ from remoting.bodies.message_queue import MessageQueue
 from remoting.wire.command import Command
 
 # After the broker's hold is over, its answer still has to come.
-_GRACE_SECONDS: Final = 5.0
+_GRACE_S: Final = 5.0
 
 
 class PullConsumer:
@@ -75,6 +76,7 @@ class PullConsumer:
         """The readable queues of a topic, in their order."""
         return list((await self._client.routes.find(topic)).read_queues)
 
+    @renamed_arguments(hold_seconds="hold_s")
     @during_block
     async def pull(
         self,
@@ -83,7 +85,7 @@ class PullConsumer:
         *,
         tags: str | Sql = ALL,
         most: int = PULL_BATCH,
-        hold_seconds: float = 0.0,
+        hold_s: float = 0.0,
     ) -> PullResult:
         """Read messages of a queue.
 
@@ -92,7 +94,7 @@ class PullConsumer:
             offset: the first index wanted; go on with the result's `next_offset`.
             tags: ``*``, tags joined by ``||``, or a condition.
             most: how many messages at most; RocketMQ's brokers give 32 at a time.
-            hold_seconds: how long the broker may wait for a message when there is none.
+            hold_s: how long the broker may wait for a message when there is none.
 
         Raises:
             remoting.message.errors.MessageMalformed: the answer holds a damaged record, or a body
@@ -105,7 +107,7 @@ class PullConsumer:
             offset,
             wanted,
             most=most,
-            hold_milliseconds=round(hold_seconds * 1000),
+            hold_ms=round(hold_s * 1000),
         )
         reply = await call_master(
             self._client,
@@ -113,8 +115,8 @@ class PullConsumer:
             command,
             "pull",
             accepted=PULL_CODES,
-            timeout_seconds=hold_seconds + _GRACE_SECONDS,
-            attempt_seconds=hold_seconds + _GRACE_SECONDS,
+            timeout_s=hold_s + _GRACE_S,
+            attempt_s=hold_s + _GRACE_S,
         )
         result = await read_beside(
             self._client.side_work, partial(read_pull_reply, reply, queue, wanted)
@@ -139,10 +141,11 @@ class PullConsumer:
         """The index the queue's next message will get."""
         return await self._number(queue, requests.max_offset(queue), "give the last offset")
 
+    @renamed_arguments(timestamp_milliseconds="timestamp_ms")
     @during_block
-    async def offset_at(self, queue: MessageQueue, timestamp_milliseconds: int) -> int:
+    async def offset_at(self, queue: MessageQueue, timestamp_ms: int) -> int:
         """The first index stored at a time (milliseconds since 1970) or later."""
-        command = requests.search_offset(queue, timestamp_milliseconds)
+        command = requests.search_offset(queue, timestamp_ms)
         return await self._number(queue, command, "find the offset of a time")
 
     @during_block

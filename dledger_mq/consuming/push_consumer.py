@@ -9,14 +9,15 @@ from typing import Any, Final
 
 import trio
 
+from dledger.renamed import renamed_fields
 from dledger.wake_up import WakeUp
 from dledger_mq.client_metrics import ClientMetrics, reported
-from dledger_mq.connection.calls import LONGEST_PAUSE_SECONDS
+from dledger_mq.connection.calls import LONGEST_PAUSE_S
 from dledger_mq.connection.client import Client, ConsumerEntry
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import Background, during_block
 from dledger_mq.connection.running_info import QueueInfo, RunningInfo
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.consuming.assignment import Share, own_share, whole_topic
 from dledger_mq.consuming.cached_queue import (
@@ -38,7 +39,7 @@ from dledger_mq.consuming.pulling import PULL_BATCH
 from dledger_mq.consuming.queue_reader import QueueReader
 from dledger_mq.consuming.subscription import Sql, group_subscriptions
 from dledger_mq.errors import InvalidOptions, MessagingError, NotIterable
-from dledger_mq.listener import SLOW_CALL_SECONDS, Listener, check_listener
+from dledger_mq.listener import SLOW_CALL_S, Listener, check_listener
 from dledger_mq.message import RETRY_TOPIC_PREFIX, ConsumeFrom, check_topic
 from dledger_mq.tracing.trace_writer import open_trace, trace_topic
 from remoting.bodies.heartbeat import ConsumeFromWhere, ConsumerData, MessageModel, SubscriptionData
@@ -48,20 +49,20 @@ from remoting.bodies.queue_shares import readers_of
 _log = logging.getLogger(__name__)
 
 # RocketMQ's rebalance interval; brokers also tell when members come or go.
-REBALANCE_SECONDS: Final = 20.0
+REBALANCE_S: Final = 20.0
 
 # RocketMQ's persistConsumerOffsetInterval: a crash repeats at most what was consumed since.
-COMMIT_SECONDS: Final = 5.0
+COMMIT_S: Final = 5.0
 
 # When a queue goes to another member: how long the listener's calls may take to end before their
 # messages are left to that member, and how long that member waits for the last commit. Both begin
 # with the broker's notice, so the difference is for the notice and the commit to arrive.
-LAST_CALLS_SECONDS: Final = 0.5
-HANDOVER_SECONDS: Final = 1.0
+LAST_CALLS_S: Final = 0.5
+HANDOVER_S: Final = 1.0
 
 # A cancelled block, or one that ends by an error, commits once more, but does not wait long: a
 # broker answers in milliseconds, and after a crash messages are repeated, too.
-LAST_COMMIT_SECONDS: Final = 1.0
+LAST_COMMIT_S: Final = 1.0
 
 # RocketMQ's maxReconsumeTimes of a consumer that keeps no order.
 MOST_RECONSUME_TIMES: Final = 16
@@ -71,10 +72,10 @@ MOST_RECONSUME_TIMES: Final = 16
 LEFT_TO_OTHERS: Final = 4
 
 # RocketMQ's range for suspendCurrentQueueTimeMillis.
-SUSPEND_MILLISECONDS: Final = (10, 30_000)
+SUSPEND_MS: Final = (10, 30_000)
 
 # RocketMQ starts a consumer of a TIMESTAMP half an hour back.
-DEFAULT_BACK_MILLISECONDS: Final = 30 * 60 * 1000
+DEFAULT_BACK_MS: Final = 30 * 60 * 1000
 
 _FROM_WHERE: Final = {
     ConsumeFrom.LAST: ConsumeFromWhere.CONSUME_FROM_LAST_OFFSET,
@@ -83,6 +84,11 @@ _FROM_WHERE: Final = {
 }
 
 
+@renamed_fields(
+    close_timeout_seconds="close_timeout_s",
+    slow_call_seconds="slow_call_s",
+    suspend_milliseconds="suspend_ms",
+)
 @dataclass(frozen=True, slots=True)
 class PushOptions:
     """What can be tuned; the defaults are RocketMQ's.
@@ -98,10 +104,10 @@ class PushOptions:
             holds nothing may pull all the same.
         max_reconsume_times: after so many repeats a message goes to the dead-letter topic. None is
             16, and for an ordered consumer no end: the queue waits for the message.
-        suspend_milliseconds: of an ordered consumer: how long a queue waits when the listener
+        suspend_ms: of an ordered consumer: how long a queue waits when the listener
             failed, before it gets the same message again; 10 to 30,000.
-        close_timeout_seconds: how long the end of the block waits for listeners that run.
-        slow_call_seconds: a call of the listener that takes longer is told in the log, once a
+        close_timeout_s: how long the end of the block waits for listeners that run.
+        slow_call_s: a call of the listener that takes longer is told in the log, once a
             minute for each listener.
     """
 
@@ -112,15 +118,15 @@ class PushOptions:
     max_cached_bytes: int = MAX_CACHED_BYTES
     max_total_cached_bytes: int = MAX_TOTAL_CACHED_BYTES
     max_reconsume_times: int | None = None
-    suspend_milliseconds: int = 1000
-    close_timeout_seconds: float = 5.0
-    slow_call_seconds: float = SLOW_CALL_SECONDS
+    suspend_ms: int = 1000
+    close_timeout_s: float = 5.0
+    slow_call_s: float = SLOW_CALL_S
 
     def __post_init__(self) -> None:
         """Check what cannot be right. Raises InvalidOptions."""
-        least, most = SUSPEND_MILLISECONDS
-        if not least <= self.suspend_milliseconds <= most:
-            raise InvalidOptions("suspend_milliseconds", self.suspend_milliseconds, least, most)
+        least, most = SUSPEND_MS
+        if not least <= self.suspend_ms <= most:
+            raise InvalidOptions("suspend_ms", self.suspend_ms, least, most)
 
 
 class PushConsumer:
@@ -191,7 +197,7 @@ class PushConsumer:
         self._options = options or PushOptions()
         self._metrics = reported(metrics)
         self._trace_topic = trace_topic(trace)
-        self._opened_milliseconds = 0
+        self._opened_ms = 0
         self._wanted: dict[str, SubscriptionData] = {}
         self._readers: dict[MessageQueue, QueueReader] = {}
         self._cached_bytes = CachedBytes(self._options.max_total_cached_bytes)
@@ -201,8 +207,8 @@ class PushConsumer:
         self._listening: Listening | None = None
         self._locked: OrderedQueues | None = None
         self._iteration: Iteration | None = None
-        watch, slow_seconds = self._client.listener_watch, self._options.slow_call_seconds
-        self._calls = ListenerCalls(group, listener, watch, slow_seconds, self._metrics)
+        watch, slow_s = self._client.listener_watch, self._options.slow_call_s
+        self._calls = ListenerCalls(group, listener, watch, slow_s, self._metrics)
         self._direct = DirectCalls(self._calls, is_ordered=ordered)
         self._rebalance_wanted = WakeUp()
         self._assigned = trio.Event()
@@ -270,17 +276,17 @@ class PushConsumer:
             nursery.start_soon(listening.offer_postponed)
             nursery.start_soon(self._rebalance_forever)
             nursery.start_soon(self._commit_forever)
-            seconds = LAST_COMMIT_SECONDS
+            leave_s = LAST_COMMIT_S
             try:
                 try:
                     yield
                 finally:
                     self._stop_reading()
-                await listening.stop(self._options.close_timeout_seconds)
-                seconds = COMMIT_SECONDS
+                await listening.stop(self._options.close_timeout_s)
+                leave_s = COMMIT_S
             finally:  # the block may be cancelled
                 await calls.end()
-                await self._leave(seconds)
+                await self._leave(leave_s)
 
     def _stop_reading(self) -> None:
         if self._iteration is not None:
@@ -289,9 +295,9 @@ class PushConsumer:
         for reader in self._readers.values():
             reader.stop_reading()
 
-    async def _leave(self, seconds: float) -> None:
+    async def _leave(self, leave_s: float) -> None:
         """Commit, and leave the group, also in a cancelled block."""
-        with trio.move_on_after(seconds, shield=True):
+        with trio.move_on_after(leave_s, shield=True):
             await self._commit(list(self._readers.values()), is_last=True)
         for reader in self._readers.values():
             reader.drop()
@@ -351,8 +357,8 @@ class PushConsumer:
             )
         if not self._is_ordered:
             return AtOnce(self.group, postponed, giving_back)
-        suspend_seconds = options.suspend_milliseconds / 1000
-        return InOrder(self.group, postponed, giving_back, suspend_seconds, most, self._may_call)
+        suspend_s = options.suspend_ms / 1000
+        return InOrder(self.group, postponed, giving_back, suspend_s, most, self._may_call)
 
     def _most_of_a_topic(self) -> int | None:
         """How many calls of the listener one topic may have; None: all."""
@@ -371,9 +377,9 @@ class PushConsumer:
 
     def _prepare(self) -> None:
         """Find out what to read, and where progress is kept."""
-        now = self._opened_milliseconds = now_milliseconds()
+        now = self._opened_ms = now_ms()
         if self._consume_timestamp is None:
-            self._consume_timestamp = now - DEFAULT_BACK_MILLISECONDS
+            self._consume_timestamp = now - DEFAULT_BACK_MS
         self._wanted = group_subscriptions(self.group, self._topics, now)
         if not self._is_shared:
             del self._wanted[next(reversed(self._wanted))]  # nothing is sent back, nothing returns
@@ -434,7 +440,7 @@ class PushConsumer:
             self._client.routes.nameservers,
             self._is_ordered,
             self._options.concurrency,
-            self._opened_milliseconds,
+            self._opened_ms,
             tuple(self._wanted.values()),
             queues,
             self._calls.tally.statuses(),
@@ -453,8 +459,8 @@ class PushConsumer:
         """
         while True:
             is_complete = await self._rebalance()
-            pause = REBALANCE_SECONDS if is_complete else LONGEST_PAUSE_SECONDS
-            with trio.move_on_after(pause):
+            pause_s = REBALANCE_S if is_complete else LONGEST_PAUSE_S
+            with trio.move_on_after(pause_s):
                 await self._rebalance_wanted.wait()
 
     async def _rebalance(self) -> bool:
@@ -481,11 +487,11 @@ class PushConsumer:
             for queue in share.queues:
                 if queue not in self._readers:
                     is_handed_over = before.get(queue, self_id) != self_id
-                    gained[queue] = HANDOVER_SECONDS if is_handed_over else 0.0
+                    gained[queue] = HANDOVER_S if is_handed_over else 0.0
         if self._locked is None:
             await self._give_up(lost)
-            for queue, handover_seconds in gained.items():
-                self._start_reading(queue, handover_seconds)
+            for queue, handover_s in gained.items():
+                self._start_reading(queue, handover_s)
         else:
             for reader in lost:
                 self._begin_leaving(reader)
@@ -531,7 +537,7 @@ class PushConsumer:
         """
         if not readers:
             return
-        with trio.move_on_after(LAST_CALLS_SECONDS):
+        with trio.move_on_after(LAST_CALLS_S):
             async with trio.open_nursery() as nursery:
                 for reader in readers:
                     nursery.start_soon(reader.leave)
@@ -583,7 +589,7 @@ class PushConsumer:
         if self._locked is not None:
             await self._locked.unlock_all()
 
-    def _start_reading(self, queue: MessageQueue, handover_seconds: float) -> None:
+    def _start_reading(self, queue: MessageQueue, handover_s: float) -> None:
         if self._nursery is None or self._listening is None or self._consume_timestamp is None:
             return
         options = self._options
@@ -603,12 +609,12 @@ class PushConsumer:
         )
         self._readers[queue] = reader
         self._nursery.start_soon(
-            reader.run, self._consume_from, self._consume_timestamp, handover_seconds
+            reader.run, self._consume_from, self._consume_timestamp, handover_s
         )
 
     async def _commit_forever(self) -> None:
         while True:
-            await trio.sleep(COMMIT_SECONDS)
+            await trio.sleep(COMMIT_S)
             await self._commit(list(self._readers.values()))
 
     async def _commit(self, readers: Sequence[QueueReader], *, is_last: bool = False) -> None:

@@ -15,7 +15,7 @@ from dledger_mq.connection.calls import (
     call_master,
     is_news,
     master_of,
-    pause_seconds,
+    pause_s,
 )
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.side_work import read_beside
@@ -36,16 +36,16 @@ from remoting.wire.errors import RemotingError
 _log = logging.getLogger(__name__)
 
 # RocketMQ's brokerSuspendMaxTimeMillis: how long a broker holds a pull when there is nothing.
-HOLD_MILLISECONDS: Final = 15_000
+HOLD_MS: Final = 15_000
 
 # RocketMQ gives a held pull 30 s in all.
-PULL_TIMEOUT_SECONDS: Final = 30.0
+PULL_TIMEOUT_S: Final = 30.0
 
 # After a damaged answer, messages are asked for one by one: those before the damage are handed on,
 # and no more than one message is sent in vain, again and again until the broker is repaired. The
 # pause grows so far; an operator need not read of it each time.
-LONGEST_DAMAGE_PAUSE_SECONDS: Final = 30.0
-_DAMAGE_TOLD_EVERY_SECONDS: Final = 60.0
+LONGEST_DAMAGE_PAUSE_S: Final = 30.0
+_DAMAGE_TOLD_EVERY_S: Final = 60.0
 
 
 class QueueReader:
@@ -163,20 +163,20 @@ class QueueReader:
     async def run(
         self,
         consume_from: ConsumeFrom,
-        timestamp_milliseconds: int,
-        handover_seconds: float = 0.0,
+        timestamp_ms: int,
+        handover_s: float = 0.0,
     ) -> None:
         """Read until `drop`.
 
         Args:
             consume_from: where to begin without a committed offset.
-            timestamp_milliseconds: for TIMESTAMP: since 1970.
-            handover_seconds: before the committed offset is asked for: time for the member that
+            timestamp_ms: for TIMESTAMP: since 1970.
+            handover_s: before the committed offset is asked for: time for the member that
                 read the queue until now to commit its last one.
         """
         with self._scope:
-            await trio.sleep(handover_seconds)
-            await self._find_start(consume_from, timestamp_milliseconds)
+            await trio.sleep(handover_s)
+            await self._find_start(consume_from, timestamp_ms)
             failures = 0
             while True:
                 while self.cached.full:
@@ -192,12 +192,12 @@ class QueueReader:
                     continue
                 failures = self._damages = 0
 
-    async def _find_start(self, consume_from: ConsumeFrom, timestamp_milliseconds: int) -> None:
+    async def _find_start(self, consume_from: ConsumeFrom, timestamp_ms: int) -> None:
         failures = 0
         while not self.positioned.is_set():
             try:
                 offset = await starting_offset(
-                    self._client, self._offsets, self.queue, consume_from, timestamp_milliseconds
+                    self._client, self._offsets, self.queue, consume_from, timestamp_ms
                 )
             except (MessagingError, RemotingError) as error:
                 failures += 1
@@ -215,13 +215,11 @@ class QueueReader:
             self.cached.next_offset,
             self._wanted,
             most=1 if self._damages else self._most,
-            hold_milliseconds=HOLD_MILLISECONDS,
+            hold_ms=HOLD_MS,
         )
         watch = self._client.silence.held_by(self._address, self.queue)
         with watch, trio.CancelScope() as self._pull_scope:
-            reply = await self._client.remoting.request(
-                self._address, command, PULL_TIMEOUT_SECONDS
-            )
+            reply = await self._client.remoting.request(self._address, command, PULL_TIMEOUT_S)
             if reply.code not in PULL_CODES:
                 raise RequestRefused(self._address, "pull", reply.code, reply.remark)
             result = await read_beside(
@@ -244,7 +242,7 @@ class QueueReader:
         if result.status is PullStatus.OFFSET_MOVED:
             if result.next_offset == self.cached.next_offset:
                 # The broker names the offset that was asked for: asking at once would only spin.
-                await trio.sleep(pause_seconds(1))
+                await trio.sleep(pause_s(1))
             _log.warning(
                 "%s: offset %d is not there (the queue holds %d to %d); going on at %d",
                 self.queue,
@@ -287,11 +285,11 @@ class QueueReader:
         if is_news(error, failures):
             level = logging.INFO
             if isinstance(error, MessageMalformed) and trio.current_time() >= self._tell_damage_at:
-                self._tell_damage_at = trio.current_time() + _DAMAGE_TOLD_EVERY_SECONDS
+                self._tell_damage_at = trio.current_time() + _DAMAGE_TOLD_EVERY_S
                 level = logging.WARNING
             _log.log(level, "%s not read, trying again: %s", self.queue, error)
-        pause = pause_seconds(failures)
+        wait_s = pause_s(failures)
         if isinstance(error, MessageMalformed):
             self._damages += 1
-            pause = min(pause * 2 ** (self._damages - 1), LONGEST_DAMAGE_PAUSE_SECONDS)
-        await trio.sleep(pause)
+            wait_s = min(wait_s * 2 ** (self._damages - 1), LONGEST_DAMAGE_PAUSE_S)
+        await trio.sleep(wait_s)

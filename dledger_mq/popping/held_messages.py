@@ -23,10 +23,10 @@ _log = logging.getLogger(__name__)
 _HIDDEN_OR_NOT: Final = frozenset({ResponseCode.SUCCESS, ResponseCode.NO_MESSAGE})
 
 # The shortest time that a broker takes: the message comes again at once.
-AT_ONCE_SECONDS: Final = 0.001
+AT_ONCE_S: Final = 0.001
 
 # What is given back at the end of the consumer.
-_LAST_TIMEOUT_SECONDS: Final = 1.0
+_LAST_TIMEOUT_S: Final = 1.0
 
 
 class HeldMessages:
@@ -94,7 +94,7 @@ class HeldMessages:
             self._room.unpark_all()
             self._on_settled(popped)
 
-    async def hide(self, popped: Popped, seconds: float) -> bool:
+    async def hide(self, popped: Popped, hide_s: float) -> bool:
         """Let a message come again after some time; it is settled here.
 
         Through elections, until its time is over: then it comes again all the same.
@@ -102,14 +102,14 @@ class HeldMessages:
         Returns:
             Whether a broker has it so; no if the message is not this consumer's any more.
         """
-        is_hidden = await self._ask(popped, seconds)
+        is_hidden = await self._ask(popped, hide_s)
         self.settle(popped)
         return is_hidden
 
     async def give_back_all(self) -> None:
         """Let the others of the group have all messages now, as far as brokers answer at once."""
         wanted = [one for one in self._held if not one.wants_acknowledgement]
-        await self._client.request_all(self._givings_back(wanted), _LAST_TIMEOUT_SECONDS)
+        await self._client.request_all(self._givings_back(wanted), _LAST_TIMEOUT_S)
         for one in wanted:
             self.settle(one)
 
@@ -127,7 +127,7 @@ class HeldMessages:
             route = self._client.routes.known(one.message.queue.topic)
             address = route and route.masters.get(one.message.queue.broker_name)
             if address:
-                found.append((address, self._hiding(one, AT_ONCE_SECONDS)))
+                found.append((address, self._hiding(one, AT_ONCE_S)))
         return found
 
     async def renew_for_ever(self) -> None:
@@ -141,7 +141,7 @@ class HeldMessages:
         """When to renew a message: at half of its time, or at its end, if it is not renewed."""
         now = trio.current_time()
         at = now + (popped.deadline - now) / 2
-        if at > popped.taken + self._options.longest_call_seconds or popped.wants_acknowledgement:
+        if at > popped.taken + self._options.longest_call_s or popped.wants_acknowledgement:
             at = popped.deadline
         self._agenda.add(at, popped)
 
@@ -150,7 +150,7 @@ class HeldMessages:
         if now >= popped.deadline:
             self._give_up(popped)
         elif (
-            now > popped.taken + self._options.longest_call_seconds
+            now > popped.taken + self._options.longest_call_s
             or popped.is_being_hidden
             # A renewal that overtook the acknowledgement would make its handle one of the past.
             or popped.wants_acknowledgement
@@ -160,7 +160,7 @@ class HeldMessages:
             self._nursery.start_soon(self._renew, popped)
 
     async def _renew(self, popped: Popped) -> None:
-        if await self._ask(popped, self._options.invisible_seconds) and not popped.is_settled:
+        if await self._ask(popped, self._options.invisible_s) and not popped.is_settled:
             self._look_again(popped)
         else:
             self._give_up(popped)
@@ -175,14 +175,14 @@ class HeldMessages:
             )
         self.settle(popped)
 
-    async def _ask(self, popped: Popped, seconds: float) -> bool:
+    async def _ask(self, popped: Popped, hide_s: float) -> bool:
         """Change a message's time; False when it is not this consumer's any more."""
         while popped in self._asking:
             await self._asking[popped].wait()
         answered = self._asking[popped] = trio.Event()
         popped.is_being_hidden = True
         try:
-            return await self._ask_in_time(popped, seconds)
+            return await self._ask_in_time(popped, hide_s)
         finally:
             answered.set()
             del self._asking[popped]
@@ -190,17 +190,17 @@ class HeldMessages:
             if popped.wants_acknowledgement and not popped.is_settled:
                 self._acknowledge(popped)
 
-    async def _ask_in_time(self, popped: Popped, seconds: float) -> bool:
+    async def _ask_in_time(self, popped: Popped, hide_s: float) -> bool:
         began = trio.current_time()
         queue = popped.message.queue
         try:
             reply = await call_master(
                 self._client,
                 queue,
-                self._hiding(popped, seconds),
+                self._hiding(popped, hide_s),
                 "change a message's invisible time",
                 accepted=_HIDDEN_OR_NOT,
-                timeout_seconds=popped.deadline - began,
+                timeout_s=popped.deadline - began,
             )
             if reply.code != ResponseCode.SUCCESS:
                 return False
@@ -210,8 +210,8 @@ class HeldMessages:
         except (MessagingError, RemotingError) as error:
             _log.info("message %s of %s: %s", popped.message.message_id, queue, error)
             return False
-        popped.deadline = began + seconds
+        popped.deadline = began + hide_s
         return True
 
-    def _hiding(self, popped: Popped, seconds: float) -> Command:
-        return pop_requests.hide(self._group, popped, max(round(seconds * 1000), 1))
+    def _hiding(self, popped: Popped, hide_s: float) -> Command:
+        return pop_requests.hide(self._group, popped, max(round(hide_s * 1000), 1))

@@ -6,7 +6,7 @@ from typing import Final
 
 import trio
 
-from dledger_mq.connection.calls import call_master, pause_seconds
+from dledger_mq.connection.calls import call_master, pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import MessagingError
 from dledger_mq.popping import pop_requests
@@ -100,7 +100,7 @@ class PopAcknowledging:
                 break
             failures += 1
             _log.info("group %s: not acknowledged yet: %s", self._group, problem)
-            await trio.sleep(pause_seconds(failures))
+            await trio.sleep(pause_s(failures))
             now = trio.current_time()
             for popped in [one for one in these if one.deadline <= now]:
                 self._on_acknowledged(popped)

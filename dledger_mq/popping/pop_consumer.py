@@ -9,14 +9,14 @@ import trio
 
 from dledger.wake_up import WakeUp
 from dledger_mq.client_metrics import ClientMetrics, reported
-from dledger_mq.connection.calls import LONGEST_PAUSE_SECONDS
+from dledger_mq.connection.calls import LONGEST_PAUSE_S
 from dledger_mq.connection.client import Client, ConsumerEntry
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import Background, during_block
 from dledger_mq.connection.running_info import RunningInfo
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.connection.topic_route import ClientRoute
-from dledger_mq.consuming.assignment import MEMBERS_TIMEOUT_SECONDS
+from dledger_mq.consuming.assignment import MEMBERS_TIMEOUT_S
 from dledger_mq.consuming.conditions import check_conditions
 from dledger_mq.consuming.direct_calls import DirectCalls
 from dledger_mq.consuming.listener_calls import ListenerCalls
@@ -41,10 +41,10 @@ from remoting.wire.errors import RemotingError
 _log = logging.getLogger(__name__)
 
 # RocketMQ's rebalance interval; brokers also tell when members come or go.
-LOOK_SECONDS: Final = 20.0
+LOOK_S: Final = 20.0
 
 # The last acknowledgements of a cancelled block, or of one that ends by an error.
-LAST_ACKNOWLEDGEMENTS_SECONDS: Final = 1.0
+LAST_ACKNOWLEDGEMENTS_S: Final = 1.0
 
 _ANY_QUEUE: Final = -1
 
@@ -105,8 +105,8 @@ class PopConsumer:
         self._options = options or PopOptions()
         self._metrics = reported(metrics)
         self._trace_topic = trace_topic(trace)
-        watch, slow_seconds = self._client.listener_watch, self._options.slow_call_seconds
-        self._calls = ListenerCalls(group, listener, watch, slow_seconds, self._metrics)
+        watch, slow_s = self._client.listener_watch, self._options.slow_call_s
+        self._calls = ListenerCalls(group, listener, watch, slow_s, self._metrics)
         self._listening = PopListening(self._calls, self._options, is_ordered=ordered)
         self._direct = DirectCalls(self._calls, is_ordered=ordered)
         self._wanted: dict[str, SubscriptionData] = {}
@@ -118,7 +118,7 @@ class PopConsumer:
         self._look_wanted = WakeUp()
         self._looked = trio.Event()
         self._is_stopped = False
-        self._opened_milliseconds = 0
+        self._opened_ms = 0
 
     async def __aenter__(self) -> "PopConsumer":
         """Join the group, and begin to pop.
@@ -145,8 +145,8 @@ class PopConsumer:
     async def _work(self) -> AsyncIterator[None]:
         client, lifetime = self._client, self._lifetime
         options, listening = self._options, self._listening
-        self._opened_milliseconds = now_milliseconds()
-        self._wanted = group_subscriptions(self.group, self._topics, now_milliseconds())
+        self._opened_ms = now_ms()
+        self._wanted = group_subscriptions(self.group, self._topics, now_ms())
         await check_conditions(client, self.group, self._wanted.values())
         client.add_consumer(
             ConsumerEntry(
@@ -175,19 +175,19 @@ class PopConsumer:
                 calls.start_soon(listening.work, held, acknowledging.add)
             nursery.start_soon(held.renew_for_ever)
             nursery.start_soon(self._look_for_ever)
-            seconds = LAST_ACKNOWLEDGEMENTS_SECONDS
+            leave_s = LAST_ACKNOWLEDGEMENTS_S
             try:
                 try:
                     yield
                 finally:
                     self._stop_popping()
-                await listening.stop(options.close_timeout_seconds)
-                seconds = max(seconds, options.close_timeout_seconds)
+                await listening.stop(options.close_timeout_s)
+                leave_s = max(leave_s, options.close_timeout_s)
             finally:  # the block may be cancelled
                 await calls.end()
-                with trio.move_on_after(seconds, shield=True):
+                with trio.move_on_after(leave_s, shield=True):
                     await acknowledging.drain()
-                with trio.move_on_after(LAST_ACKNOWLEDGEMENTS_SECONDS, shield=True):
+                with trio.move_on_after(LAST_ACKNOWLEDGEMENTS_S, shield=True):
                     await held.give_back_all()
                 await self._leave()
 
@@ -244,7 +244,7 @@ class PopConsumer:
             self._client.routes.nameservers,
             self._is_ordered,
             self._options.concurrency,
-            self._opened_milliseconds,
+            self._opened_ms,
             tuple(self._wanted.values()),
             {},
         )
@@ -267,7 +267,7 @@ class PopConsumer:
                     is_complete &= await self._look_at(topic)
             if is_complete:
                 self._looked.set()
-            with trio.move_on_after(LOOK_SECONDS if is_complete else LONGEST_PAUSE_SECONDS):
+            with trio.move_on_after(LOOK_S if is_complete else LONGEST_PAUSE_S):
                 await self._look_wanted.wait()
 
     async def _look_at(self, topic: str) -> bool:
@@ -300,7 +300,7 @@ class PopConsumer:
             reply = await self._client.remoting.request(
                 address,
                 pop_requests.assigned_queues(self.group, route.topic, self._client.client_id),
-                MEMBERS_TIMEOUT_SECONDS,
+                MEMBERS_TIMEOUT_S,
             )
             if reply.code == ResponseCode.SUCCESS:
                 assigned = decode_assigned(reply.body)

@@ -65,10 +65,10 @@ class PopListening:
         if lane is not None and popped in lane.running and not popped.wants_acknowledgement:
             lane.scope.cancel()  # it may be another consumer's by now
 
-    async def stop(self, timeout_seconds: float) -> None:
+    async def stop(self, timeout_s: float) -> None:
         """Hand out nothing more, and wait until the listener's calls have ended."""
         self._is_stopping = True
-        with trio.move_on_after(timeout_seconds):
+        with trio.move_on_after(timeout_s):
             while self._busy:
                 await self._quiet.park()
 
@@ -91,8 +91,8 @@ class PopListening:
                 # consumer, and must not be worked on twice at once.
                 with trio.CancelScope() as lane.scope:
                     is_consumed = await self._calls.succeeds(messages, began)
-                seconds = trio.current_time() - began
-                self._calls.end(request, messages, seconds, is_consumed=is_consumed)
+                took_s = trio.current_time() - began
+                self._calls.end(request, messages, took_s, is_consumed=is_consumed)
                 if is_consumed:
                     for one in these:
                         if not one.is_settled:
@@ -132,16 +132,15 @@ class PopListening:
     async def _give_back(self, lane: Lane, these: list[Popped], held: HeldMessages) -> None:
         """Have messages come again later; of an ordered consumer, with those behind them."""
         if not self._is_ordered:
-            retry_seconds = self._options.retry_seconds
-            seconds = [
-                retry_seconds[min(one.message.reconsume_times, len(retry_seconds) - 1)]
-                for one in these
+            retry_s = self._options.retry_s
+            pauses_s = [
+                retry_s[min(one.message.reconsume_times, len(retry_s) - 1)] for one in these
             ]
         else:
             these = [*these, *lane.waiting]
             lane.waiting.clear()
-            seconds = [self._options.suspend_seconds] * len(these)
+            pauses_s = [self._options.suspend_s] * len(these)
         async with trio.open_nursery() as nursery:
-            for one, pause in zip(these, seconds, strict=True):
+            for one, pause_s in zip(these, pauses_s, strict=True):
                 if not one.is_settled:
-                    nursery.start_soon(held.hide, one, pause)
+                    nursery.start_soon(held.hide, one, pause_s)

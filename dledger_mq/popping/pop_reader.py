@@ -10,14 +10,14 @@ import trio
 
 from dledger_mq.client_metrics import ReportedMetrics
 from dledger_mq.connection.calls import (
-    LONGEST_PAUSE_SECONDS,
+    LONGEST_PAUSE_S,
     is_news,
     master_of,
-    pause_seconds,
+    pause_s,
 )
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.side_work import Reading, read_beside
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.errors import MessagingError, RequestRefused
 from dledger_mq.popping import pop_requests
@@ -35,11 +35,11 @@ from remoting.wire.errors import RemotingError
 _log = logging.getLogger(__name__)
 
 # RocketMQ's popping clients have a broker hold a pop that finds nothing for 15 s.
-HOLD_MILLISECONDS: Final = 15_000
-POP_TIMEOUT_SECONDS: Final = 30.0
+HOLD_MS: Final = 15_000
+POP_TIMEOUT_S: Final = 30.0
 
 # A broker that finds nothing without holding the request is asked no more often than this.
-_LEAST_PAUSE_SECONDS: Final = 0.1
+_LEAST_PAUSE_S: Final = 0.1
 
 
 class PopReader:
@@ -125,16 +125,16 @@ class PopReader:
         self._address = await master_of(self._client, self.queue, refresh=refresh)
         if self._is_ordered and not self._attempt_id:
             self._attempt_id = uuid.uuid4().hex
-        hold = HOLD_MILLISECONDS if self.positioned.is_set() else 0
+        hold = HOLD_MS if self.positioned.is_set() else 0
         asked = trio.current_time()
         command = pop_requests.pop(
             self._group,
             self.queue,
             self._wanted,
             most=most,
-            invisible_milliseconds=round(self._options.invisible_seconds * 1000),
-            hold_milliseconds=hold,
-            now_milliseconds=now_milliseconds(),
+            invisible_ms=round(self._options.invisible_s * 1000),
+            hold_ms=hold,
+            now_ms=now_ms(),
             from_first=self._from_first,
             attempt_id=self._attempt_id,
         )
@@ -160,7 +160,7 @@ class PopReader:
             else:
                 tell(outcome)
 
-        self._client.remoting.request_nowait(self._address, command, settle, POP_TIMEOUT_SECONDS)
+        self._client.remoting.request_nowait(self._address, command, settle, POP_TIMEOUT_S)
         watch = self._client.silence.held_by(self._address, self._asked_about)
         with watch, trio.CancelScope() as self._pop_scope:
             await answered.wait()
@@ -174,10 +174,10 @@ class PopReader:
         self._attempt_id = ""
         self.positioned.set()
         if outcome.code == ResponseCode.POLLING_FULL:
-            await trio.sleep(LONGEST_PAUSE_SECONDS)
+            await trio.sleep(LONGEST_PAUSE_S)
         elif outcome.code in NOTHING_CODES and hold:
-            took = trio.current_time() - asked
-            await trio.sleep(max(_LEAST_PAUSE_SECONDS - took, 0.0))
+            took_s = trio.current_time() - asked
+            await trio.sleep(max(_LEAST_PAUSE_S - took_s, 0.0))
 
     def _reading(self, reply: Command, asked: float) -> Reading[PopResult]:
         """What reads a reply that has come just now."""
@@ -188,7 +188,7 @@ class PopReader:
             self._wanted,
             asked=asked,
             came=trio.current_time(),
-            now_milliseconds=now_milliseconds(),
+            now_ms=now_ms(),
         )
 
     async def _inflate(
@@ -228,4 +228,4 @@ class PopReader:
         if is_news(error, failures):
             level = logging.WARNING if isinstance(error, MessageMalformed) else logging.INFO
             _log.log(level, "%s not popped from, trying again: %s", self.queue, error)
-        await trio.sleep(pause_seconds(failures))
+        await trio.sleep(pause_s(failures))

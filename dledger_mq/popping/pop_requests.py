@@ -18,9 +18,9 @@ def pop(
     wanted: SubscriptionData,
     *,
     most: int,
-    invisible_milliseconds: int,
-    hold_milliseconds: int,
-    now_milliseconds: int,
+    invisible_ms: int,
+    hold_ms: int,
+    now_ms: int,
     from_first: bool,
     attempt_id: str = "",
 ) -> Command:
@@ -31,9 +31,9 @@ def pop(
         queue: where from; the id -1 is any queue of the broker.
         wanted: the subscription; the broker filters by it.
         most: how many messages at most.
-        invisible_milliseconds: for how long nobody else is given them.
-        hold_milliseconds: how long the broker may hold the request when there is nothing.
-        now_milliseconds: the wall clock; RocketMQ's brokers count the hold from it.
+        invisible_ms: for how long nobody else is given them.
+        hold_ms: how long the broker may hold the request when there is nothing.
+        now_ms: the wall clock; RocketMQ's brokers count the hold from it.
         from_first: whether a group that never consumed begins with the first message there is.
         attempt_id: of a pop in order: the same when it is asked again for want of an answer.
     """
@@ -44,9 +44,9 @@ def pop(
         topic=queue.topic,
         queueId=queue.queue_id,
         maxMsgNums=most,
-        invisibleTime=invisible_milliseconds,
-        pollTime=hold_milliseconds,
-        bornTime=now_milliseconds,
+        invisibleTime=invisible_ms,
+        pollTime=hold_ms,
+        bornTime=now_ms,
         initMode="0" if from_first else "1",
         expType=wanted.expression_type,
         exp=wanted.expression,
@@ -64,10 +64,10 @@ def acknowledge_many(broker_name: str, pops: Iterable[AckedPop]) -> Command:
     return Command(RequestCode.BATCH_ACK_MESSAGE, body=encode_batch_ack(broker_name, pops))
 
 
-def hide(group: str, popped: Popped, invisible_milliseconds: int) -> Command:
+def hide(group: str, popped: Popped, invisible_ms: int) -> Command:
     """Have a message given again after another time than it was to be, from now on (200053)."""
     code = RequestCode.CHANGE_MESSAGE_INVISIBLETIME
-    return _about_one(code, group, popped, invisibleTime=invisible_milliseconds)
+    return _about_one(code, group, popped, invisibleTime=invisible_ms)
 
 
 def assigned_queues(group: str, topic: str, client_id: str) -> Command:

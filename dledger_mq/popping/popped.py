@@ -88,7 +88,7 @@ def read_pop_reply(
     *,
     asked: float,
     came: float,
-    now_milliseconds: int,
+    now_ms: int,
     inflates: bool = True,
 ) -> PopResult:
     """Read a reply to a pop that has messages.
@@ -99,7 +99,7 @@ def read_pop_reply(
         wanted: the subscription.
         asked: when the request was sent, on trio's clock.
         came: when the reply came.
-        now_milliseconds: the wall clock then.
+        now_ms: the wall clock then.
         inflates: whether compressed bodies are inflated.
 
     Raises:
@@ -111,8 +111,8 @@ def read_pop_reply(
     popped_ms, invisible_ms = reply.integer("popTime"), reply.integer("invisibleTime")
     # The time runs since the broker gave them: by its wall clock, but not since before the request.
     # Where clocks differ much, half of the time is left to ask the broker for more.
-    age = min(max((now_milliseconds - popped_ms) / 1000, 0.0), came - asked, invisible_ms / 2000)
-    deadline = came + invisible_ms / 1000 - age
+    age_s = min(max((now_ms - popped_ms) / 1000, 0.0), came - asked, invisible_ms / 2000)
+    deadline = came + invisible_ms / 1000 - age_s
     firsts = _firsts(reply.fields.get("startOffsetInfo", ""))
     read_from = queue
     if queue.queue_id < 0 and len(firsts) == 1:

@@ -7,6 +7,7 @@ from typing import Any, Final
 import trio
 
 from dledger.patient_limit import patient_limit
+from dledger.renamed import renamed_arguments
 from dledger_mq.client_metrics import ClientMetrics, reported
 from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master
@@ -14,7 +15,7 @@ from dledger_mq.connection.client import Asked, Client
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import Background, during_block
 from dledger_mq.connection.replies import question, reply_to
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.errors import (
     InvalidMessage,
     NoMaster,
@@ -52,10 +53,10 @@ from remoting.message.record import TRANSACTION_PREPARED as PREPARED_FLAG
 from remoting.wire.codes import ResponseCode
 
 # RocketMQ's sendMsgTimeout: all attempts of a message together.
-SEND_TIMEOUT_SECONDS: Final = 3.0
+SEND_TIMEOUT_S: Final = 3.0
 
 # How long the end of the block waits for checks, as that of a consumer does for its listener.
-LAST_CHECKS_SECONDS: Final = 5.0
+LAST_CHECKS_S: Final = 5.0
 
 # After so many messages of one call the writer gets its turn, so that the broker works meanwhile.
 _MESSAGES_A_TURN: Final = 64
@@ -74,7 +75,7 @@ class Producer:
         group: the producer group.
         nameservers: "host:port" each, for a client of its own; or one text with semicolons between.
         client: an open client to share instead.
-        timeout_seconds: how long all attempts of one message may take. The time begins with the
+        timeout_s: how long all attempts of one message may take. The time begins with the
             first attempt: while the window is full, a message waits for its turn, as long as
             answers come. If none comes for so long, it is `Rejected`.
         compress_from_bytes: bodies this long or longer are compressed by zlib.
@@ -89,13 +90,14 @@ class Producer:
             another producer, which has died. A coroutine function.
     """
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     def __init__(
         self,
         group: str,
         *,
         nameservers: str | Sequence[str] = (),
         client: Client | None = None,
-        timeout_seconds: float = SEND_TIMEOUT_SECONDS,
+        timeout_s: float = SEND_TIMEOUT_S,
         compress_from_bytes: int = COMPRESS_FROM_BYTES,
         max_body_bytes: int = MAX_BODY_BYTES,
         max_in_flight: int = MAX_IN_FLIGHT,
@@ -111,7 +113,7 @@ class Producer:
         self.group = group
         self._use = ClientUse("producer", "Producer", "open_producer", nameservers, client, group)
         self._client, self._lifetime = self._use.client, self._use.lifetime
-        self._timeout_seconds = timeout_seconds
+        self._timeout_s = timeout_s
         self._body_limits = (compress_from_bytes, max_body_bytes)
         self._window = (max_in_flight, max_in_flight_bytes)
         self._batching = batching
@@ -157,7 +159,7 @@ class Producer:
                 self._metrics,
                 None if self._trace is None else self._trace.sent,
             )
-            composer = Composer(client.identity, now_milliseconds, *self._body_limits)
+            composer = Composer(client.identity, now_ms, *self._body_limits)
             checks = None
             if self._check is not None:
                 checks = TransactionChecks(
@@ -176,7 +178,7 @@ class Producer:
                 yield
                 await pipeline.drain()
                 if checks is not None:
-                    await checks.finish(LAST_CHECKS_SECONDS)
+                    await checks.finish(LAST_CHECKS_S)
             finally:
                 client.routes.unwatch(pipeline.route_changed)
                 pipeline.close(lifetime.failure)
@@ -186,12 +188,13 @@ class Producer:
     def _forget(self) -> None:
         self._pipeline = self._composer = None
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def send(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> SendResult:
         """Send a message and wait for its acknowledgement.
 
@@ -201,24 +204,23 @@ class Producer:
         Args:
             message: the message.
             selector: chooses the queue; without it queues take turns.
-            timeout_seconds: how long all attempts may take; the producer's when None.
+            timeout_s: how long all attempts may take; the producer's when None.
 
         Raises:
             Rejected: it is certainly not stored.
             OutcomeUnknown: it may be stored.
         """
         outcome = OneOutcome()
-        sending = self._compose().message(
-            message, selector, self._timeout(timeout_seconds), outcome
-        )
+        sending = self._compose().message(message, selector, self._limit_s(timeout_s), outcome)
         return await self._send_one(sending, outcome)
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def send_many(
         self,
         messages: Iterable[Message],
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> list[SendResult]:
         """Send messages, many in flight at once, and wait for all acknowledgements.
 
@@ -227,20 +229,20 @@ class Producer:
         Args:
             messages: the messages, of any topics; taken one by one as the window has room.
             selector: chooses the queue of each; without it queues take turns.
-            timeout_seconds: how long all attempts of each may take; the producer's when None.
+            timeout_s: how long all attempts of each may take; the producer's when None.
 
         Raises:
             SomeFailed: not all were acknowledged; it has the outcome of each.
         """
         pipeline = self._opened()
         compose = self._compose().message
-        timeout = self._timeout(timeout_seconds)
+        limit_s = self._limit_s(timeout_s)
         outcomes = Outcomes()
         called_at = pipeline.now()
         for number, message in enumerate(messages):
             settle = outcomes.next()
             try:
-                sending = compose(message, selector, timeout, settle)
+                sending = compose(message, selector, limit_s, settle)
             except InvalidMessage as error:
                 settle(error)
                 continue
@@ -254,35 +256,37 @@ class Producer:
             raise SomeFailed(told)
         return results
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def send_batch(
         self,
         messages: Sequence[Message],
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> SendResult:
         """Send messages of one topic in one request, to one queue, stored all or none.
 
         Args:
             messages: at least one; together at most `max_body_bytes`, without a delay level.
             selector: chooses the queue for all, by the first message.
-            timeout_seconds: how long all attempts may take; the producer's when None.
+            timeout_s: how long all attempts may take; the producer's when None.
 
         Raises:
             Rejected: none of them is stored.
             OutcomeUnknown: all or none may be stored.
         """
         outcome = OneOutcome()
-        sending = self._compose().batch(messages, selector, self._timeout(timeout_seconds), outcome)
+        sending = self._compose().batch(messages, selector, self._limit_s(timeout_s), outcome)
         return await self._send_one(sending, outcome)
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     def send_nowait(
         self,
         message: Message,
         callback: SendCallback,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> None:
         """Send a message without waiting; `callback` gets its outcome once.
 
@@ -293,16 +297,14 @@ class Producer:
             message: the message.
             callback: gets a `SendResult` or a `SendFailed`.
             selector: chooses the queue; without it queues take turns.
-            timeout_seconds: how long all attempts may take; the producer's when None.
+            timeout_s: how long all attempts may take; the producer's when None.
 
         Raises:
             InvalidMessage: no broker would take it.
             WindowFull: as many messages as allowed wait for their answers.
         """
         pipeline = self._opened()
-        sending = self._compose().message(
-            message, selector, self._timeout(timeout_seconds), callback
-        )
+        sending = self._compose().message(message, selector, self._limit_s(timeout_s), callback)
         if not pipeline.has_room(sending.weight):
             raise WindowFull(message.topic, pipeline.max_in_flight)
         pipeline.start(sending)
@@ -320,7 +322,7 @@ class Producer:
             RouteNotFound, NameServersUnreachable: there is nowhere to send it.
             Rejected: the topic has no leader now.
         """
-        sending = self._compose().message(message, selector, self._timeout(None), _ignore)
+        sending = self._compose().message(message, selector, self._limit_s(None), _ignore)
         route = await self._client.routes.find(message.topic, may_create=True)
         if not route.write_queues:
             route = await self._client.routes.refresh(message.topic, may_create=True)
@@ -338,7 +340,7 @@ class Producer:
             properties_text(sending.properties),
             system_flag=sending.system_flag,
             flag=message.flag,
-            born_milliseconds=sending.born_milliseconds,
+            born_ms=sending.born_ms,
             oneway=True,
         )
         address = route.masters.get(queue.broker_name)
@@ -376,20 +378,21 @@ class Producer:
             raise
         return True
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     @during_block
     async def ask(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> ReceivedMessage:
         """Send a message to which a consumer replies, and wait for the reply.
 
         Args:
             message: the question.
             selector: chooses the queue; without it queues take turns.
-            timeout_seconds: how long the send and the reply may take; the producer's when None.
+            timeout_s: how long the send and the reply may take; the producer's when None.
 
         Raises:
             Rejected: the question is certainly not stored.
@@ -397,10 +400,10 @@ class Producer:
             NoReply: it is stored, and no reply has come in time.
         """
         self._opened()
-        timeout = self._timeout(timeout_seconds)
-        deadline = trio.current_time() + timeout
+        limit_s = self._limit_s(timeout_s)
+        deadline = trio.current_time() + limit_s
         number = self._compose().new_id()
-        properties = question(self._client.client_id, number, timeout)
+        properties = question(self._client.client_id, number, limit_s)
         replied = trio.Event()
         replies: list[ReceivedMessage] = []
 
@@ -412,14 +415,14 @@ class Producer:
         awaited.expect(number, then)
         try:
             outcome = OneOutcome()
-            sending = self._compose().special(message, selector, timeout, outcome, properties)
+            sending = self._compose().special(message, selector, limit_s, outcome, properties)
             result = await self._send_one(sending, outcome)
             with patient_limit(deadline - trio.current_time()):
                 await replied.wait()
         finally:
             awaited.forget(number)
         if not replies:
-            raise NoReply(message.topic, result.message_id, timeout)
+            raise NoReply(message.topic, result.message_id, limit_s)
         return replies[0]
 
     @during_block
@@ -439,13 +442,14 @@ class Producer:
         queue, command = reply_to(asked, body)
         await call_master(self._client, queue, command, "take a reply")
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     @asynccontextmanager
     async def transaction(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> AsyncIterator[Transaction]:
         """Send a message that is delivered only if the block ends without an error.
 
@@ -456,7 +460,7 @@ class Producer:
         Args:
             message: the message. A delay counts from the commit on.
             selector: chooses the queue; without it queues take turns.
-            timeout_seconds: how long all attempts of the send may take; the producer's when None.
+            timeout_s: how long all attempts of the send may take; the producer's when None.
 
         Raises:
             NoTransactionCheck: this producer was given no check.
@@ -464,27 +468,26 @@ class Producer:
             OutcomeUnknown: it may be stored, and the block is not run: the broker asks the check.
             TransactionRefused: the message cannot be delivered any more, though the block is done.
         """
-        transaction = await self.begin_transaction(
-            message, selector=selector, timeout_seconds=timeout_seconds
-        )
+        transaction = await self.begin_transaction(message, selector=selector, timeout_s=timeout_s)
         async with decided(transaction):
             yield transaction
 
+    @renamed_arguments(timeout_seconds="timeout_s")
     async def begin_transaction(
         self,
         message: Message,
         *,
         selector: QueueSelector | None = None,
-        timeout_seconds: float | None = None,
+        timeout_s: float | None = None,
     ) -> Transaction:
         """Send a message that waits for `Transaction.commit`. As `transaction`, without a block."""
         if self._asked is None:
             self._opened()
             raise NoTransactionCheck(self.group)
         outcome = OneOutcome()
-        timeout = self._timeout(timeout_seconds)
+        limit_s = self._limit_s(timeout_s)
         half = {TRANSACTION_PREPARED: "true", PRODUCER_GROUP: self.group}
-        sending = self._compose().special(message, selector, timeout, outcome, half, PREPARED_FLAG)
+        sending = self._compose().special(message, selector, limit_s, outcome, half, PREPARED_FLAG)
         result = await self._send_one(sending, outcome)
 
         def ended(state: TransactionState) -> None:
@@ -523,8 +526,8 @@ class Producer:
             raise self._lifetime.closed()
         return self._pipeline
 
-    def _timeout(self, timeout_seconds: float | None) -> float:
-        return self._timeout_seconds if timeout_seconds is None else timeout_seconds
+    def _limit_s(self, timeout_s: float | None) -> float:
+        return self._timeout_s if timeout_s is None else timeout_s
 
 
 def _ignore(_outcome: SendOutcome) -> None:

@@ -16,7 +16,7 @@ from dledger_mq.connection import requests
 from dledger_mq.connection.calls import call_master
 from dledger_mq.connection.client import Client
 from dledger_mq.errors import MessagingError, RequestRefused, TransactionRefused
-from dledger_mq.listener import SLOW_CALL_SECONDS, check_listener
+from dledger_mq.listener import SLOW_CALL_S, check_listener
 from dledger_mq.listener_watch import ListenerWatch
 from dledger_mq.message import TransactionState
 from dledger_mq.received_message import ReceivedMessage, received
@@ -214,10 +214,10 @@ class TransactionChecks:
         self._ended = trio.lowlevel.ParkingLot()
         self._is_ending = False
 
-    async def finish(self, timeout_seconds: float) -> None:
+    async def finish(self, timeout_s: float) -> None:
         """Begin no more checks, and wait for those under way. A broker asks again."""
         self._is_ending = True
-        with trio.move_on_after(timeout_seconds):
+        with trio.move_on_after(timeout_s):
             while self._under_way:
                 await self._ended.park()
 
@@ -260,7 +260,7 @@ class TransactionChecks:
 
     async def _state(self, message: ReceivedMessage) -> TransactionState:
         state: object = await self._watch.call(
-            self._check, message, self._group, SLOW_CALL_SECONDS, trio.current_time()
+            self._check, message, self._group, SLOW_CALL_S, trio.current_time()
         )
         if not isinstance(state, TransactionState):
             raise TypeError(f"it returned {state!r:.80}, and not a TransactionState")

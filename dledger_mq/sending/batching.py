@@ -4,6 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from dledger.renamed import renamed_fields
 from dledger_mq.errors import InvalidBatching
 from dledger_mq.message import RETRY_TOPIC_PREFIX, Message
 from dledger_mq.sending.sending import Sending
@@ -15,13 +16,13 @@ DEFAULT_MAX_MESSAGES: Final = 256
 DEFAULT_MAX_BYTES: Final = 256 * 1024
 
 # Longer lingering would take most of a message's time.
-MAX_LINGER_MILLISECONDS: Final = 1000.0
+MAX_LINGER_MS: Final = 1000.0
 
 # RocketMQ's brokers refuse larger bodies by default.
 _LARGEST_BYTES: Final = 4 * 1024 * 1024
 
 # Messages of one batch share one time limit, so their own may differ by this much at most.
-_DEADLINE_SPREAD_SECONDS: Final = 0.25
+_DEADLINE_SPREAD_S: Final = 0.25
 
 _FLAG_END: Final = 1 << 31
 
@@ -29,6 +30,7 @@ _FLAG_END: Final = 1 << 31
 _LAYOUT_BYTES: Final = 22
 
 
+@renamed_fields(linger_milliseconds="linger_ms")
 @dataclass(frozen=True, slots=True)
 class Batching:
     """How a producer joins messages of `send`, `send_many` and `send_nowait` to batches.
@@ -37,7 +39,7 @@ class Batching:
     compressed ones and those of a retry topic go by themselves.
 
     Attributes:
-        linger_milliseconds: how long a message waits for others. With 0 the messages go together
+        linger_ms: how long a message waits for others. With 0 the messages go together
             that are ready at the same moment, and a message goes at once if no other is on its way.
         max_messages: of one batch; at most 8192.
         max_bytes: of one batch: bodies and properties. A larger message goes by itself.
@@ -46,13 +48,13 @@ class Batching:
         InvalidBatching: a number is out of range.
     """
 
-    linger_milliseconds: float = 0.0
+    linger_ms: float = 0.0
     max_messages: int = DEFAULT_MAX_MESSAGES
     max_bytes: int = DEFAULT_MAX_BYTES
 
     def __post_init__(self) -> None:
         for name, value, least, most in (
-            ("linger_milliseconds", self.linger_milliseconds, 0, MAX_LINGER_MILLISECONDS),
+            ("linger_ms", self.linger_ms, 0, MAX_LINGER_MS),
             ("max_messages", self.max_messages, 1, MAX_BATCH_MESSAGES),
             ("max_bytes", self.max_bytes, 1, _LARGEST_BYTES),
         ):
@@ -96,7 +98,7 @@ class Joined:
             batch is None
             or not batch.left_messages
             or size > batch.left_bytes
-            or abs(sending.deadline - batch.deadline) > _DEADLINE_SPREAD_SECONDS
+            or abs(sending.deadline - batch.deadline) > _DEADLINE_SPREAD_S
         ):
             self._close(queue)
             batch = self._open[queue] = _Open(

@@ -64,7 +64,7 @@ class Composer:
         self,
         message: Message,
         selector: QueueSelector | None,
-        timeout_seconds: float,
+        timeout_s: float,
         callback: SendCallback,
     ) -> Sending:
         """One message.
@@ -72,7 +72,7 @@ class Composer:
         Args:
             message: the message.
             selector: chooses its queue.
-            timeout_seconds: how long all attempts may take, once its sending begins.
+            timeout_s: how long all attempts may take, once its sending begins.
             callback: called with the outcome.
 
         Raises:
@@ -93,7 +93,7 @@ class Composer:
             born,
             selector,
             callback,
-            timeout_seconds,
+            timeout_s,
             len(body) + len(properties) + OVERHEAD_BYTES,
             to_compress=len(body) >= self._compress_from_bytes,
         )
@@ -102,7 +102,7 @@ class Composer:
         self,
         message: Message,
         selector: QueueSelector | None,
-        timeout_seconds: float,
+        timeout_s: float,
         callback: SendCallback,
         properties: Mapping[str, str],
         system_flag: int = 0,
@@ -112,7 +112,7 @@ class Composer:
         Args:
             message: the message.
             selector: chooses its queue.
-            timeout_seconds: how long all attempts may take, once its sending begins.
+            timeout_s: how long all attempts may take, once its sending begins.
             callback: called with the outcome.
             properties: they are added to the message's.
             system_flag: bits that are added.
@@ -120,7 +120,7 @@ class Composer:
         Raises:
             InvalidMessage: no broker would take it.
         """
-        sending = self.message(message, selector, timeout_seconds, callback)
+        sending = self.message(message, selector, timeout_s, callback)
         sending.properties = edit_properties(sending.properties, properties)
         sending.system_flag |= system_flag
         sending.goes_alone = True
@@ -130,7 +130,7 @@ class Composer:
         self,
         messages: Sequence[Message],
         selector: QueueSelector | None,
-        timeout_seconds: float,
+        timeout_s: float,
         callback: SendCallback,
     ) -> Sending:
         """Several messages in one request; RocketMQ's rules for batches.
@@ -138,7 +138,7 @@ class Composer:
         Args:
             messages: of one topic.
             selector: chooses the queue for all.
-            timeout_seconds: how long all attempts may take, once its sending begins.
+            timeout_s: how long all attempts may take, once its sending begins.
             callback: gets the outcome.
 
         Raises:
@@ -176,7 +176,7 @@ class Composer:
             born,
             selector,
             callback,
-            timeout_seconds,
+            timeout_s,
             len(body) + OVERHEAD_BYTES,
         )
 
@@ -191,9 +191,9 @@ class Composer:
                 self._checked_topics.clear()
             self._checked_topics.add(topic)
 
-    def _new_message_id(self, born_milliseconds: int) -> str:
+    def _new_message_id(self, born_ms: int) -> str:
         identity = self._identity
         self._counter += 1
         return unique_message_key(
-            identity.host, identity.process_id, identity.instance, born_milliseconds, self._counter
+            identity.host, identity.process_id, identity.instance, born_ms, self._counter
         )

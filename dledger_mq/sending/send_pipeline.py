@@ -18,7 +18,7 @@ from dledger.core.patience import Patience
 from dledger.wake_up import WakeUp
 from dledger_mq.client_metrics import ReportedMetrics
 from dledger_mq.connection import requests
-from dledger_mq.connection.calls import pause_seconds
+from dledger_mq.connection.calls import pause_s
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.topic_route import ClientRoute
 from dledger_mq.errors import MessagingError, NoMaster, NoNameServers, SendFailed
@@ -49,17 +49,17 @@ MAX_IN_FLIGHT: Final = 4096
 MAX_IN_FLIGHT_BYTES: Final = 16 * 1024 * 1024
 
 # A broker answers in milliseconds; after this long it is worth asking for the leader.
-SILENCE_SECONDS: Final = 1.0
+SILENCE_S: Final = 1.0
 
 # How often it is looked whether messages that wait for room should give up; RocketMQ's clients look
 # for late answers once a second. Between two looks little more time than this counts: a loop that
 # was kept from its work finds the answers of that time in its sockets.
-GIVE_UP_SECONDS: Final = 0.5
+GIVE_UP_S: Final = 0.5
 
 _BATCH_TEXT: Final = properties_text(BATCH_PROPERTIES)
 
 # One attempt. When a leader stands still this long, a follower has been elected in its place.
-ATTEMPT_TIMEOUT_SECONDS: Final = 3.0
+ATTEMPT_TIMEOUT_S: Final = 3.0
 
 
 class SendPipeline:
@@ -94,7 +94,7 @@ class SendPipeline:
         self._group = group
         self._max_bytes = max_in_flight_bytes
         self._batching = batching
-        self._lingers = batching is not None and batching.linger_milliseconds > 0
+        self._lingers = batching is not None and batching.linger_ms > 0
         # By topic: what goes with the next requests. All of it is open, so the window bounds it.
         self._gathered: dict[str, list[Sending]] = {}
         self._has_gathered = WakeUp()
@@ -104,7 +104,7 @@ class SendPipeline:
         self._bytes = 0
         self.compression = Compression(client.side_work, self._compressed)
         self._compressing = 0  # open messages that wait for it
-        self._patience = Patience(GIVE_UP_SECONDS, trio.current_time())
+        self._patience = Patience(GIVE_UP_S, trio.current_time())
         # What waits for room, in its order, with the event of the task that waits for its start.
         # Each is the message of a caller that waits, so callers bound their number.
         self._waiting: OrderedDict[Sending, trio.Event | None] = OrderedDict()
@@ -146,7 +146,7 @@ class SendPipeline:
 
         Its callback gets the outcome once, perhaps before this returns. While answers come, it
         waits as long as it takes. It gives up, and is not sent, when since `called_at` no answer to
-        any message has come for its `timeout_seconds` (and at most half a second more).
+        any message has come for its `timeout_s` (and at most half a second more).
 
         Args:
             sending: the message.
@@ -208,7 +208,7 @@ class SendPipeline:
     def _begin(self, sending: Sending) -> None:
         """Make the first attempt; the time of the message begins."""
         now = self.now()
-        sending.deadline = now + sending.timeout_seconds
+        sending.deadline = now + sending.timeout_s
         if self._silent_since is None:
             self._silent_since = now
         if self._closed:
@@ -243,7 +243,7 @@ class SendPipeline:
     async def _give_up_waiting(self) -> None:
         """Refuse messages that wait for room while no answers come, for ever."""
         while True:
-            await trio.sleep(GIVE_UP_SECONDS)
+            await trio.sleep(GIVE_UP_S)
             self.now()
             for sending in [one for one in self._waiting if self._is_hopeless(one)]:
                 self._refuse(sending)
@@ -255,8 +255,8 @@ class SendPipeline:
         has been elected meanwhile, `route_changed` sends the messages there.
         """
         while True:
-            await trio.sleep(SILENCE_SECONDS / 2)
-            before = self.now() - SILENCE_SECONDS
+            await trio.sleep(SILENCE_S / 2)
+            before = self.now() - SILENCE_S
             silent = {
                 sending.message.topic
                 for sending in self._open
@@ -314,27 +314,24 @@ class SendPipeline:
         Otherwise each window of a long list would wait for its whole time while no broker answers.
         """
         since = self._silent_since
-        return (
-            since is not None
-            and max(since, sending.called_at) + sending.timeout_seconds <= self.now()
-        )
+        return since is not None and max(since, sending.called_at) + sending.timeout_s <= self.now()
 
     def _refuse(self, sending: Sending, reason: str = "") -> None:
         """Give up a message that has not started."""
         started = self._waiting.pop(sending, None)
         if started is not None:
             started.set()
-        seconds = sending.timeout_seconds
-        sending.reason = reason or f"no broker has answered any message for {seconds:g} s"
+        timeout_s = sending.timeout_s
+        sending.reason = reason or f"no broker has answered any message for {timeout_s:g} s"
         self._tell(sending, sending.failure())
 
     async def _send_gathered(self) -> None:
         """Send what was gathered, for ever."""
-        linger_seconds = self._batching.linger_milliseconds / 1000 if self._batching else 0.0
+        linger_s = self._batching.linger_ms / 1000 if self._batching else 0.0
         while True:
             await self._has_gathered.wait()
-            if linger_seconds:
-                await trio.sleep(linger_seconds)
+            if linger_s:
+                await trio.sleep(linger_s)
             for topic in list(self._gathered):
                 self._send_gathered_of(topic)
 
@@ -413,7 +410,7 @@ class SendPipeline:
             address,
             self._command(together, queue),
             partial(self._answered, together),
-            min(left, ATTEMPT_TIMEOUT_SECONDS),
+            min(left, ATTEMPT_TIMEOUT_S),
         )
 
     def _command(self, together: list[Sending], queue: MessageQueue) -> Command:
@@ -429,7 +426,7 @@ class SendPipeline:
             properties,
             system_flag=sending.system_flag,
             flag=sending.message.flag,
-            born_milliseconds=sending.born_milliseconds,
+            born_ms=sending.born_ms,
             batch=sending.batch or len(together) > 1,
         )
 
@@ -500,8 +497,8 @@ class SendPipeline:
             return
         failures = self._failures.get(topic, 0)
         self._failures[topic] = failures + 1
-        pause = pause_seconds(failures) if failures else 0.0
-        self._due[topic] = trio.current_time() + pause
+        wait_s = pause_s(failures) if failures else 0.0
+        self._due[topic] = trio.current_time() + wait_s
         self._wake.set()
 
     async def _send_topic_again(self, topic: str) -> None:
@@ -549,13 +546,13 @@ class SendPipeline:
 
     def _report(self, sending: Sending, outcome: SendOutcome) -> None:
         is_started = sending.deadline < float("inf")
-        began = sending.deadline - sending.timeout_seconds if is_started else sending.called_at
-        seconds = self.now() - began
+        began = sending.deadline - sending.timeout_s if is_started else sending.called_at
+        took_s = self.now() - began
         if self._on_outcome is not None:
-            self._on_outcome(sending, outcome, seconds)
+            self._on_outcome(sending, outcome, took_s)
         if self._metrics is None:
             return
         if isinstance(outcome, SendResult):
-            self._metrics.sent(sending.message.topic, seconds, outcome.attempts)
+            self._metrics.sent(sending.message.topic, took_s, outcome.attempts)
         else:
-            self._metrics.send_failed(sending.message.topic, outcome, seconds)
+            self._metrics.send_failed(sending.message.topic, outcome, took_s)

@@ -56,10 +56,10 @@ class Sending:
         properties: the run of properties.
         system_flag: compression.
         batch: the body holds several messages.
-        born_milliseconds: when it was made.
+        born_ms: when it was made.
         selector: chooses its queue, or None for one after the other.
         callback: told the outcome, once.
-        timeout_seconds: how long all attempts together may take.
+        timeout_s: how long all attempts together may take.
         weight: the bytes it holds of the window.
         to_compress: the body is to be compressed before the first attempt.
         called_at: when its user's call began, on the pipeline's clock.
@@ -82,10 +82,10 @@ class Sending:
     properties: bytes
     system_flag: int
     batch: bool
-    born_milliseconds: int
+    born_ms: int
     selector: QueueSelector | None
     callback: SendCallback
-    timeout_seconds: float
+    timeout_s: float
     weight: int
     to_compress: bool = False
     called_at: float = 0.0

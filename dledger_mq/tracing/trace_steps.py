@@ -50,7 +50,7 @@ class TraceStep:
 
 
 def sent_steps(
-    group: str, sending: Sending, outcome: SendOutcome, address: str, seconds: float
+    group: str, sending: Sending, outcome: SendOutcome, address: str, took_s: float
 ) -> list[TraceStep]:
     """The end of a send: one step, or one for each message of a batch.
 
@@ -59,7 +59,7 @@ def sent_steps(
         sending: what was sent.
         outcome: of it; a batch has one for all.
         address: of the broker of its queue, or "" if none is known.
-        seconds: since the first attempt.
+        took_s: since the first attempt.
     """
     message = sending.message
     is_stored = isinstance(outcome, SendResult)
@@ -69,13 +69,13 @@ def sent_steps(
     elif message.is_delayed:
         kind = _DELAYED
     fields = {
-        "at_ms": str(sending.born_milliseconds),
+        "at_ms": str(sending.born_ms),
         "region": DEFAULT_REGION,
         "group": group,
         "topic": message.topic,
         "store_host": address,
         "body_bytes": str(len(sending.body)),
-        "cost_ms": str(round(seconds * 1000)),
+        "cost_ms": str(round(took_s * 1000)),
         "message_type": kind,
         "succeeded": "true" if is_stored else "false",
     }
@@ -125,7 +125,7 @@ def ended_steps(
     request: str,
     messages: Sequence[ReceivedMessage],
     at_ms: int,
-    seconds: float,
+    took_s: float,
     *,
     is_consumed: bool,
 ) -> list[TraceStep]:
@@ -136,7 +136,7 @@ def ended_steps(
             "SubAfter",
             {
                 "request": request,
-                "cost_ms": str(round(seconds * 1000)),
+                "cost_ms": str(round(took_s * 1000)),
                 "succeeded": "true" if is_consumed else "false",
                 "outcome": _SUCCESS if is_consumed else _FAILED,
                 "at_ms": str(at_ms),

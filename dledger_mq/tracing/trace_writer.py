@@ -12,7 +12,7 @@ from dledger.wake_up import WakeUp
 from dledger_mq.connection.client import Client
 from dledger_mq.connection.client_use import ClientUse
 from dledger_mq.connection.lifetime import Background, Lifetime
-from dledger_mq.connection.this_process import now_milliseconds
+from dledger_mq.connection.this_process import now_ms
 from dledger_mq.errors import SendFailed
 from dledger_mq.message import Message, TransactionState, check_topic
 from dledger_mq.received_message import ReceivedMessage
@@ -40,12 +40,12 @@ MAX_CHARACTERS: Final = 128_000
 MAX_KEYS_CHARACTERS: Final = 8_000
 
 # Steps that happen within so long go together.
-GATHER_SECONDS: Final = 0.5
+GATHER_S: Final = 0.5
 
 # How long the end of a producer or consumer waits for its last steps to be written.
-LAST_STEPS_SECONDS: Final = 1.0
+LAST_STEPS_S: Final = 1.0
 
-SEND_SECONDS: Final = 5.0
+SEND_S: Final = 5.0
 _MAX_IN_FLIGHT: Final = 8
 _MAX_IN_FLIGHT_BYTES: Final = 4 * 1024 * 1024
 
@@ -80,7 +80,7 @@ class TraceWriter:
         self._pipeline = SendPipeline(
             client, f"_INNER_TRACE_PRODUCER-{group}", _MAX_IN_FLIGHT, _MAX_IN_FLIGHT_BYTES
         )
-        self._composer = Composer(client.identity, now_milliseconds)
+        self._composer = Composer(client.identity, now_ms)
 
     async def __aenter__(self) -> "TraceWriter":
         """Begin to write."""
@@ -94,7 +94,7 @@ class TraceWriter:
 
     async def __aexit__(self, *raised: object) -> None:
         """Write the last steps, for a second at most."""
-        with trio.move_on_after(LAST_STEPS_SECONDS, shield=True):
+        with trio.move_on_after(LAST_STEPS_S, shield=True):
             await self._write_waiting()
             await self._pipeline.drain()
         self._client.routes.unwatch(self._pipeline.route_changed)
@@ -102,35 +102,33 @@ class TraceWriter:
         self._drop(len(self._steps), "the block has ended")
         await self._stack.aclose()
 
-    def sent(self, sending: Sending, outcome: SendOutcome, seconds: float) -> None:
-        """A send has ended, `seconds` after its first attempt; nothing if there was none."""
+    def sent(self, sending: Sending, outcome: SendOutcome, took_s: float) -> None:
+        """A send has ended, `took_s` after its first attempt; nothing if there was none."""
         if sending.message.topic != self._topic and sending.attempts:
             address = self._address(sending.queue)
-            self._add(sent_steps(self._group, sending, outcome, address, seconds))
+            self._add(sent_steps(self._group, sending, outcome, address, took_s))
 
     def call_began(self, messages: Sequence[ReceivedMessage]) -> str:
         """Messages of one queue are handed out; the request for `call_ended`."""
         if not messages or messages[0].topic == self._topic:
             return ""
         request = self._composer.new_id()
-        self._add(began_steps(self._group, request, messages, now_milliseconds()))
+        self._add(began_steps(self._group, request, messages, now_ms()))
         return request
 
     def call_ended(
         self,
         request: str,
         messages: Sequence[ReceivedMessage],
-        seconds: float,
+        took_s: float,
         *,
         is_consumed: bool,
     ) -> None:
         """What became of them."""
         if request:
-            at_ms = now_milliseconds()
+            at_ms = now_ms()
             group = self._group
-            self._add(
-                ended_steps(group, request, messages, at_ms, seconds, is_consumed=is_consumed)
-            )
+            self._add(ended_steps(group, request, messages, at_ms, took_s, is_consumed=is_consumed))
 
     def transaction_ended(
         self,
@@ -142,7 +140,7 @@ class TraceWriter:
         from_check: bool,
     ) -> None:
         """A transaction was ended."""
-        at_ms, address = now_milliseconds(), self._address(queue)
+        at_ms, address = now_ms(), self._address(queue)
         step = transaction_step(
             self._group, message, message_id, state, at_ms, address, from_check=from_check
         )
@@ -163,7 +161,7 @@ class TraceWriter:
     async def _write_forever(self) -> None:
         while True:
             await self._has_steps.wait()
-            await trio.sleep(GATHER_SECONDS)
+            await trio.sleep(GATHER_S)
             await self._write_waiting()
 
     async def _write_waiting(self) -> None:
@@ -178,7 +176,7 @@ class TraceWriter:
             words = dict.fromkeys(word for step in steps for word in step.found_by)
             body = "".join(step.record for step in steps).encode("utf-8", "backslashreplace")
             message = Message(self._topic, body, keys=list(words))
-            sending = self._composer.message(message, None, SEND_SECONDS, told)
+            sending = self._composer.message(message, None, SEND_S, told)
             if not self._pipeline.submit(sending, self._pipeline.now()):
                 await self._pipeline.wait_for_start(sending)
         await trio.lowlevel.checkpoint()

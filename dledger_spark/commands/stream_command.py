@@ -13,7 +13,7 @@ from dledger_spark.commands.log_options import given_logs, hint_unrecorded, log_
 from dledger_spark.commands.tables_command import keep_option, memory_option
 from dledger_spark.commands.terminal import progress, resumable, session_options, started_session
 
-MAX_SECONDS: Final = 86_400.0
+MAX_S: Final = 86_400.0
 # The command says it itself, in a line.
 _HINTED: Final = "ignore:unrecorded entries"
 
@@ -36,7 +36,7 @@ class _Seconds(click.FloatRange):
     "--every",
     "every_s",
     "How often new entries are added.",
-    type=_Seconds(0, MAX_SECONDS),
+    type=_Seconds(0, MAX_S),
     default=1.0,
     metavar="SECONDS",
 )
@@ -44,7 +44,7 @@ class _Seconds(click.FloatRange):
     "--refresh",
     "refresh_s",
     "How often the tables that follow from the facts are made anew.",
-    type=_Seconds(0, MAX_SECONDS),
+    type=_Seconds(0, MAX_S),
     default=60.0,
     metavar="SECONDS",
 )

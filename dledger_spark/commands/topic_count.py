@@ -10,7 +10,7 @@ from typing import Any, Final, NamedTuple
 from dledger_spark.log.log_range import END
 
 # Often enough for a progress bar, and cheap beside the work.
-_PROGRESS_SECONDS: Final = 0.5
+_PROGRESS_S: Final = 0.5
 _COLUMNS: Final = "raft_group string, topic string, queue int, body_size int, store_time timestamp"
 _TIME: Final = "yyyy-MM-dd''T''HH:mm:ss.SSS''Z''"
 _QUERY: Final = f"""
@@ -83,7 +83,7 @@ def count_topics(
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(query.collect)
         try:
-            while not wait([job], _PROGRESS_SECONDS).done:
+            while not wait([job], _PROGRESS_S).done:
                 stages = map(status.getStageInfo, status.getActiveStageIds())
                 on_progress(sum(stage.numCompletedTasks for stage in stages if stage is not None))
         except BaseException:

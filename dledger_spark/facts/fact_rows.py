@@ -42,11 +42,11 @@ class FactRows:
         columns = zip(*rows, strict=True)
         for field, column in zip(list(schema)[1:], columns, strict=True):
             if pa.types.is_timestamp(field.type):
-                arrays.append(pa.array(map(_microseconds, column), pa.int64()).cast(field.type))
+                arrays.append(pa.array(map(_in_us, column), pa.int64()).cast(field.type))
             else:
                 arrays.append(pa.array(column, field.type))
         return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _microseconds(ms: int | None) -> int | None:
+def _in_us(ms: int | None) -> int | None:
     return ms * 1000 if ms is not None and _FIRST_MS <= ms <= _LAST_MS else None

@@ -64,11 +64,11 @@ def _take(wanted: Wanted, one: Filter, table: str) -> tuple[Wanted, bool]:
         case In(("raft_group",), (*groups,)) if _are_texts(groups):
             return _of_groups(wanted, set(groups)), True
         case GreaterThan(("store_time",), time) | GreaterThanOrEqual(("store_time",), time):
-            return _stored(wanted, _milliseconds(time), None), False
+            return _stored(wanted, _in_ms(time), None), False
         case LessThan(("store_time",), time) | LessThanOrEqual(("store_time",), time):
-            return _stored(wanted, None, _milliseconds(time)), False
+            return _stored(wanted, None, _in_ms(time)), False
         case EqualTo(("store_time",), time):
-            return _stored(wanted, _milliseconds(time), _milliseconds(time)), False
+            return _stored(wanted, _in_ms(time), _in_ms(time)), False
         case IsNotNull(attribute):
             return wanted, attribute in _NEVER_NULL and attribute != ("raft_group",)
         case _:
@@ -102,13 +102,13 @@ def _stored(wanted: Wanted, from_ms: int | None, until_ms: int | None) -> Wanted
     return replace(wanted, from_ms=max(froms, default=None), until_ms=min(untils, default=None))
 
 
-def _milliseconds(time: Any) -> int | None:
+def _in_ms(time: Any) -> int | None:
     """Milliseconds since 1970, rounded down; None for what is no instant."""
     instant = pa.scalar(time)
     if not pa.types.is_timestamp(instant.type) or instant.type.tz is None:
         return None
-    microseconds: int = instant.cast(TIME).cast(pa.int64()).as_py()
-    return microseconds // 1000
+    time_us: int = instant.cast(TIME).cast(pa.int64()).as_py()
+    return time_us // 1000
 
 
 def _are_texts(values: Iterable[Any]) -> bool:

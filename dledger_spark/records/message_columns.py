@@ -45,8 +45,8 @@ _PROPERTY_OF: Final = {"unique_key": UNIQUE_KEY, "keys": KEYS, "tags": TAGS}
 # The two digits of each octet.
 _HEX_DIGITS: Final = np.frombuffer(bytes(range(256)).hex().upper().encode(), np.uint16)
 # The range of a TimestampType: the years 1 to 9999, in milliseconds since 1970.
-_FIRST_MILLISECOND: Final = -62_135_596_800_000
-_LAST_MILLISECOND: Final = 253_402_300_799_999
+_FIRST_MS: Final = -62_135_596_800_000
+_LAST_MS: Final = 253_402_300_799_999
 
 
 def message_batch(entries: pa.RecordBatch, names: Sequence[str] | None = None) -> pa.RecordBatch:
@@ -234,10 +234,10 @@ def _short(octets: npt.NDArray[np.uint8], at: npt.NDArray[np.int64]) -> npt.NDAr
     return unsigned.view(np.int16).astype(np.int64)
 
 
-def _times(milliseconds: npt.NDArray[np.int64]) -> Any:
+def _times(times_ms: npt.NDArray[np.int64]) -> Any:
     """Milliseconds since 1970 as instants; null outside of the years 1 to 9999."""
-    values = milliseconds.astype(np.int64)
-    shown = (values >= _FIRST_MILLISECOND) & (values <= _LAST_MILLISECOND)
+    values = times_ms.astype(np.int64)
+    shown = (values >= _FIRST_MS) & (values <= _LAST_MS)
     return pa.array(np.where(shown, values, 0) * 1000, pa.int64(), mask=~shown).cast(TIME)
 
 

@@ -37,7 +37,7 @@ from dledger_spark.schema import ENTRIES, MESSAGE_SCHEMA, MESSAGES, TABLES
 FILE_BYTES: Final = 128 * 1024 * 1024
 
 # Often enough for a progress bar, and cheap beside the work.
-PROGRESS_SECONDS: Final = 0.5
+PROGRESS_S: Final = 0.5
 
 _RESULT: Final = pa.schema([("number", pa.int64()), ("messages", pa.int64())])
 _RESULT_COLUMNS: Final = "number long, messages long"
@@ -172,7 +172,7 @@ def run_replay(
     with ThreadPoolExecutor(1) as pool:
         job = pool.submit(results.collect)
         try:
-            while not wait([job], PROGRESS_SECONDS).done:
+            while not wait([job], PROGRESS_S).done:
                 on_progress(sum(len(p.entries) for p in pieces if is_published(out, p)))
         except BaseException:
             session.sparkContext.cancelAllJobs()

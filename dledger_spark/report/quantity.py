@@ -98,10 +98,10 @@ def day(ms: int) -> str:
     return f"{era * 400 + year + is_next:04d}-{month - 9 if is_next else month + 3:02d}-{date:02d}"
 
 
-def clock(ms: int, *, seconds: bool = True) -> str:
+def clock(ms: int, *, with_seconds: bool = True) -> str:
     """The time of the day: 22:04:05, or 22:04."""
     minute = f"{ms % DAY_MS // HOUR_MS:02d}:{ms % HOUR_MS // MINUTE_MS:02d}"
-    return f"{minute}:{ms % MINUTE_MS // SECOND_MS:02d}" if seconds else minute
+    return f"{minute}:{ms % MINUTE_MS // SECOND_MS:02d}" if with_seconds else minute
 
 
 def moment(ms: int | None) -> str:

@@ -81,4 +81,4 @@ class Span:
 def _written(ms: int, apart: int) -> str:
     if ms % DAY_MS == 0:
         return day(ms)[5:]
-    return clock(ms, seconds=apart < MINUTE_MS)
+    return clock(ms, with_seconds=apart < MINUTE_MS)

@@ -184,7 +184,7 @@ def _checked(checked: Checked | None) -> dict[str, object] | None:
         "model": checked.model,
         "verdict": checked.verdict,
         "operations": checked.operations,
-        "seconds": round(checked.seconds, 3),
+        "seconds": round(checked.took_s, 3),
         "summary": checked.unreadable if report is None else report.summary,
         "problems": [] if report is None else [asdict(problem) for problem in report.problems],
         "text": [] if report is None else list(report.text),

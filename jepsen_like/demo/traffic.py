@@ -67,7 +67,7 @@ async def send(nameserver: str, count: int, tally: Tally, killed: trio.Event) ->
     async with Producer(
         "demo-senders",
         nameservers=[nameserver],
-        timeout_seconds=SEND_TIMEOUT_S,
+        timeout_s=SEND_TIMEOUT_S,
         max_in_flight=2 * IN_FLIGHT,
     ) as producer:
         for number in range(count):

@@ -59,6 +59,6 @@ def rows_of(events: Sequence[Happened], idle: Collection[str], begin: float) -> 
     return Rows(events, heights, left_out)
 
 
-def _gap(seconds: float) -> float:
+def _gap(apart_s: float) -> float:
     """Return the distance for some virtual seconds: it grows with their logarithm."""
-    return min(LONGEST_GAP, ROW + 2.5 * math.log2(1.0 + seconds * 1000.0))
+    return min(LONGEST_GAP, ROW + 2.5 * math.log2(1.0 + apart_s * 1000.0))

@@ -28,7 +28,7 @@ class Plan(NamedTuple):
     """The runs of a campaign.
 
     Attributes:
-        nodes, fault_seconds: as each seed draws them if None.
+        nodes, fault_s: as each seed draws them if None.
         tier: the kind of simulation, unless `service` is given.
         aimed: use the load and the faults under which the seeded bug shows soon.
         service: the user's state machine, as `module:Machine`.
@@ -39,7 +39,7 @@ class Plan(NamedTuple):
     first_seed: int
     seeds: int
     nodes: int | None = None
-    fault_seconds: float | None = None
+    fault_s: float | None = None
     seeded_bug: str | None = None
     tier: str = "members"
     aimed: bool = False
@@ -60,15 +60,15 @@ class Broken(NamedTuple):
 
 class SeedResult(NamedTuple):
     seed: int
-    virtual_seconds: float
+    virtual_s: float
     counts: dict[str, int]
     broken: Broken | None
 
 
 class CampaignResult(NamedTuple):
     seeds: int
-    virtual_seconds: float
-    real_seconds: float
+    virtual_s: float
+    real_s: float
     coverage: Coverage
     broken: Broken | None
 
@@ -81,7 +81,7 @@ def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
     broken = None
     bug = plan.seeded_bug if plan.is_planted else None
     try:
-        simulation = make(seed, plan.nodes, plan.fault_seconds, trace)
+        simulation = make(seed, plan.nodes, plan.fault_s, trace)
     except Failure as failure:  # the run could not be made
         return SeedResult(seed, 0.0, {}, Broken(seed, 0.0, failure.promise, failure.how, True))
     with planted(bug):
@@ -89,7 +89,7 @@ def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
             simulation.run()
         except Failure as failure:
             broken = Broken(seed, failure.at_s, failure.promise, failure.how)
-    return SeedResult(seed, simulation.virtual_seconds, simulation.coverage.counts(), broken)
+    return SeedResult(seed, simulation.virtual_s, simulation.coverage.counts(), broken)
 
 
 def trace_seed(plan: Plan, seed: int, sink: LineSink | None = None) -> Trace:
@@ -117,10 +117,10 @@ def run_campaign(
     `each` is called with every result, in the order of the seeds.
     """
     begin_s = time.monotonic()
-    coverage, seeds, virtual_seconds, broken = Coverage(), 0, 0.0, None
+    coverage, seeds, virtual_s, broken = Coverage(), 0, 0.0, None
     for result in _results(plan, jobs):
         seeds += 1
-        virtual_seconds += result.virtual_seconds
+        virtual_s += result.virtual_s
         coverage.add(result.counts)
         each(result)
         if result.broken is not None:
@@ -129,5 +129,5 @@ def run_campaign(
         budget_s = plan.time_budget_s
         if budget_s is not None and time.monotonic() - begin_s >= budget_s:
             break
-    real_seconds = time.monotonic() - begin_s
-    return CampaignResult(seeds, virtual_seconds, real_seconds, coverage, broken)
+    real_s = time.monotonic() - begin_s
+    return CampaignResult(seeds, virtual_s, real_s, coverage, broken)

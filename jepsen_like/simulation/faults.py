@@ -128,7 +128,7 @@ class Faults:
                 self._loop.after(chance.wait_s(CUT_AFTER_PAUSE_MEAN_S), self._isolate, node, cut_s)
         self._loop.fault(chance, style.pause_every_s, self._pause)
 
-    def _isolate(self, node: VirtualNode, seconds: float) -> None:
+    def _isolate(self, node: VirtualNode, for_s: float) -> None:
         if self._over:
             return
         self._note(f"cut {node.name} off")
@@ -136,7 +136,7 @@ class Faults:
             if other is not node:
                 self._around.network.cut(node.name, other.name)
                 self._around.network.cut(other.name, node.name)
-        self._loop.after(seconds, self._around.network.heal)
+        self._loop.after(for_s, self._around.network.heal)
 
     def _fail_sync(self) -> None:
         self._sync_errors.choice(self._nodes).disk.sync_fails = True

@@ -33,7 +33,7 @@ class Group(NamedTuple):
 
 
 def simulated_group(swarm: Swarm, trace: Trace | None, application: MakeApplication) -> Group:
-    loop = EventLoop(swarm.fault_seconds)
+    loop = EventLoop(swarm.fault_s)
     names = [f"n{number}" for number in range(swarm.nodes + swarm.churn.spares)]
     began_with = founding(names[: swarm.nodes])
     network = VirtualNetwork(loop, swarm.network, Chance(swarm.seed, "network"))

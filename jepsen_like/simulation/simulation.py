@@ -28,7 +28,7 @@ from jepsen_like.simulation.written_log import READ_BYTES
 # of at most two election timeouts, and the time to finish the backlog of slow disks.
 MOST_TIMEOUTS_TO_ELECT = 30.0
 # After a disk failed to take a snapshot, the leader waits before it sends the next one.
-MOST_SECONDS_TO_CATCH_UP = 15.0 + REFUSED_RETRY_S
+MOST_CATCH_UP_S = 15.0 + REFUSED_RETRY_S
 # How often convergence is checked, in election timeouts.
 LOOK_EVERY = 0.25
 
@@ -60,7 +60,7 @@ class Simulation:
         self._swarm = swarm
 
     @property
-    def virtual_seconds(self) -> float:
+    def virtual_s(self) -> float:
         """The virtual seconds since the run began."""
         return self._loop.now
 
@@ -80,7 +80,7 @@ class Simulation:
             self._mislaid.start()
             self._full_disks.start()
             self._around.signs.start()
-            self._loop.run_until(self._swarm.fault_seconds)
+            self._loop.run_until(self._swarm.fault_s)
             self._stalls.judge()
             self._heal()
             self._converge()
@@ -114,7 +114,7 @@ class Simulation:
     def _converge(self) -> None:
         """Wait for one leader, a new commit, and every entry applied by all, in bounded time."""
         timeout_s = self._swarm.election_timeout_s
-        bound_s = timeout_s * MOST_TIMEOUTS_TO_ELECT + MOST_SECONDS_TO_CATCH_UP
+        bound_s = timeout_s * MOST_TIMEOUTS_TO_ELECT + MOST_CATCH_UP_S
         give_up_s = self._loop.now + bound_s
         probes: list[int] = []
         while self._loop.now < give_up_s:

@@ -15,7 +15,7 @@ from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.virtual_disk import CrashStyle
 
 # Time with faults. Long enough for a few dozen elections in a rough seed.
-DEFAULT_FAULT_SECONDS = 20.0
+DEFAULT_FAULT_S = 20.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +120,7 @@ class Swarm:
 
     seed: int
     nodes: int
-    fault_seconds: float
+    fault_s: float
     election_timeout_s: float
     heartbeat_interval_s: float
     network: NetworkStyle
@@ -148,8 +148,8 @@ class Swarm:
     room: RoomStyle = RoomStyle(NEVER, 0)
 
 
-def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = None) -> Swarm:
-    """Return the swarm of a seed; `nodes` and `fault_seconds` replace the choices of the seed."""
+def swarm_of(seed: int, nodes: int | None = None, fault_s: float | None = None) -> Swarm:
+    """Return the swarm of a seed; `nodes` and `fault_s` replace the choices of the seed."""
     chance = Chance(seed, "swarm")
     size = chance.choices((1, 2, 3, 5), (2, 4, 70, 24))[0]
     election_timeout_s = chance.choice((0.15, 0.3, 0.5, 1.0))
@@ -157,7 +157,7 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
     swarm = Swarm(
         seed=seed,
         nodes=size,
-        fault_seconds=DEFAULT_FAULT_SECONDS,
+        fault_s=DEFAULT_FAULT_S,
         election_timeout_s=election_timeout_s,
         heartbeat_interval_s=election_timeout_s * chance.choice((0.1, 0.2, 0.4)),
         network=_network(chance),
@@ -199,8 +199,8 @@ def swarm_of(seed: int, nodes: int | None = None, fault_seconds: float | None = 
         swarm = replace(swarm, restore_every_s=every_s)
     if nodes is not None:
         swarm = replace(swarm, nodes=nodes)
-    if fault_seconds is not None:
-        swarm = replace(swarm, fault_seconds=fault_seconds)
+    if fault_s is not None:
+        swarm = replace(swarm, fault_s=fault_s)
     return swarm
 
 
@@ -213,9 +213,9 @@ def _keeps_memories(swarm: Swarm) -> bool:
     return kept and all(every_s == NEVER for every_s in (*ends, *changes))
 
 
-def folder_swarm(seed: int, nodes: int | None = None, fault_seconds: float | None = None) -> Swarm:
+def folder_swarm(seed: int, nodes: int | None = None, fault_s: float | None = None) -> Swarm:
     """Return a swarm in which folders are restored often, while links break."""
-    swarm = swarm_of(seed, nodes if nodes and nodes > 2 else 3, fault_seconds)
+    swarm = swarm_of(seed, nodes if nodes and nodes > 2 else 3, fault_s)
     faults = replace(
         swarm.faults,
         crash_every_s=NEVER,
@@ -235,10 +235,10 @@ def folder_swarm(seed: int, nodes: int | None = None, fault_seconds: float | Non
 
 
 def aimed_swarm(
-    seed: int, nodes: int | None, fault_seconds: float | None, aim: Mapping[str, Any]
+    seed: int, nodes: int | None, fault_s: float | None, aim: Mapping[str, Any]
 ) -> Swarm:
     """Return the swarm of a seed with the fields of an aim; a mapping has fields of a style."""
-    swarm = replace(swarm_of(seed, nodes, fault_seconds), restore_every_s=NEVER)
+    swarm = replace(swarm_of(seed, nodes, fault_s), restore_every_s=NEVER)
     fields = {
         name: replace(getattr(swarm, name), **value) if isinstance(value, Mapping) else value
         for name, value in aim.items()
@@ -273,13 +273,11 @@ def _stalls(seed: int, election_timeout_s: float) -> _Stalls:
     return _Stalls(every_s, mean_s, chance.choice((0.5, 1.0)) if alone else NEVER)
 
 
-def members_swarm_of(
-    seed: int, nodes: int | None = None, fault_seconds: float | None = None
-) -> Swarm:
+def members_swarm_of(seed: int, nodes: int | None = None, fault_s: float | None = None) -> Swarm:
     """Return the swarm of a seed for bare members. In some seeds they only stall, and no leader may
     be replaced.
     """
-    swarm = swarm_of(seed, nodes, fault_seconds)
+    swarm = swarm_of(seed, nodes, fault_s)
     stalls = _stalls(seed, swarm.election_timeout_s)
     if stalls.alone_every_s == NEVER:
         return replace(swarm, room=_room(Chance(seed, "room"), swarm.segment_bytes))

@@ -22,7 +22,7 @@ class SeededRun(Protocol):
     def coverage(self) -> Coverage: ...
 
     @property
-    def virtual_seconds(self) -> float: ...
+    def virtual_s(self) -> float: ...
 
     def run(self) -> None: ...
 
@@ -46,7 +46,7 @@ class Tier(NamedTuple):
 
 
 def _members(swarm: Callable[[int, int | None, float | None], Swarm]) -> MakeRun:
-    return lambda seed, nodes, seconds, trace: Simulation(swarm(seed, nodes, seconds), trace)
+    return lambda seed, nodes, fault_s, trace: Simulation(swarm(seed, nodes, fault_s), trace)
 
 
 TIERS = {

@@ -478,11 +478,11 @@ class VirtualNode:
 
     def _sync_s(self) -> float:
         swarm = self._around.swarm
-        seconds = self._timing.wait_s(swarm.sync_mean_s)
-        faults_over = self._loop.now >= swarm.fault_seconds
+        sync_s = self._timing.wait_s(swarm.sync_mean_s)
+        faults_over = self._loop.now >= swarm.fault_s
         if swarm.slow_sync and not faults_over and self._timing.happens(swarm.slow_sync):
-            seconds = self._timing.uniform(0.0, SLOW_SYNC_TIMEOUTS * swarm.election_timeout_s)
-        return seconds
+            sync_s = self._timing.uniform(0.0, SLOW_SYNC_TIMEOUTS * swarm.election_timeout_s)
+        return sync_s
 
     def _sync_event(self, life: int) -> None:
         process = self.process

@@ -16,8 +16,8 @@ from jepsen_like.report.told_run import RunExit
 from jepsen_like.trials.trial import Found, Trial, search
 
 # A run of this length finds each; the budget allows for its check, and for slow machines.
-RUN_SECONDS = 60
-RUN_TIMEOUT_SECONDS = 300
+RUN_S = 60
+RUN_TIMEOUT_S = 300
 FIRST_SEED = 1
 
 
@@ -42,7 +42,7 @@ def _violation(mutant: Mutant, seed: int) -> Found | None:
         out = Path(folder) / "run"
         command = [
             *(sys.executable, "-m", "jepsen_like", "run", *shown_by(mutant)),
-            *("--seed", str(seed), "--time", str(RUN_SECONDS), "--out", str(out)),
+            *("--seed", str(seed), "--time", str(RUN_S), "--out", str(out)),
         ]
         try:
             with watched():
@@ -50,11 +50,11 @@ def _violation(mutant: Mutant, seed: int) -> Found | None:
                     command,
                     capture_output=True,
                     text=True,
-                    timeout=RUN_TIMEOUT_SECONDS,
+                    timeout=RUN_TIMEOUT_S,
                     check=False,
                 )
         except subprocess.TimeoutExpired as error:
-            raise TrialFailed(f"{name}: no end after {RUN_TIMEOUT_SECONDS} s") from error
+            raise TrialFailed(f"{name}: no end after {RUN_TIMEOUT_S} s") from error
         if ended.returncode == RunExit.VIOLATION:
             told = json.loads((out / "run.json").read_text(encoding="utf-8"))
             return Found(str(told["reason"]))

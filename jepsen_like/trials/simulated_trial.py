@@ -8,7 +8,7 @@ from jepsen_like.simulation.tiers import TIERS
 from jepsen_like.trials.trial import Fate, Found, Trial, search
 
 # Virtual seconds with faults in runs that are aimed at one mistake.
-AIMED_SECONDS = 10.0
+AIMED_S = 10.0
 
 
 def simulated_trial(mutant: Mutant, budget_s: float, *, aimed: bool = True) -> Trial:
@@ -19,8 +19,8 @@ def simulated_trial(mutant: Mutant, budget_s: float, *, aimed: bool = True) -> T
     """
     assert mutant.tier is not None
     is_aimed = aimed and mutant.name in TIERS[mutant.tier].aimed
-    seconds = AIMED_SECONDS if is_aimed else None
-    plan = Plan(0, 1, None, seconds, mutant.name, mutant.tier, aimed=is_aimed)
+    fault_s = AIMED_S if is_aimed else None
+    plan = Plan(0, 1, None, fault_s, mutant.name, mutant.tier, aimed=is_aimed)
 
     def look(seed: int) -> Found | None:
         broken = run_seed(plan, seed).broken

@@ -30,7 +30,7 @@ class Trial(NamedTuple):
     oracle: str
     seed: int | None
     runs: int
-    seconds: float
+    took_s: float
 
 
 class Found(NamedTuple):

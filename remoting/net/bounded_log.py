@@ -10,7 +10,7 @@ K = TypeVar("K", bound=Hashable)
 
 # A client that sends nonsense without end would fill the disk, at 100 KB a second.
 LINES_A_PERIOD: Final = 20
-PERIOD_SECONDS: Final = 60.0
+PERIOD_S: Final = 60.0
 
 # Hosts whose lines are counted each by itself; beyond it the bound on all lines of a kind is left.
 MAX_CLIENTS: Final = 1024
@@ -86,7 +86,7 @@ class BoundedLog(logging.Filter):
         """Count a line; its period, and how many the one before left out if that is over now."""
         period = periods.get(key)
         left_out = 0
-        if period is None or now >= period.began + PERIOD_SECONDS:
+        if period is None or now >= period.began + PERIOD_S:
             left_out = 0 if period is None else period.lines - period.passed
             periods.pop(key, None)  # behind all others
             period = periods[key] = _Period(now)

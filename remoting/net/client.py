@@ -26,14 +26,14 @@ from remoting.wire.quoted import quoted
 _log = logging.getLogger(__name__)
 
 # RocketMQ's client gives a send this long.
-DEFAULT_TIMEOUT_SECONDS: Final = 3.0
+DEFAULT_TIMEOUT_S: Final = 3.0
 
 # How often connections are looked over for silence and for requests without a reply.
-SWEEP_SECONDS: Final = 0.5
+SWEEP_S: Final = 0.5
 
 # The shortest time between two looks, where the time of a request is over before the next one is
 # due: each goes through all requests that wait.
-_LEAST_SWEEP_SECONDS: Final = 0.02
+_LEAST_SWEEP_S: Final = 0.02
 
 # Late looks in a row that put off giving up. A process that is late each time has to give up, too.
 _MOST_LATE_LOOKS: Final = 8
@@ -42,7 +42,7 @@ _MOST_LATE_LOOKS: Final = 8
 # asked, and the next request makes a new one. What lies between may have forgotten it, or resends
 # what was lost ever more seldom. No healthy server is silent for so long; what is asked for less
 # time counts from the first such request.
-MOST_SILENT_SECONDS: Final = 0.5
+MOST_SILENT_S: Final = 0.5
 
 OnRequest: TypeAlias = Callable[[Connection, Command], Command | None]
 
@@ -53,15 +53,15 @@ class ClientLimits:
 
     Attributes:
         max_connections: addresses talked to at once.
-        connect_seconds: how long making a connection may take; RocketMQ's value.
-        idle_seconds: a connection silent in both directions for this long is closed; RocketMQ's
+        connect_s: how long making a connection may take; RocketMQ's value.
+        idle_s: a connection silent in both directions for this long is closed; RocketMQ's
             value. It is made again when needed.
         connection: what each connection may hold.
     """
 
     max_connections: int = 1024
-    connect_seconds: float = 3.0
-    idle_seconds: float = 120.0
+    connect_s: float = 3.0
+    idle_s: float = 120.0
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
 
 
@@ -100,14 +100,14 @@ class RemotingClient:
         nursery.start_soon(self._sweep)
 
     async def request(
-        self, address: str, command: Command, timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
+        self, address: str, command: Command, timeout_s: float = DEFAULT_TIMEOUT_S
     ) -> Command:
         """Send a request and wait for its reply, whatever its code. Cancelling ends the wait only.
 
         Args:
             address: "host:port".
             command: the request; its opaque is set here.
-            timeout_seconds: how long to wait, making the connection included; up to 20 ms more, and
+            timeout_s: how long to wait, making the connection included; up to 20 ms more, and
                 longer if this process was kept from reading the reply.
 
         Raises:
@@ -131,7 +131,7 @@ class RemotingClient:
             # A task that was cancelled behind its last reply hears of that, not of a closed client.
             await trio.lowlevel.checkpoint()
             raise
-        opaque = connection.request(command, settle, timeout_seconds)
+        opaque = connection.request(command, settle, timeout_s)
 
         def abort(_raise_cancel: Callable[[], object]) -> trio.lowlevel.Abort:
             if opaque is not None:
@@ -142,7 +142,7 @@ class RemotingClient:
             await trio.lowlevel.checkpoint()
         else:
             # A scope for each request would take a tenth of the time of a pull.
-            self._sweep_within(timeout_seconds)
+            self._sweep_within(timeout_s)
             is_waiting = True
             await trio.lowlevel.wait_task_rescheduled(abort)
         result = results[0]
@@ -155,7 +155,7 @@ class RemotingClient:
         address: str,
         command: Command,
         callback: Settle,
-        timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS,
+        timeout_s: float = DEFAULT_TIMEOUT_S,
     ) -> None:
         """Send a request; `callback` is called exactly once, with the reply or the error.
 
@@ -166,7 +166,7 @@ class RemotingClient:
             address: "host:port".
             command: the request; its opaque is set here.
             callback: must not block; what it raises is logged.
-            timeout_seconds: after this long, and at most half a second more, it gets
+            timeout_s: after this long, and at most half a second more, it gets
                 RequestTimedOut.
         """
         try:
@@ -174,7 +174,7 @@ class RemotingClient:
         except RemotingError as error:
             callback(error)
             return
-        connection.request(command, callback, timeout_seconds)
+        connection.request(command, callback, timeout_s)
 
     def send_oneway(self, address: str, command: Command) -> None:
         """Send a request that wants no reply. It is lost without a word if the connection fails.
@@ -235,10 +235,10 @@ class RemotingClient:
         self, address: str, parsed: Address, connection: Connection
     ) -> trio.abc.Stream | None:
         """Open the stream, or close the connection with the reason. trio sets TCP_NODELAY."""
-        reason = f"no answer in {self._limits.connect_seconds:g} s"
+        reason = f"no answer in {self._limits.connect_s:g} s"
         plain: trio.SocketStream | None = None
         try:
-            with trio.move_on_after(self._limits.connect_seconds):
+            with trio.move_on_after(self._limits.connect_s):
                 plain = await dialled(parsed.host, parsed.port)
                 if self._tls is None:
                     return plain
@@ -257,19 +257,19 @@ class RemotingClient:
         """Answer requests of the server."""
         return answer_each(connection, commands, self._on_request)
 
-    def _sweep_within(self, seconds: float) -> None:
+    def _sweep_within(self, within_s: float) -> None:
         """Have the sweep look after so many seconds, if it would come later."""
-        due = self._clock() + max(seconds, _LEAST_SWEEP_SECONDS)
+        due = self._clock() + max(within_s, _LEAST_SWEEP_S)
         if due < self._rest.deadline:  # noqa: PLR1730  # setting it costs as much as a scope
             self._rest.deadline = due
 
     def _until_the_next_look(self) -> float:
         connections = self._connections.values()
         due = min((one.next_deadline for one in connections), default=math.inf)
-        return min(max(due - self._clock(), _LEAST_SWEEP_SECONDS), SWEEP_SECONDS)
+        return min(max(due - self._clock(), _LEAST_SWEEP_S), SWEEP_S)
 
-    async def _sleep(self, seconds: float) -> None:
-        with trio.CancelScope(deadline=self._clock() + seconds) as self._rest:
+    async def _sleep(self, sleep_s: float) -> None:
+        with trio.CancelScope(deadline=self._clock() + sleep_s) as self._rest:
             await self._closed.wait()
 
     async def _sweep(self) -> None:
@@ -283,9 +283,9 @@ class RemotingClient:
                 continue  # this process was kept from its work: it reads what arrived first
             late_looks = 0
             for address, connection in list(self._connections.items()):
-                connection.expire(now, MOST_SILENT_SECONDS)
+                connection.expire(now, MOST_SILENT_S)
                 silent = now - connection.last_activity
-                if silent >= self._limits.idle_seconds:
+                if silent >= self._limits.idle_s:
                     connection.close(IdleTooLong(address, silent))
 
 

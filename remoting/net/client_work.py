@@ -24,11 +24,11 @@ _log = logging.getLogger(__name__)
 
 # How long clients' work keeps the loop at once. A message from member to member waits for one slice
 # at each end; with 5 ms, a round trip stays far below the heartbeat interval (100 ms).
-SLICE_SECONDS: Final = 0.005
+SLICE_S: Final = 0.005
 
 # One turn in a slice: some 64 small requests. Shorter ones would break up batches that came in one
 # read; longer ones let a ping wait for each other connection that long.
-TURN_SECONDS: Final = 0.001
+TURN_S: Final = 0.001
 
 # Connections that are found readable at once; the next slice finds others. Each may turn out to be
 # closed, and closing costs the tasks that clean up after it a fraction of a millisecond.
@@ -103,7 +103,7 @@ class ClientWork:
     def begin(self, what: str, steps: Iterator[object]) -> None:
         """Take `steps` now, for as long as a turn, and what is left of them as `later` does."""
         begun = _Steps(what, steps)
-        if begun.work(now() + TURN_SECONDS):
+        if begun.work(now() + TURN_S):
             self.add(begun)
 
     def each(self, what: str, items: Iterable[T], do: Callable[[T], None]) -> None:
@@ -162,10 +162,10 @@ class ClientWork:
         line = self._line
         self._tasks_in_slice = 0
         at = now()
-        end = at + SLICE_SECONDS
+        end = at + SLICE_S
         while line and at < end and self._tasks_in_slice < _TASKS_A_SLICE:
             work = line.popleft()
-            if work.work(at + TURN_SECONDS):
+            if work.work(at + TURN_S):
                 line.append(work)
             at = now()
 

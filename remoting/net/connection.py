@@ -180,7 +180,7 @@ class Connection:
             since = min(since, self._unsent_since)
         return since
 
-    def unread_seconds(self, now: float) -> float:
+    def unread_s(self, now: float) -> float:
         """For how long the peer took nothing of what waits for it; 0 when nothing waits."""
         return now - self._unsent_since if self.unsent_bytes else 0.0
 
@@ -326,7 +326,7 @@ class Connection:
             self.last_activity = self._unsent_since
         return written
 
-    def request(self, command: Command, settle: Settle, timeout_seconds: float) -> int | None:
+    def request(self, command: Command, settle: Settle, timeout_s: float) -> int | None:
         """Send a request; `settle` is called once, with the reply or the error.
 
         It may be called before this returns, when the request cannot be sent at all. The opaque of
@@ -335,7 +335,7 @@ class Connection:
         Args:
             command: the request.
             settle: must not block and should not raise; what it raises is logged.
-            timeout_seconds: after this long (and at most half a second more) it is told
+            timeout_s: after this long (and at most half a second more) it is told
                 RequestTimedOut.
 
         Returns:
@@ -354,10 +354,8 @@ class Connection:
         except FrameError as error:
             self._tell(settle, error)
             return None
-        deadline = self._clock() + timeout_seconds
-        waiting = WaitingRequest(
-            command.code, settle, deadline, timeout_seconds, self._queued_total
-        )
+        deadline = self._clock() + timeout_s
+        waiting = WaitingRequest(command.code, settle, deadline, timeout_s, self._queued_total)
         self._requests.add(opaque, waiting)
         self.send_frame(frame)
         return opaque
@@ -381,23 +379,23 @@ class Connection:
         """Stop waiting for a reply: its `settle` is not called, and the reply is dropped."""
         self._requests.take(opaque)
 
-    def expire(self, now: float, most_silent_seconds: float = math.inf) -> None:
+    def expire(self, now: float, most_silent_s: float = math.inf) -> None:
         """End every request whose time is over. The owner of the connection calls this.
 
         Args:
             now: on trio's clock.
-            most_silent_seconds: close the connection when a request is overdue and the peer has
+            most_silent_s: close the connection when a request is overdue and the peer has
                 sent nothing since, for so long. One that sends anything is there, and only late
                 with an answer.
         """
         overdue = self._requests.expired(now) if len(self._requests) else []
         for one in overdue:
-            self.note_overdue(one.deadline - one.timeout_seconds)
-        if (silent := now - self._owes_since) >= most_silent_seconds:
+            self.note_overdue(one.deadline - one.timeout_s)
+        if (silent := now - self._owes_since) >= most_silent_s:
             self.close(PeerSilent(str(self.peer), silent))
         # Now, so that what is asked again in their place is not asked on a connection that closes.
         for one in overdue:
-            error = RequestTimedOut(str(self.peer), one.code, one.timeout_seconds)
+            error = RequestTimedOut(str(self.peer), one.code, one.timeout_s)
             self._tell(one.settle, error)
 
     def note_overdue(self, sent_at: float) -> None:

@@ -11,7 +11,7 @@ class RequestTimedOut(RemotingError):
     Attributes:
         address: the peer, "host:port".
         code: the request code.
-        timeout_seconds: how long was waited.
+        timeout_s: how long was waited.
         outcome_unknown: always true.
     """
 
@@ -19,9 +19,9 @@ class RequestTimedOut(RemotingError):
 
     address: str
     code: int
-    timeout_seconds: float
+    timeout_s: float
     _template = (
-        "request {code} to {address} got no reply in {timeout_seconds:g} s: it may have been "
+        "request {code} to {address} got no reply in {timeout_s:g} s: it may have been "
         "carried out; look before repeating it"
     )
 
@@ -181,14 +181,14 @@ class PeerDoesNotRead(RemotingError):
     Attributes:
         address: the peer, "host:port".
         unsent_bytes: what waits for it.
-        stalled_seconds: since when it took nothing.
+        stalled_s: since when it took nothing.
     """
 
     address: str
     unsent_bytes: int
-    stalled_seconds: float
+    stalled_s: float
     _template = (
-        "{address} took nothing of {unsent_bytes} bytes for {stalled_seconds:.0f} s: read what was "
+        "{address} took nothing of {unsent_bytes} bytes for {stalled_s:.0f} s: read what was "
         "asked for"
     )
 
@@ -234,13 +234,13 @@ class PeerSilent(RemotingError):
 
     Attributes:
         address: the peer, "host:port".
-        silent_seconds: since when it has sent nothing.
+        silent_s: since when it has sent nothing.
     """
 
     address: str
-    silent_seconds: float
+    silent_s: float
     _template = (
-        "{address} owes an answer and has sent nothing for {silent_seconds:.1f} s: check that it "
+        "{address} owes an answer and has sent nothing for {silent_s:.1f} s: check that it "
         "runs, and what lies between"
     )
 
@@ -250,9 +250,9 @@ class IdleTooLong(RemotingError):
 
     Attributes:
         address: the peer, "host:port".
-        idle_seconds: how long it was silent.
+        idle_s: how long it was silent.
     """
 
     address: str
-    idle_seconds: float
-    _template = "{address} was silent for {idle_seconds:.0f} s: send a heartbeat every 30 s"
+    idle_s: float
+    _template = "{address} was silent for {idle_s:.0f} s: send a heartbeat every 30 s"

@@ -34,25 +34,25 @@ from remoting.wire.quoted import quoted
 _log = logging.getLogger(__name__)
 
 # How long the other server may take to accept; on a healthy network that is one round trip.
-DIAL_SECONDS: Final = 2.0
+DIAL_S: Final = 2.0
 
 # How long to look for the server that leads, and the pause after one that cannot be reached.
-SEARCH_SECONDS: Final = 5.0
-_AGAIN_SECONDS: Final = 0.02
+SEARCH_S: Final = 5.0
+_AGAIN_S: Final = 0.02
 
 # A server that ends a connection sooner, and has answered nothing, did not want it.
-_REFUSED_WITHIN_SECONDS: Final = 1.0
+_REFUSED_WITHIN_S: Final = 1.0
 
 # A server that hands leadership over has its last answers under way when it is left.
-LAST_ANSWERS_SECONDS: Final = 0.1
+LAST_ANSWERS_S: Final = 0.1
 
 # A client that is let go has so long to get the answers to what it has asked but pulls.
-LET_GO_SECONDS: Final = 0.5
+LET_GO_S: Final = 0.5
 
 # A side that takes nothing for so long, or two sides that say nothing for so long, end a relay.
 # The same as for connections that are served: see ServerLimits.
-UNREAD_SECONDS: Final = 15.0
-IDLE_SECONDS: Final = 120.0
+UNREAD_S: Final = 15.0
+IDLE_S: Final = 120.0
 
 # Requests of one client that wait for their answers, and are answered here if the server is gone. A
 # client that has more under way is let go instead.
@@ -155,10 +155,10 @@ class _Relay:
 
     def leave_server(self) -> None:
         """Go on with the next server, as soon as this one has answered what it still will."""
-        self._leave_by(LAST_ANSWERS_SECONDS)
+        self._leave_by(LAST_ANSWERS_S)
 
-    def _leave_by(self, seconds: float) -> None:
-        self._leave_at = min(self._leave_at, trio.current_time() + seconds)
+    def _leave_by(self, within_s: float) -> None:
+        self._leave_at = min(self._leave_at, trio.current_time() + within_s)
         if self._may_leave():
             self._leave_at = -math.inf
         if self._receiving is not None:
@@ -169,7 +169,7 @@ class _Relay:
         self._is_let_go = True
         if self._asking is not None:
             self._asking.cancel()
-        self._leave_by(LET_GO_SECONDS)
+        self._leave_by(LET_GO_S)
 
     async def run(self, find: FindServer) -> None:
         """Pass on, until the client has ended or no server takes it."""
@@ -190,13 +190,13 @@ class _Relay:
             if self._is_let_go:
                 return
             now = trio.current_time()
-            if self._was_answered or now > began + _REFUSED_WITHIN_SECONDS:
+            if self._was_answered or now > began + _REFUSED_WITHIN_S:
                 refused_since = math.inf
                 continue
             refused_since = min(refused_since, began)
-            if now >= refused_since + SEARCH_SECONDS:
+            if now >= refused_since + SEARCH_S:
                 return
-            await trio.sleep(_AGAIN_SECONDS)
+            await trio.sleep(_AGAIN_S)
 
     async def _found(self, find: FindServer) -> trio.SocketStream | None:
         """A connection to the server of now, which knows the client then; None for none.
@@ -204,18 +204,18 @@ class _Relay:
         A server that has just died may still be taken for the one that leads, so one that does not
         answer is not the last word.
         """
-        give_up_at = trio.current_time() + SEARCH_SECONDS
+        give_up_at = trio.current_time() + SEARCH_S
         while (target := await find()) is not None:
             server = await self._dialled(target)
             if server is not None or trio.current_time() >= give_up_at:
                 return server
-            await trio.sleep(_AGAIN_SECONDS)
+            await trio.sleep(_AGAIN_S)
         return None
 
     async def _dialled(self, target: Address) -> trio.SocketStream | None:
         server: trio.SocketStream | None = None
         try:
-            with trio.move_on_after(DIAL_SECONDS):
+            with trio.move_on_after(DIAL_S):
                 server = await dialled(target.host, target.port)
                 hello = encode_proxy_header(self._peer, self._here)
                 await server.send_all(hello + self._heartbeat() + self._questions())
@@ -328,9 +328,9 @@ class _Relay:
     async def _received(self, source: trio.SocketStream, max_bytes: int) -> bytes:
         """What one side sends next; empty at its end, or when both were silent for too long."""
         while True:
-            with trio.move_on_at(self._progress + IDLE_SECONDS) as idle:
+            with trio.move_on_at(self._progress + IDLE_S) as idle:
                 return bytes(await source.receive_some(max_bytes))
-            if idle.cancelled_caught and self._progress + IDLE_SECONDS <= trio.current_time():
+            if idle.cancelled_caught and self._progress + IDLE_S <= trio.current_time():
                 self._is_over = True
                 return b""
 
@@ -386,6 +386,6 @@ async def _sent(target: trio.SocketStream, data: bytes) -> bool:
 
     Raises trio.BrokenResourceError: it is gone.
     """
-    with trio.move_on_after(UNREAD_SECONDS) as unread:
+    with trio.move_on_after(UNREAD_S) as unread:
         await target.send_all(data)
     return not unread.cancelled_caught

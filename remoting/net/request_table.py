@@ -25,14 +25,14 @@ class WaitingRequest:
         code: its request code.
         settle: called with the outcome.
         deadline: when to give up, on the clock of the caller of `expired`.
-        timeout_seconds: how long that was, for the error.
+        timeout_s: how long that was, for the error.
         position: how many bytes were queued on the connection before its frame.
     """
 
     code: int
     settle: Settle
     deadline: float
-    timeout_seconds: float
+    timeout_s: float
     position: int
 
 

@@ -45,20 +45,20 @@ from remoting.wire.quoted import quoted
 _log = logging.getLogger(__name__)
 
 # How often connections are looked over for silence and for requests without a reply.
-SWEEP_SECONDS: Final = 0.5
+SWEEP_S: Final = 0.5
 
 # How long a TLS handshake may take; a healthy one takes a few round trips.
-HANDSHAKE_SECONDS: Final = 10.0
+HANDSHAKE_S: Final = 10.0
 
 # How long to wait when the process has no descriptor for another connection. Connections end all
 # the time, and the system keeps those that wait.
-ACCEPT_PAUSE_SECONDS: Final = 0.1
+ACCEPT_PAUSE_S: Final = 0.1
 
 # How often a lasting state is told: a flood of connections must not become one of lines.
-TELL_SECONDS: Final = 60.0
+TELL_S: Final = 60.0
 
 # A sweep that comes later than this shows that the process was stopped.
-_STOPPED_SECONDS: Final = 5.0
+_STOPPED_S: Final = 5.0
 
 
 # The first byte of a TLS connection. No frame begins with it: its length would be over 16 MiB.
@@ -124,9 +124,9 @@ class ServerLimits:
     Attributes:
         max_connections: more are closed as they come. A client process opens one or two. None: as
             many as the process may open files for, and 65536 at most.
-        idle_seconds: a connection silent in both directions for this long is closed; RocketMQ's
+        idle_s: a connection silent in both directions for this long is closed; RocketMQ's
             value. Clients send heartbeats every 30 seconds.
-        unread_seconds: a connection whose peer takes nothing of its answers for this long is
+        unread_s: a connection whose peer takes nothing of its answers for this long is
             closed. A network that lost a packet is silent for a few seconds.
         spare_descriptors: files that the process needs besides connections. What it may open less
             these is the most connections, when that is below `max_connections`.
@@ -137,8 +137,8 @@ class ServerLimits:
     """
 
     max_connections: int | None = None
-    idle_seconds: float = 120.0
-    unread_seconds: float = 15.0
+    idle_s: float = 120.0
+    unread_s: float = 15.0
     spare_descriptors: int = 256
     max_held_bytes: int = 256 * 1024 * 1024
     connection: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -312,7 +312,7 @@ class Server:
                 if found is None or found.kind not in (Kind.DESCRIPTORS, Kind.MEMORY):
                     raise
                 now = trio.current_time()
-                if now >= self._told_descriptors_at + TELL_SECONDS:
+                if now >= self._told_descriptors_at + TELL_S:
                     self._told_descriptors_at = now
                     _log.warning(
                         "no connection can be accepted while %d are open: %s; %s",
@@ -320,7 +320,7 @@ class Server:
                         quoted(found.meaning),
                         quoted(found.cure),
                     )
-                await trio.sleep(ACCEPT_PAUSE_SECONDS)
+                await trio.sleep(ACCEPT_PAUSE_S)
             else:
                 nursery.start_soon(self._take_stream, stream, gate, trusts_proxy)
 
@@ -349,10 +349,10 @@ class Server:
         """Close silent connections; tell requests to clients when their time is over."""
         before = trio.current_time()
         while True:
-            await trio.sleep(SWEEP_SECONDS)
+            await trio.sleep(SWEEP_S)
             now = trio.current_time()
             # A process that was stopped must first send what its peers would have taken.
-            was_stopped = now - before > _STOPPED_SECONDS
+            was_stopped = now - before > _STOPPED_S
             before = now
             look = partial(self._look_at, now=now, was_stopped=was_stopped)
             self.client_work.each("looking at connections", list(self._connections), look)
@@ -360,10 +360,10 @@ class Server:
     def _look_at(self, connection: Connection, now: float, was_stopped: bool) -> None:
         connection.expire(now)
         silent = now - connection.last_activity
-        if silent >= self._limits.idle_seconds:
+        if silent >= self._limits.idle_s:
             connection.close(IdleTooLong(str(connection.peer), silent))
-        unread = connection.unread_seconds(now)
-        if unread >= self._limits.unread_seconds and not was_stopped:
+        unread = connection.unread_s(now)
+        if unread >= self._limits.unread_s and not was_stopped:
             unsent = connection.unsent_bytes
             connection.close(PeerDoesNotRead(str(connection.peer), unsent, unread))
 
@@ -380,7 +380,7 @@ class Server:
         descriptors = 1 if gate is None else 2  # with the connection to where it is passed on
         if len(self._connections) + self._unserved + descriptors > self._max_connections:
             now = trio.current_time()
-            if now >= self._told_full_at + TELL_SECONDS:
+            if now >= self._told_full_at + TELL_S:
                 self._told_full_at = now
                 _log.warning(
                     "connection from %s refused: %d are open; raise --max-connections or "
@@ -428,7 +428,7 @@ class Server:
         """
         head = b""
         try:
-            with trio.move_on_after(self._limits.idle_seconds):
+            with trio.move_on_after(self._limits.idle_s):
                 if not (first := await stream.socket.recv(1, trio.socket.MSG_PEEK)):
                     return None
                 if first != FIRST_BYTE:
@@ -472,12 +472,12 @@ class Server:
         """The stream to serve: plain or TLS by its first byte; None when it cannot be served."""
         try:
             first = b""
-            with trio.move_on_after(self._limits.idle_seconds):
+            with trio.move_on_after(self._limits.idle_s):
                 first = await stream.socket.recv(1, trio.socket.MSG_PEEK)
             if first != _TLS_HANDSHAKE:
                 return None if tls.required or not first else stream
             secured = trio.SSLStream(stream, tls.context, server_side=True)
-            with trio.move_on_after(HANDSHAKE_SECONDS):
+            with trio.move_on_after(HANDSHAKE_S):
                 await secured.do_handshake()
                 return secured
         except (OSError, trio.BrokenResourceError) as error:

@@ -45,12 +45,12 @@ class Held:
     """A watch whose clock the test moves, of a loop that says nothing while it is held."""
 
     def __init__(self) -> None:
-        self.seconds = 100.0
-        self.watch = ListenerWatch(lambda: self.seconds)
+        self.now_s = 100.0
+        self.watch = ListenerWatch(lambda: self.now_s)
         self.watch._thread_id = threading.get_ident()
 
-    def hold(self, seconds: float) -> None:
-        self.seconds += seconds
+    def hold(self, for_s: float) -> None:
+        self.now_s += for_s
         self.watch.look()
 
 
@@ -70,7 +70,7 @@ async def test_a_listener_that_blocks_is_named_with_its_line_once_a_minute(
         lines.append(this_line() + 1)
         driver()
         driver()
-        held.seconds += TELL_S
+        held.now_s += TELL_S
 
     await held.watch.call(listener, [MESSAGE], "g", 10.0, 0.0)
     await held.watch.call(listener, [MESSAGE], "g", 10.0, 0.0)
@@ -212,7 +212,7 @@ def push(address: str, listener: Any) -> Any:
         listener,
         nameservers=address,
         consume_from=ConsumeFrom.FIRST,
-        options=PushOptions(concurrency=8, close_timeout_seconds=0),
+        options=PushOptions(concurrency=8, close_timeout_s=0),
     )
 
 

@@ -51,7 +51,7 @@ def register(
     now: float = 0.0,
     name: str = "b",
     complete: bool = False,
-    timeout_seconds: float = 120.0,
+    timeout_s: float = 120.0,
 ) -> None:
     table.register(
         identity(address, broker_id, name),
@@ -59,7 +59,7 @@ def register(
         speaker=speaker(address),
         now=now,
         complete=complete,
-        timeout_seconds=timeout_seconds,
+        timeout_s=timeout_s,
     )
 
 
@@ -209,7 +209,7 @@ def test_a_sign_of_life_adds_a_full_timeout() -> None:
 @pytest.mark.parametrize(("wanted", "given"), [(1.0, 10.0), (30.0, 30.0), (1e9, 3600.0)])
 def test_the_timeout_a_broker_asks_for_is_bounded(wanted: float, given: float) -> None:
     table = RouteTable()
-    register(table, A, 0, timeout_seconds=wanted)
+    register(table, A, 0, timeout_s=wanted)
     assert table.next_expiry() == given
 
 
@@ -536,9 +536,9 @@ class RouteTableMachine(RuleBasedStateMachine):
         if broker_id == 0 and complete:
             assert set(self.table.topics()) >= topics
 
-    @rule(seconds=st.floats(0, 130))
-    def pass_time(self, seconds: float) -> None:
-        self.now += seconds
+    @rule(for_s=st.floats(0, 130))
+    def pass_time(self, for_s: float) -> None:
+        self.now += for_s
         self.table.expire(self.now)
 
     @rule(connection=st.integers(0, 2))
@@ -635,7 +635,7 @@ def test_every_change_of_what_lists_tell_is_counted() -> None:
         "a broker": lambda: register(table, A, 0),
         "a second one": lambda: register(table, B, 1),
         "another topic": lambda: register(table, A, 0, told("T", "U")),
-        "a name": lambda: register(table, C, 0, told("V"), name="c", timeout_seconds=30.0),
+        "a name": lambda: register(table, C, 0, told("V"), name="c", timeout_s=30.0),
         "a topic that an operator adds": lambda: table.add_queues("W", queues),
         "a topic that is deleted": lambda: table.delete_topic("U"),
         "a broker that leaves": lambda: table.unregister(identity(B, 1), host_b),

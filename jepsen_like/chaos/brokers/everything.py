@@ -84,7 +84,7 @@ class Remade(Messages):
         delay_ms = turn.chance.randint(*DELAYS_MS)
         if turn.chance.happens(0.5):
             delay_ms = 0
-        message = Message(self._topic, body_of(turn), delay_milliseconds=delay_ms)
+        message = Message(self._topic, body_of(turn), delay_ms=delay_ms)
         return await self._sent(producer, turn, None, turn.number, message)
 
     async def _remake(self, turn: Turn) -> tuple[EventType, int]:

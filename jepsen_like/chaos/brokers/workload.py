@@ -72,7 +72,7 @@ class Messages:
         return Producer(
             self._writers,
             nameservers=self._nameservers,
-            timeout_seconds=SEND_TIMEOUT_S,
+            timeout_s=SEND_TIMEOUT_S,
             check=self._check,
         )
 
@@ -266,7 +266,7 @@ class Delayed(Messages):
     def _delayed(self, turn: Turn) -> tuple[Message, dict[str, int]]:
         """Return a message, and its value in the history. A delay counts from its arrival on."""
         delay_ms = turn.chance.randint(*self.delays_ms)
-        message = Message(self._topic, body_of(turn), delay_milliseconds=delay_ms)
+        message = Message(self._topic, body_of(turn), delay_ms=delay_ms)
         return message, {"id": turn.number, "deliver_at_ns": turn.now_ns + delay_ms * NS_A_MS}
 
 

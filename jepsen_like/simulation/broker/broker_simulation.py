@@ -66,8 +66,8 @@ EXPECTED_OF_BROKERS = (
 
 
 def broker_simulation(
-    seed: int, nodes: int | None, seconds: float | None, trace: Trace | None, aim: Aim = NO_AIM
+    seed: int, nodes: int | None, fault_s: float | None, trace: Trace | None, aim: Aim = NO_AIM
 ) -> Simulation:
-    """Return the run of a seed; `nodes`, `seconds` and then `aim` replace its choices."""
+    """Return the run of a seed; `nodes`, `fault_s` and then `aim` replace its choices."""
     application = partial(BrokerApplication, seed, broker_style(seed, aim))
-    return Simulation(broker_swarm(seed, nodes, seconds, aim), trace, application)
+    return Simulation(broker_swarm(seed, nodes, fault_s, aim), trace, application)

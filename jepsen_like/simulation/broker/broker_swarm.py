@@ -11,7 +11,7 @@ from jepsen_like.simulation.event_loop import NEVER
 from jepsen_like.simulation.swarm import Swarm, swarm_of
 
 # Time with faults. A request costs more here than an append does there.
-DEFAULT_FAULT_SECONDS = 15.0
+DEFAULT_FAULT_S = 15.0
 # The largest entry of this tier: longer batches take several.
 LARGEST_BODY_BYTES = 420
 
@@ -57,13 +57,11 @@ class Aim(NamedTuple):
 NO_AIM = Aim()
 
 
-def broker_swarm(
-    seed: int, nodes: int | None, fault_seconds: float | None, aim: Aim = NO_AIM
-) -> Swarm:
+def broker_swarm(seed: int, nodes: int | None, fault_s: float | None, aim: Aim = NO_AIM) -> Swarm:
     """Return the group of a seed: as in the tier of bare members, with room for messages, and
     snapshots in every seed.
     """
-    swarm = swarm_of(seed, nodes, DEFAULT_FAULT_SECONDS if fault_seconds is None else fault_seconds)
+    swarm = swarm_of(seed, nodes, DEFAULT_FAULT_S if fault_s is None else fault_s)
     chance = Chance(seed, "broker group")
     snapshots = replace(swarm.snapshots, every_entries=chance.choice((5, 20, 80)))
     load = replace(

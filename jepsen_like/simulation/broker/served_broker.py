@@ -60,7 +60,7 @@ LIMITS = BrokerLimits(
     max_open_transactions=12,
     append_entries=6,
 )
-CHECKS = CheckPolicy(after_seconds=1, every_seconds=1, max_checks=3)
+CHECKS = CheckPolicy(after_s=1, every_s=1, max_checks=3)
 MOST_WAITING_APPENDS = 20
 # The time at the beginning of a run, and how far the clocks of members are apart at most.
 BEGIN_MS = 1_700_000_000_000

@@ -73,7 +73,7 @@ class HostSimulation:
         self._ended_at: float | None = None  # trio itself may leap once more when it ends
 
     @property
-    def virtual_seconds(self) -> float:
+    def virtual_s(self) -> float:
         return self._clock.now if self._ended_at is None else self._ended_at
 
     @property
@@ -93,7 +93,7 @@ class HostSimulation:
                 how = "".join(traceback.format_exception(error))
                 self._found = (f"no {type(first_of(error)).__name__}", how)
         if self._found is not None:
-            raise Failure(self._plan.seed, self.virtual_seconds, *self._found)
+            raise Failure(self._plan.seed, self.virtual_s, *self._found)
 
     def _broken(self, promise: str, how: str) -> None:
         if self._found is None:
@@ -252,7 +252,7 @@ class _World:
         async with trio.open_nursery() as faults:
             for kind, mean_s in self._plan.fault_every_s.items():
                 faults.start_soon(self._breakage.run, kind, mean_s)
-            await trio.sleep(self._plan.fault_seconds)
+            await trio.sleep(self._plan.fault_s)
             faults.cancel_scope.cancel()
 
     # --- the end ----------------------------------------------------------------------------------

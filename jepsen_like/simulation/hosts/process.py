@@ -48,9 +48,9 @@ class Life:
         if not self.is_alive:
             raise ProcessEnded
 
-    async def wait(self, seconds: float) -> None:
+    async def wait(self, wait_s: float) -> None:
         """Let time pass. Raises ProcessEnded as soon as the process has ended."""
-        with trio.move_on_after(seconds):
+        with trio.move_on_after(wait_s):
             await self._ended.wait()
         self.check()
 

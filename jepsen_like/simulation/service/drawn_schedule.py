@@ -29,7 +29,7 @@ from jepsen_like.simulation.swarm import (
 )
 from jepsen_like.simulation.witness import InvariantViolated
 
-DEFAULT_SECONDS = 10.0
+DEFAULT_S = 10.0
 # The longest body of an append, unless the caller says otherwise.
 LARGEST_BODY_BYTES = 1024
 # A segment holds the longest body and a little more, so logs are cut behind snapshots.
@@ -59,13 +59,13 @@ _EVERY_S = (1.0, 2.5, 6.0)
 def service_swarm(
     seed: int,
     nodes: int | None,
-    seconds: float,
+    fault_s: float,
     *,
     snapshots: bool,
     largest_body_bytes: int = LARGEST_BODY_BYTES,
 ) -> Swarm:
     """Return the swarm of a seed: network, disks, timeouts. Faults come from the schedule alone."""
-    swarm = swarm_of(seed, nodes, seconds)
+    swarm = swarm_of(seed, nodes, fault_s)
     crash = swarm.faults.crash
     # As the library's own links are: a sender learns when its connection breaks.
     network = replace(swarm.network, connections=True, ordered=True)
@@ -98,13 +98,13 @@ def has_snapshots(service: Service) -> bool:
 
 
 def drawn_schedule(
-    service: Service, seed: int, nodes: int | None = None, seconds: float | None = None
+    service: Service, seed: int, nodes: int | None = None, fault_s: float | None = None
 ) -> Schedule:
-    """Return the schedule of a seed; `nodes` and `seconds` replace the choices of the seed.
+    """Return the schedule of a seed; `nodes` and `fault_s` replace the choices of the seed.
 
     Raises Failure if the user's code that draws clients' calls raises.
     """
-    length_s = DEFAULT_SECONDS if seconds is None else seconds
+    length_s = DEFAULT_S if fault_s is None else fault_s
     swarm = service_swarm(seed, nodes, length_s, snapshots=False)
     names = [f"n{number}" for number in range(swarm.nodes)]
     try:
@@ -116,11 +116,11 @@ def drawn_schedule(
     return Schedule(seed, swarm.nodes, length_s, tuple(steps[:MOST_STEPS]))
 
 
-def faults_of(seed: int, nodes: int, seconds: float) -> list[Step]:
+def faults_of(seed: int, nodes: int, fault_s: float) -> list[Step]:
     """Return the faults of a seed alone."""
     names = [f"n{number}" for number in range(nodes)]
-    swarm = service_swarm(seed, nodes, seconds, snapshots=False)
-    steps = _faults(seed, names, seconds, swarm.election_timeout_s)
+    swarm = service_swarm(seed, nodes, fault_s, snapshots=False)
+    steps = _faults(seed, names, fault_s, swarm.election_timeout_s)
     return sorted(steps, key=lambda step: step.at_s)
 
 

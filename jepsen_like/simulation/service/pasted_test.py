@@ -32,7 +32,7 @@ def pasted_test(name: str, schedule: Schedule, failure: Failure) -> str:
         "    schedule = Schedule(",
         f"        seed={schedule.seed},",
         f"        nodes={schedule.nodes},",
-        f"        seconds={schedule.seconds!r},",
+        f"        length_s={schedule.length_s!r},",
         "        steps=[",
         *(f"            {_written(step)}," for step in schedule.steps),
         "        ],",

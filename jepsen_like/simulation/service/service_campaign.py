@@ -45,16 +45,16 @@ def loaded(name: str) -> LoadedService:
 
 class ServiceRun:
     def __init__(
-        self, name: str, seed: int, nodes: int | None, seconds: float | None, trace: Trace | None
+        self, name: str, seed: int, nodes: int | None, fault_s: float | None, trace: Trace | None
     ) -> None:
         there = loaded(name)
         self._elsewhere = there.elsewhere
-        self._schedule = drawn_schedule(there.service, seed, nodes, seconds)
+        self._schedule = drawn_schedule(there.service, seed, nodes, fault_s)
         self._world = world_of(there.service, self._schedule, records=False, trace=trace)
         self.coverage = self._world.coverage
 
     @property
-    def virtual_seconds(self) -> float:
+    def virtual_s(self) -> float:
         return self._world.now
 
     def run(self) -> None:
@@ -62,14 +62,14 @@ class ServiceRun:
 
 
 def shrunk(
-    name: str, seed: int, nodes: int | None, seconds: float | None, budget_s: float
+    name: str, seed: int, nodes: int | None, fault_s: float | None, budget_s: float
 ) -> Shrunk | None:
     """Return the shortest failing schedule that is found in so many seconds; None if none fails.
 
     Raises Failure if the seed has no schedule.
     """
     there = loaded(name)
-    schedule = drawn_schedule(there.service, seed, nodes, seconds)
+    schedule = drawn_schedule(there.service, seed, nodes, fault_s)
 
     def fails(shorter: Schedule) -> Failure | None:
         return failure_of(there.service, shorter, there.elsewhere)

@@ -41,7 +41,7 @@ def world_of(
         schedule.seed,
         records=records,
         trace=trace,
-        seconds=schedule.seconds,
+        faults_s=schedule.length_s,
         largest_body_bytes=schedule.largest_body_bytes,
     )
 
@@ -51,7 +51,7 @@ def run_to_the_end(world: World, schedule: Schedule, elsewhere: OtherProcess | N
     with _same_random_numbers(schedule.seed):
         world.plan(schedule.steps)
         with world:
-            world.run_for(schedule.seconds)
+            world.run_for(schedule.length_s)
         if elsewhere is not None:
             world.check(lambda: elsewhere.check(world.book))
 

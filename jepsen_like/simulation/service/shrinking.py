@@ -77,8 +77,8 @@ class Shrunk:
     def _end_early(self) -> None:
         at_s, now = self.failure.at_s, self.schedule
         kept = tuple(step for step in now.steps if step.at_s <= at_s)
-        if at_s < now.seconds:
-            self._try(now._replace(steps=kept, seconds=at_s))
+        if at_s < now.length_s:
+            self._try(now._replace(steps=kept, length_s=at_s))
 
     def _drop_steps(self) -> None:
         parts = 2
@@ -115,8 +115,8 @@ class Shrunk:
         for at in range(len(self.schedule.steps)):
             self._close_gap(at)
         last_s = max((step.ends_s for step in self.schedule.steps), default=0.0)
-        if last_s + AFTER_LAST_STEP_S < self.schedule.seconds:
-            self._try(self.schedule._replace(seconds=last_s + AFTER_LAST_STEP_S))
+        if last_s + AFTER_LAST_STEP_S < self.schedule.length_s:
+            self._try(self.schedule._replace(length_s=last_s + AFTER_LAST_STEP_S))
 
     def _close_gap(self, at: int) -> None:
         """Have a step and all later ones come sooner after the one before."""
@@ -129,7 +129,7 @@ class Shrunk:
                 return
             later = (step._replace(at_s=step.at_s - sooner_s) for step in steps[at:])
             shorter = self.schedule._replace(
-                seconds=self.schedule.seconds - sooner_s, steps=(*steps[:at], *later)
+                length_s=self.schedule.length_s - sooner_s, steps=(*steps[:at], *later)
             )
             if self._try(shorter):
                 return
@@ -139,7 +139,7 @@ class Shrunk:
             step._replace(at_s=step.at_s * factor, for_s=step.for_s * factor)
             for step in self.schedule.steps
         ]
-        return self.schedule._replace(seconds=self.schedule.seconds * factor, steps=tuple(steps))
+        return self.schedule._replace(length_s=self.schedule.length_s * factor, steps=tuple(steps))
 
     def _cut_bodies(self) -> None:
         """Keep one byte of each body, or two."""
@@ -154,7 +154,7 @@ class Shrunk:
         """Write times with few digits, if it still fails."""
         for digits in DIGITS:
             rounded = self.schedule._replace(
-                seconds=round(self.schedule.seconds + 10**-digits, digits),
+                length_s=round(self.schedule.length_s + 10**-digits, digits),
                 steps=_rounded(self.schedule.steps, digits),
             )
             if self._try(rounded):

@@ -8,6 +8,7 @@ from typing import Any, Self, TypeVar
 
 from dledger.core.member_state import Role
 from dledger.errors import DLedgerError
+from dledger.renamed import renamed_arguments
 from dledger.waits.pending_appends import Appended
 from jepsen_like.simulation.clients import History
 from jepsen_like.simulation.coverage import Coverage
@@ -32,7 +33,7 @@ from jepsen_like.simulation.service.service_book import NEVER_RAISES, ServiceBoo
 from jepsen_like.simulation.service.simulated_member import SimulatedMember
 from jepsen_like.simulation.simulation import (
     LOOK_EVERY,
-    MOST_SECONDS_TO_CATCH_UP,
+    MOST_CATCH_UP_S,
     MOST_TIMEOUTS_TO_ELECT,
 )
 from jepsen_like.simulation.trace import Trace
@@ -63,6 +64,7 @@ class World:
         seed: of the run.
     """
 
+    @renamed_arguments(seconds="faults_s")
     def __init__(
         self,
         service: Service,
@@ -71,7 +73,7 @@ class World:
         *,
         records: bool = True,
         trace: Trace | None = None,
-        seconds: float = 0.0,
+        faults_s: float = 0.0,
         largest_body_bytes: int = LARGEST_BODY_BYTES,
     ) -> None:
         self.service = service
@@ -79,7 +81,7 @@ class World:
         swarm = service_swarm(
             seed,
             nodes,
-            seconds,
+            faults_s,
             snapshots=has_snapshots(service),
             largest_body_bytes=largest_body_bytes,
         )
@@ -386,9 +388,10 @@ class World:
 
     # --- time -----------------------------------------------------------------------------------
 
-    def run_for(self, seconds: float) -> None:
+    @renamed_arguments(seconds="for_s")
+    def run_for(self, for_s: float) -> None:
         """Let virtual time pass. Raises Failure."""
-        self._pass_time(self.now + seconds)
+        self._pass_time(self.now + for_s)
 
     def run_until(self, condition: Callable[[], bool], within_s: float = WAIT_S) -> bool:
         """Let time pass until the condition is true; return whether it is. Raises Failure."""
@@ -480,7 +483,7 @@ class World:
 
     def _wait_for_agreement(self) -> None:
         timeout_s = self._swarm.election_timeout_s
-        bound_s = timeout_s * MOST_TIMEOUTS_TO_ELECT + MOST_SECONDS_TO_CATCH_UP
+        bound_s = timeout_s * MOST_TIMEOUTS_TO_ELECT + MOST_CATCH_UP_S
         give_up_s = self.now + bound_s
         while self.now < give_up_s:
             end_s = self.now + timeout_s * LOOK_EVERY
@@ -602,7 +605,7 @@ def simulate(
         nodes,
         seed,
         records=records,
-        seconds=faults_s,
+        faults_s=faults_s,
         largest_body_bytes=largest_body_bytes,
     )
     if faults_s > 0:

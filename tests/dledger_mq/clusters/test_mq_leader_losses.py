@@ -30,10 +30,10 @@ from dledger_mq.testing import Cluster, cluster
 
 pytestmark = pytest.mark.slow
 
-ENOUGH_SECONDS = 120
+ENOUGH_S = 120
 MESSAGES = 120
 LOST_AT = 40  # the leader
-SEND_SECONDS = 30
+SEND_S = 30
 FAULTS = ["kill", pytest.param("freeze", marks=pytest.mark.long)]
 
 
@@ -48,7 +48,7 @@ async def send_all(group: Cluster, topic: str, fault: str) -> list[bytes]:
         for number in range(MESSAGES):
             body = b"%d" % number
             message = Message(topic, body, keys=(f"key{number}",))
-            await producer.send(message, timeout_seconds=SEND_SECONDS)
+            await producer.send(message, timeout_s=SEND_S)
             acknowledged.append(body)
             if number == LOST_AT:
                 await lose_leader(group, fault)
@@ -86,7 +86,7 @@ async def test_every_message_is_consumed_or_a_dead_letter(fault: str) -> None:
         consumed.update(message.body for message in messages)
         return ConsumeResult.SUCCESS
 
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with (
             cluster() as group,
             PushConsumer(
@@ -114,7 +114,7 @@ async def test_what_was_popped_and_acknowledged_never_comes_again(fault: str) ->
         given.update(message.body for message in messages)
         return ConsumeResult.SUCCESS
 
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with cluster() as group:
 
             def consumer() -> PopConsumer:
@@ -124,7 +124,7 @@ async def test_what_was_popped_and_acknowledged_never_comes_again(fault: str) ->
                     work,
                     nameservers=group.nameservers,
                     from_first=True,
-                    options=PopOptions(invisible_seconds=2),
+                    options=PopOptions(invisible_s=2),
                 )
 
             async with consumer():
@@ -152,11 +152,11 @@ async def test_questions_are_answered_rightly_or_not_at_all(fault: str) -> None:
             body = b"%d " % number
             try:
                 question = Message("Questions", body)
-                answers[body] = (await producer.ask(question, timeout_seconds=10)).body
+                answers[body] = (await producer.ask(question, timeout_s=10)).body
             except NoReply:
                 answers[body] = b""  # it is not known whether anybody dealt with it
 
-        with trio.fail_after(ENOUGH_SECONDS):
+        with trio.fail_after(ENOUGH_S):
             async with (
                 PushConsumer(
                     "answerers",
@@ -180,7 +180,7 @@ async def test_questions_are_answered_rightly_or_not_at_all(fault: str) -> None:
 @pytest.mark.feature("F46")
 @pytest.mark.parametrize("fault", FAULTS)
 async def test_every_message_is_found_by_its_key(fault: str) -> None:
-    with trio.fail_after(ENOUGH_SECONDS):
+    with trio.fail_after(ENOUGH_S):
         async with cluster() as group, Admin(nameservers=group.nameservers) as admin:
             sent = await send_all(group, "Found", fault)
             for body in sent:

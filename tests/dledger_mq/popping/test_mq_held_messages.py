@@ -20,7 +20,7 @@ from remoting.wire.command import Command
 
 
 def with_room_for(most: int) -> PopOptions:
-    return PopOptions(max_held_messages=most, invisible_seconds=2.0, longest_call_seconds=60.0)
+    return PopOptions(max_held_messages=most, invisible_s=2.0, longest_call_s=60.0)
 
 
 async def renewals(*, is_acknowledged: bool) -> tuple[int, bool]:
@@ -28,9 +28,9 @@ async def renewals(*, is_acknowledged: bool) -> tuple[int, bool]:
     asked: list[float] = []
 
     class Held(HeldMessages):
-        async def _ask(self, popped: Popped, seconds: float) -> bool:
+        async def _ask(self, popped: Popped, hide_s: float) -> bool:
             asked.append(trio.current_time())
-            popped.deadline = trio.current_time() + seconds
+            popped.deadline = trio.current_time() + hide_s
             return True
 
     async with trio.open_nursery() as nursery:
@@ -124,10 +124,10 @@ async def test_a_message_is_acknowledged_once_whether_or_not_it_is_just_being_re
     acknowledged: list[tuple[Popped, int]] = []
 
     class Held(HeldMessages):
-        async def _ask_in_time(self, popped: Popped, seconds: float) -> bool:
+        async def _ask_in_time(self, popped: Popped, hide_s: float) -> bool:
             await trio.sleep(0.5)
             if is_renewed:
-                popped.popped_ms, popped.deadline = new_ms, begun + 1 + seconds
+                popped.popped_ms, popped.deadline = new_ms, begun + 1 + hide_s
             return is_renewed
 
     class Acknowledging(PopAcknowledging):
