@@ -64,7 +64,7 @@ TIERS = {
         {name: partial(broker_simulation, aim=aim) for name, aim in AIMS.items()},
     ),
     "hosts": Tier(
-        lambda seed, hosts, seconds, trace: HostSimulation(plan_of(seed, hosts, seconds), trace),
+        lambda seed, hosts, fault_s, trace: HostSimulation(plan_of(seed, hosts, fault_s), trace),
         EXPECTED_OF_HOSTS,
     ),
 }
