@@ -28,7 +28,7 @@ PROBLEMS_SHOWN_MAX = 8
 
 
 class CheckExit(IntEnum):
-    """How the command ends. Of several files the first of these that holds for one counts."""
+    """Exit statuses, the worst first: the worst of all files counts."""
 
     INVALID = 1
     UNREADABLE = 3

@@ -201,7 +201,7 @@ def run(
 
 
 def _check_dirty(service: Described, dirty: str | None) -> None:
-    """Refuse a mistake that a user's service cannot be made to make."""
+    """Refuse a mistake that a user's service cannot make."""
     if dirty == EARLY_ACK and USERS_SERVICE_MARK in service.name and service.reads_results:
         raise click.UsageError(
             f"--dirty {EARLY_ACK} acknowledges before there is a result, and answered() of "
@@ -212,7 +212,7 @@ def _check_dirty(service: Described, dirty: str | None) -> None:
 def _is_there(module: str) -> bool:
     try:
         return find_spec(module) is not None
-    except ModuleNotFoundError:  # a package of its name
+    except ModuleNotFoundError:  # a package in the name is missing
         return False
 
 
@@ -239,7 +239,7 @@ def _tell_failure(group: BaseExceptionGroup) -> None:
 
 
 class _Drawing:
-    """Shows the progress: one line in a terminal that changes, a line now and then in a pipe."""
+    """Shows the progress: a line that changes in a terminal, a line now and then in a pipe."""
 
     def __init__(self) -> None:
         self._console = Console(stderr=True)
@@ -260,7 +260,6 @@ class _Drawing:
             self._live.stop()
 
     def tell(self, now: Progress) -> None:
-        """Show how far the run is."""
         counts = ", ".join(f"{now.counts.get(name, 0)} {name}" for name in ("ok", "fail", "info"))
         broken = "; ".join(now.broken) or "-"
         line = f"{now.phase} {now.now_s:5.1f}/{now.until_s:.0f} s  {counts}  broken: {broken}"
@@ -300,7 +299,6 @@ def _report(one: Run, verdict: RunVerdict, folder: Path, command: str) -> None:
 
 
 def _tell_gaps(rows: Sequence[GapRow]) -> None:
-    """The longest time without an answer, by fault."""
     names = ("fault", "clients", "times", "gaps", "median s", "p95 s", "max s", "cut off")
     cells = [
         (

@@ -13,6 +13,7 @@ import click
 
 from dledger.command_line.options import FILE, flag, json_option, option
 from dledger.command_line.progress import counted
+from jepsen_like.checkers.checker import counted as in_words
 from jepsen_like.mutants.mutant import all_mutants, mutants_of
 from jepsen_like.report.space_time import SpaceTime, space_time_page
 from jepsen_like.simulation.campaign import (
@@ -175,7 +176,7 @@ def _seeds_a_minute(result: CampaignResult) -> float:
 
 
 def _speed(result: CampaignResult) -> str:
-    """How fast the seeds went: of all processes together."""
+    """Return how fast the seeds went, in all processes together."""
     real_s = max(result.real_s, 1e-9)
     events = result.coverage.counts().get("events", 0)
     per_event = f", {events / real_s:,.0f} events a second" if events else ""
@@ -190,7 +191,7 @@ def _report(plan: Plan, result: CampaignResult, short: Shrunk | None) -> None:
     )
     for name, count in result.coverage.counts().items():
         if plan.service is not None and not count:
-            continue  # of a kind of fault that is not simulated there
+            continue  # such faults are not simulated there
         click.echo(f"  {count:>10}  {name}")
     missing = result.coverage.missing(_expected(plan))
     if plan.service is not None:
@@ -218,7 +219,7 @@ def _expected(plan: Plan) -> Sequence[str]:
 
 
 def rerun_command(plan: Plan, seed: int) -> str:
-    """The command that shows one seed of a plan again."""
+    """Return the command that runs one seed of a plan again."""
     words = ["jepsen-like", "simulate", "--seed", str(seed), "--seeds", "1"]
     if plan.service is not None:
         words += ["--service", plan.service]
@@ -263,9 +264,10 @@ STEPS_SHOWN_MAX = 12
 
 
 def _shrunk_failure(plan: Plan, result: CampaignResult, budget_s: float) -> Shrunk | None:
-    """The short schedule of the seed that failed; None if none did, or it does not fail again.
+    """Return the short schedule of the seed that failed.
 
-    None as well if the seed has no schedule, since the code that says what clients do raised.
+    None if none failed, if it does not fail again, or if it has no schedule because the user's code
+    that draws clients' calls raised.
     """
     if plan.service is None or result.broken is None or result.broken.before_run:
         return None
@@ -281,7 +283,6 @@ def _report_checks(plan: Plan) -> None:
 
 
 def _report_failure(plan: Plan, result: CampaignResult, short: Shrunk | None) -> None:
-    """Print what broke, the short schedule, and the test."""
     broken = result.broken
     assert broken is not None
     assert plan.service is not None
@@ -298,8 +299,8 @@ def _report_failure(plan: Plan, result: CampaignResult, short: Shrunk | None) ->
     click.echo("")
     click.echo(
         f"shrunk in {short.runs} runs{', out of time' if short.gave_up else ''}: "
-        f"{_counted(operations, 'operation')}, {_counted(schedule.faults, 'fault')}, "
-        f"{_counted(schedule.nodes, 'member')}, {schedule.length_s:.3f} virtual seconds"
+        f"{in_words(operations, 'operation')}, {in_words(schedule.faults, 'fault')}, "
+        f"{in_words(schedule.nodes, 'member')}, {schedule.length_s:.3f} virtual seconds"
     )
     for step in schedule.steps:
         click.echo(f"  {step}")
@@ -321,6 +322,7 @@ def _write_diagram(plan: Plan, short: Shrunk | None, seed: int, path: Path) -> N
     world = recorded(plan.service, schedule)
     journal, failure = world.journal, world.failure
     assert journal is not None
+    left_out = len(schedule.steps) - STEPS_SHOWN_MAX
     page = space_time_page(
         SpaceTime(
             title=f"{plan.service}, seed {schedule.seed}",
@@ -331,7 +333,7 @@ def _write_diagram(plan: Plan, short: Shrunk | None, seed: int, path: Path) -> N
             facts=[
                 f"{schedule.nodes} members, {schedule.length_s:.3f} virtual seconds with faults",
                 *(str(step) for step in schedule.steps[:STEPS_SHOWN_MAX]),
-                *_more(len(schedule.steps) - STEPS_SHOWN_MAX),
+                *([f"and {left_out} more steps"] if left_out > 0 else []),
             ],
             test=pasted_test(plan.service, schedule, failure) if failure is not None else "",
         )
@@ -339,12 +341,7 @@ def _write_diagram(plan: Plan, short: Shrunk | None, seed: int, path: Path) -> N
     path.write_text(page, encoding="utf-8")
 
 
-def _more(number: int) -> list[str]:
-    return [f"and {number} more steps"] if number > 0 else []
-
-
 def _shrunk_as_dict(plan: Plan, short: Shrunk | None) -> dict[str, object] | None:
-    """The shrunk failure for a program."""
     if short is None or plan.service is None:
         return None
     return {
@@ -356,7 +353,3 @@ def _shrunk_as_dict(plan: Plan, short: Shrunk | None) -> dict[str, object] | Non
         "runs": short.runs,
         "test": pasted_test(plan.service, short.schedule, short.failure),
     }
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

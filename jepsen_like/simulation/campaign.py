@@ -25,12 +25,15 @@ SEEDS_AT_ONCE = 5
 
 
 class Plan(NamedTuple):
-    """What to run: `nodes` members, or hosts. None: as the seed decides.
+    """The runs of a campaign.
 
-    With `aimed` the load and the faults are such that the seeded bug shows soon; without
-    `is_planted` the product is run under them as it is. With `service`,
-    as `module:Machine`, members run that state machine, and there are no tiers. `time_budget_s`:
-    no seed begins after so many seconds.
+    Attributes:
+        nodes, fault_s: as each seed draws them if None.
+        tier: the kind of simulation, unless `service` is given.
+        aimed: use the load and the faults under which the seeded bug shows soon.
+        service: the user's state machine, as `module:Machine`.
+        time_budget_s: no seed begins after so many seconds.
+        is_planted: False runs the unchanged product under the faults of an aim.
     """
 
     first_seed: int
@@ -46,7 +49,7 @@ class Plan(NamedTuple):
 
 
 class Broken(NamedTuple):
-    """One run that broke a promise; `before_run` if it could not even begin."""
+    """One run that broke a promise; `before_run` if the run could not be made."""
 
     seed: int
     at_s: float
@@ -56,8 +59,6 @@ class Broken(NamedTuple):
 
 
 class SeedResult(NamedTuple):
-    """The result of one seed."""
-
     seed: int
     virtual_s: float
     counts: dict[str, int]
@@ -65,8 +66,6 @@ class SeedResult(NamedTuple):
 
 
 class CampaignResult(NamedTuple):
-    """The result of all seeds that were run."""
-
     seeds: int
     virtual_s: float
     real_s: float
@@ -75,7 +74,6 @@ class CampaignResult(NamedTuple):
 
 
 def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
-    """Run one seed of a plan, in this process."""
     tier = TIERS[plan.tier]
     make = tier.aimed.get(plan.seeded_bug or "", tier.make) if plan.aimed else tier.make
     if plan.service is not None:
@@ -84,7 +82,7 @@ def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
     bug = plan.seeded_bug if plan.is_planted else None
     try:
         simulation = make(seed, plan.nodes, plan.fault_s, trace)
-    except Failure as failure:  # before anything happened
+    except Failure as failure:  # the run could not be made
         return SeedResult(seed, 0.0, {}, Broken(seed, 0.0, failure.promise, failure.how, True))
     with planted(bug):
         try:
@@ -95,7 +93,6 @@ def run_seed(plan: Plan, seed: int, trace: Trace | None = None) -> SeedResult:
 
 
 def trace_seed(plan: Plan, seed: int, sink: LineSink | None = None) -> Trace:
-    """Run one seed again with a trace."""
     trace = Trace(sink)
     run_seed(plan, seed, trace)
     return trace
@@ -115,12 +112,9 @@ def _results(plan: Plan, jobs: int) -> Iterator[SeedResult]:
 def run_campaign(
     plan: Plan, jobs: int, each: Callable[[SeedResult], None] = lambda result: None
 ) -> CampaignResult:
-    """Run the seeds of a plan until one fails or time is over; `each` is called after each.
+    """Run the seeds of a plan until one fails or the time budget is spent.
 
-    Args:
-        plan: what to run.
-        jobs: processes to use.
-        each: called with every result, in the order of the seeds.
+    `each` is called with every result, in the order of the seeds.
     """
     begin_s = time.monotonic()
     coverage, seeds, virtual_s, broken = Coverage(), 0, 0.0, None

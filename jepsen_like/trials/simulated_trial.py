@@ -14,13 +14,8 @@ AIMED_S = 10.0
 def simulated_trial(mutant: Mutant, budget_s: float, *, aimed: bool = True) -> Trial:
     """Simulate seed after seed with a mistake until a promise breaks, or time is over.
 
-    The seed that shows it is run once more without it, and must break nothing then.
-
-    Args:
-        mutant: a mistake of a tier.
-        budget_s: no seed begins after so many seconds.
-        aimed: under the load and the faults that show it soon, if there are such; else under those
-            of any seed.
+    The seed that shows it is run once more without it, and must break nothing then. Without `aimed`
+    it is simulated under the load and the faults of any seed.
     """
     assert mutant.tier is not None
     is_aimed = aimed and mutant.name in TIERS[mutant.tier].aimed

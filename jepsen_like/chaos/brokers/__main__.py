@@ -70,7 +70,7 @@ def _address_or_none(text: str | None) -> Address | None:
 
 
 def _network_of(listen_peers: str) -> ipaddress.IPv4Network:
-    """Where all members of the run are, those that are to come among them."""
+    """Return the network of all members of the run, later ones included."""
     host = parse_address(listen_peers).host
     return ipaddress.IPv4Network(f"{host}/24", strict=False)
 
@@ -83,7 +83,7 @@ async def _end_on_signal(broker: Broker, scope: trio.CancelScope) -> None:
 
 
 def main() -> None:
-    """Run one broker; what ends it is the last line of its log."""
+    """Run one broker; the error that ends it is the last line of its log."""
     settings = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     set_up_logging(settings["group"], settings["node_id"], TEXT, "info")
     collect_seldom()

@@ -54,8 +54,6 @@ class GroupPlan(NamedTuple):
 
 
 class HostsPlan(NamedTuple):
-    """One run."""
-
     seed: int
     hosts: int
     groups: tuple[GroupPlan, ...]
@@ -69,7 +67,7 @@ class HostsPlan(NamedTuple):
 
 
 def plan_of(seed: int, hosts: int | None = None, fault_s: float | None = None) -> HostsPlan:
-    """The plan of a seed; arguments that are not None replace its choices."""
+    """Return the plan of a seed; arguments that are not None replace its choices."""
     chance = Chance(seed, "plan")
     drawn_hosts = chance.choice((3, 3, 3, 4, 5))
     hosts = hosts or drawn_hosts

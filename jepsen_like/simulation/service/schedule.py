@@ -9,7 +9,7 @@ from typing import NamedTuple
 from dledger.renamed import renamed_fields
 from jepsen_like.chaos.service import Call
 
-# A member that is named so is the leader of the moment; if none leads, nothing happens.
+# The name of whichever member leads; if none leads, nothing happens.
 LEADER = "leader"
 
 
@@ -60,7 +60,7 @@ class Step(NamedTuple):
 
     @property
     def entry(self) -> bytes:
-        """The body of the entry that is appended."""
+        """The body of the appended entry."""
         return self.body if self.call is None else self.call.entry
 
     @property

@@ -1,4 +1,4 @@
-"""Makes a failing schedule short: what is left is what the failure needs.
+"""Shortens a failing schedule to what the failure needs.
 
 Steps are taken out by halves, quarters and so on (delta debugging, Zeller and Hildebrandt 2002);
 then members, time and digits. A shorter schedule counts if it breaks the same promise.
@@ -23,20 +23,10 @@ DIGITS = (1, 2, 3)
 
 
 class Shrunk:
-    """The shortest schedule found so far.
+    """The shortest schedule found so far, after so many `runs`.
 
-    Args:
-        schedule: fails.
-        failure: its failure.
-        fails: runs a schedule.
-        cuts_bodies: whether a part of a body is a body as good.
-        is_over: whether the time for shrinking is over.
-
-    Attributes:
-        schedule: the shortest one that fails.
-        failure: its failure.
-        runs: how many schedules were run.
-        gave_up: whether the time was over before nothing shorter was found.
+    `cuts_bodies` is whether a part of a body is a valid body. It `gave_up` if the time was over
+    before nothing shorter was found.
     """
 
     def __init__(
@@ -71,7 +61,7 @@ class Shrunk:
         self._round()
 
     def _try(self, schedule: Schedule) -> bool:
-        """Whether a schedule fails alike; then it is the one that counts."""
+        """Run a schedule, and keep it if it breaks the same promise; return whether it does."""
         if schedule == self.schedule:
             return False
         if self._is_over():
@@ -85,7 +75,6 @@ class Shrunk:
         return True
 
     def _end_early(self) -> None:
-        """Drop what comes after the failure."""
         at_s, now = self.failure.at_s, self.schedule
         kept = tuple(step for step in now.steps if step.at_s <= at_s)
         if at_s < now.length_s:
@@ -109,7 +98,7 @@ class Shrunk:
             parts = parts if dropped and size > 1 else min(parts * 2, max(2, len(steps)))
 
     def _drop_members(self) -> None:
-        """Take members away; what was done to them is done to others."""
+        """Take members away; their steps go to others."""
         for nodes in SIZES:
             if nodes >= self.schedule.nodes:
                 return
@@ -173,7 +162,7 @@ class Shrunk:
 
 
 def _among(members: str, nodes: int) -> str:
-    """The members of a step in a smaller group."""
+    """Return the members of a step in a smaller group."""
     names = (
         name if name == LEADER else f"n{int(name.removeprefix('n')) % nodes}"
         for name in members.split()
