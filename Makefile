@@ -19,6 +19,12 @@ SUPPORTED_PYTHONS := 3.11 3.12 3.13
 PAGES_PYTHONS := $(SUPPORTED_PYTHONS) 3.14
 PAGES := $(addprefix tests/project/test_,programs_in_docs.py readme.py examples.py tutorial.py)
 PYTEST := $(BIN)/python -m pytest -n $(TEST_PROCESSES) --dist loadgroup --max-worker-restart 0
+# What `make test-long` runs. Each step can be run by itself, the quickest are first.
+LONG_STEPS := test-long-examples test-long-processes test-long-servers test-long-campaigns \
+	test-long-mistakes test-pythons
+PYTEST_LONG := EXAMPLES=all $(PYTEST) -m long
+MISTAKES := tests/jepsen_like/test_planted_mistakes.py
+PROCESS_RUNS := tests/jepsen_like/chaos
 # The slowest test of the default suite takes a quarter of a minute, and waits for its processes for some
 # minutes at most. One that takes longer than this ends its process, after the stacks of its threads.
 TEST_LIMIT_S ?= 600
@@ -34,12 +40,13 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup setup-spark setup-web test test-pythons test-pages test-pages-pythons test-long tests-compiled check format lint types docs demo \
+.PHONY: help setup setup-spark setup-web test test-pythons test-pages test-pages-pythons test-long test-long-campaigns test-long-mistakes test-long-processes test-long-servers \
+	test-long-examples tests-compiled check format lint types docs demo \
 	clients client-gaps client-losses interop-java \
 	bench bench-failover bench-broker bench-spark sim chaos soak chaos-pysyncobj mutants lock clean distclean
 
 help: ## print this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-20s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1|\2/p' $(MAKEFILE_LIST) | awk -F'|' '{ printf "%-26s %s\n", $$1, $$2 }'
 
 setup: $(VENV)/.installed-package ## make .venv with the locked tools and this project in it
 
@@ -74,8 +81,27 @@ test-pages-pythons: $(PAGES_PYTHONS:%=test-pages-by-python%) ## run them by the 
 test-pages-by-python%: setup
 	@$(call by_python,$*,test-pages)
 
-test-long: setup-spark setup-web test-pythons ## run what the default suite leaves out: long campaigns, more examples, other Pythons
-	EXAMPLES=all $(PYTEST) -m long $(PYTEST_ARGUMENTS)
+# Every step is run, and those that failed are named at the end.
+test-long: setup-spark setup-web ## run what the default suite leaves out: test-pythons, and every test-long-...
+	@failed=; for step in $(LONG_STEPS); do \
+		echo "make test-long: $$step"; $(MAKE) --no-print-directory $$step || failed="$$failed $$step"; \
+	done; \
+	if test -n "$$failed"; then echo "make test-long: failed:$$failed" >&2; exit 1; fi; \
+	echo "make test-long: every step passed"
+
+test-long-campaigns: setup-spark ## simulate many seeds, and judge many histories
+	$(PYTEST_LONG) tests/jepsen_like --ignore $(MISTAKES) --ignore $(PROCESS_RUNS) $(PYTEST_ARGUMENTS)
+
+test-long-mistakes: setup-spark ## simulate until a seed shows each planted mistake
+	$(PYTEST_LONG) $(MISTAKES) $(PYTEST_ARGUMENTS)
+
+test-long-processes: setup-spark ## break real processes, in short runs of every kind
+	$(PYTEST_LONG) $(PROCESS_RUNS) $(PYTEST_ARGUMENTS)
+
+test-long-servers: setup-spark setup-web ## run all other long tests: hostile requests, Spark, web servers
+	$(PYTEST_LONG) --ignore tests/jepsen_like $(PYTEST_ARGUMENTS)
+
+test-long-examples: setup-spark ## try all examples of every property, by Hypothesis
 	EXAMPLES=all $(PYTEST) -m "hypothesis and not long" $(PYTEST_ARGUMENTS)
 
 # The tests stand last, so that their closing line is the last thing printed. What comes before them

@@ -51,6 +51,7 @@ _SPARK = "tests/dledger_spark/test_spark_"
 # by one.
 TOGETHER = {
     "tests/dledger/commands/test_status_command.py": "a group of processes",
+    "tests/dledger/node/test_many_groups.py": "processes of many groups",
     "tests/forms/test_matrix.py": "servers, and objects of every class and form",
     f"{_SPARK}error_lines.py::test_errors_of_the_source_in_spark_have_one_line": _JAVA,
     f"{_SPARK}network.py::test_count_goes_over_the_network": _JAVA,

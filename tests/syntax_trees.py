@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import gc
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -14,12 +16,25 @@ def tree_of(path: Path) -> ast.Module:
 
 
 @cache
+def nodes_of(tree: ast.Module) -> tuple[ast.AST, ...]:
+    """All nodes of a tree, in the order of `ast.walk`, which takes as long as to parse a file."""
+    with _kept_for_good():
+        return tuple(ast.walk(tree))
+
+
+@cache
 def _tree(text: str) -> ast.Module:
-    """Trees have no cycles and stay: to look for garbage in them takes longer than to parse."""
+    with _kept_for_good():
+        return ast.parse(text)
+
+
+@contextmanager
+def _kept_for_good() -> Iterator[None]:
+    """What is made here has no cycles and stays: to look for garbage in it would take long."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
-        return ast.parse(text)
+        yield
     finally:
         gc.freeze()
         if was_enabled:

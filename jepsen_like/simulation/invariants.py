@@ -15,7 +15,14 @@ from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_codec import NumberedConfiguration
-from dledger.core.messages import Message, PushResponse, VoteRequest, VoteResponse
+from dledger.core.messages import (
+    Message,
+    PushResponse,
+    Recall,
+    Recollection,
+    VoteRequest,
+    VoteResponse,
+)
 from dledger.core.replica import Replica
 from dledger.core.snapshot.snapshot_offer import LogBegin
 from jepsen_like.simulation.group_history import GroupHistory, founding, is_quorum
@@ -67,6 +74,8 @@ class Invariants:
             if message.pre:
                 return
             self._check_promise(witness, message.term, name, "stands")
+        elif isinstance(message, Recall | Recollection):
+            return  # they ask and tell what the asker promised; nobody follows their own term
         witness.released_term = max(witness.released_term, message.term)
 
     @staticmethod

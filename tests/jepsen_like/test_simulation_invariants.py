@@ -8,7 +8,14 @@ from dledger.core.hard_state import HardState
 from dledger.core.member_state import Role
 from dledger.core.membership.configuration import Configuration
 from dledger.core.membership.configuration_codec import NumberedConfiguration
-from dledger.core.messages import Phase, PushResponse, VoteRequest, VoteResponse
+from dledger.core.messages import (
+    Phase,
+    PushResponse,
+    Recall,
+    Recollection,
+    VoteRequest,
+    VoteResponse,
+)
 from dledger.core.replica import Replica, ReplicaConfig
 from dledger.core.snapshot.snapshot_offer import LogBegin
 from dledger.entry import Entry, Magic
@@ -368,6 +375,13 @@ def test_a_good_history_breaks_no_promise() -> None:
     checks.check_committed("a", 1)
     checks.applied("a", 0, [5, 6])
     assert checks.committed == [10, 11]
+
+
+def test_a_question_of_a_member_that_starts_and_its_answer_promise_no_term() -> None:
+    checks = lived()
+    checks.released("a", "b", Recall(9, 1))
+    checks.released("a", "b", Recollection(9, 1, 9, voted=False, held=1))
+    checks.recovered("a", [(1, 10), (1, 11)], HardState(8, None))
 
 
 # --- what clients were told ---------------------------------------------------------------------

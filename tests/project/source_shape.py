@@ -7,6 +7,7 @@ import tokenize
 from collections.abc import Iterator
 
 from tests.project.source_tree import SourceFile
+from tests.syntax_trees import nodes_of
 
 # What we aim for, and what fails. Between the two, a file or function is listed, not refused: a
 # file is cut along its nouns, and half a noun in each of two files reads worse than a long one.
@@ -54,7 +55,7 @@ def function_lines(function: AnyFunction) -> int:
 
 def functions(file: SourceFile) -> Iterator[AnyFunction]:
     """All functions and methods of a file, inner ones too."""
-    for node in ast.walk(file.tree):
+    for node in nodes_of(file.tree):
         if isinstance(node, AnyFunction):
             yield node
 
@@ -80,7 +81,7 @@ def forbidden_names(files: dict[str, SourceFile]) -> list[str]:
     for file in files.values():
         for part in file.path.removesuffix(".py").split("/"):
             found.extend(f"{file.path}: named {word}" for word in _words(part) & FORBIDDEN_WORDS)
-        for node in ast.walk(file.tree):
+        for node in nodes_of(file.tree):
             if isinstance(node, ast.ClassDef):
                 where = f"{file.path}:{node.lineno}"
                 words = _words(node.name) & FORBIDDEN_WORDS
@@ -100,7 +101,7 @@ def unfinished(files: dict[str, SourceFile]) -> list[str]:
         for line, comment in _comments(file.text):
             for mark in UNFINISHED_MARKS.findall(comment):
                 found.append(f"{file.path}:{line}: {mark} in a comment")
-        for node in ast.walk(file.tree):
+        for node in nodes_of(file.tree):
             if isinstance(node, ast.Name) and node.id == UNFINISHED_ERROR:
                 found.append(f"{file.path}:{node.lineno}: {UNFINISHED_ERROR}")
             elif isinstance(node, ast.ExceptHandler) and _drops_everything(node):

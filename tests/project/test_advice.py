@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import pytest
 
 from dledger.commands.group_commands import commands
 from dledger_mq.__main__ import main as dledger_mq
-from tests.syntax_trees import tree_of
+from tests.syntax_trees import nodes_of, tree_of
 
 ROOT = Path(__file__).parents[2]
 PROGRAMS = {"dledger": commands, "dledger-mq": dledger_mq}
@@ -54,10 +54,10 @@ DANGEROUS = {
 @cache
 def texts(path: Path) -> tuple[str, ...]:
     """The strings of a module that are no docstrings; {} stands for what a run fills in."""
-    return tuple(_texts_in(list(ast.walk(tree_of(path)))))
+    return tuple(_texts_in(nodes_of(tree_of(path))))
 
 
-def _texts_in(nodes: list[ast.AST]) -> Iterator[str]:
+def _texts_in(nodes: Sequence[ast.AST]) -> Iterator[str]:
     left_out = set()
     for node in nodes:
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.syntax_trees import tree_of
+from tests.syntax_trees import nodes_of, tree_of
 
 ROOT = Path(__file__).parents[2]
 
@@ -91,7 +91,7 @@ def modules(packages: tuple[str, ...]) -> Iterator[tuple[str, ast.Module]]:
 
 def numbers_of_text(path: str, tree: ast.Module) -> Iterator[str]:
     """Calls of `int` or `float` that may be given text."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Name)):
             continue
         if node.func.id == "map" and ast.unparse(node.args[0]) in ("int", "float"):
@@ -115,7 +115,7 @@ def searches_of_runs(path: str, tree: ast.Module) -> Iterator[str]:
     """
     guards = {
         node.values[0]
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.BoolOp)
         and isinstance(node.op, ast.And)
         and isinstance(looks := node.values[0], ast.Compare)
@@ -123,7 +123,7 @@ def searches_of_runs(path: str, tree: ast.Module) -> Iterator[str]:
         and ast.unparse(node.values[1])
         == f"has_pair({ast.unparse(looks.comparators[0])}, {ast.unparse(looks.left)})"
     }
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if node in guards:
             continue
         where = f"{path}:{getattr(node, 'lineno', 0)}"
@@ -153,7 +153,7 @@ def _last_name(value: ast.expr) -> str:
 
 def loose_readers(path: str, tree: ast.Module) -> Iterator[str]:
     """Fields that are read as something wider than they are."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args):
             continue
         field = node.args[0]
@@ -168,7 +168,7 @@ def loose_readers(path: str, tree: ast.Module) -> Iterator[str]:
 
 
 def log_calls(tree: ast.Module) -> Iterator[ast.Call]:
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)

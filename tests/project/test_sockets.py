@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 
-from tests.syntax_trees import tree_of
+from tests.syntax_trees import nodes_of, tree_of
 
 ROOT = Path(__file__).parents[2]
 PRODUCT = ("broker", "dledger", "dledger_mq", "dledger_spark", "nameserver", "remoting")
@@ -37,7 +37,7 @@ PROBES = frozenset(
 
 def makes_connections(path: Path) -> bool:
     """Whether a module names a function that makes connections, or makes a plain socket."""
-    for node in ast.walk(tree_of(path)):
+    for node in nodes_of(tree_of(path)):
         match node:
             case ast.Attribute(attr=name) if name in MAKES:
                 return True

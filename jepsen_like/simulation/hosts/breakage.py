@@ -69,7 +69,7 @@ class Breakage:
             host.returns = True
             host.start()
             for seat in host.seats:
-                if seat.returns:
+                if not seat.removed:
                     seat.want(True)
 
     # --- processes and disks ----------------------------------------------------------------------
@@ -121,7 +121,7 @@ class Breakage:
         self._use_once_more(host, seat)
         seat.want(False)
         await self._lasts(chance, longest_s=6.0)
-        if seat.returns:
+        if not seat.removed:
             seat.want(True)
 
     async def _break_machine(self, chance: Chance) -> None:

@@ -65,6 +65,7 @@ class Operator:
         with self._around.calls.waits(what):
             old.returns = False
             await self._change_until(Remove(old.member), old.member, belongs=False)
+            old.removed = True
             old.want(False)
             await until(lambda: not old.is_taken)
             peers = {name: host.address}

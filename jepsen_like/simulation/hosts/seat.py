@@ -43,6 +43,8 @@ class Seat:
         wanted: whether it should be open whenever its host runs.
         closed_since: when it was last closed, while it is closed.
         returns: whether it belongs to the group until the end of the run.
+        removed: whether its group has removed it. Until then it is opened again: a group that has
+            not begun waits for it.
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Seat:
         self._taken_in: Process | None = None
         self.wanted = True
         self.returns = True
+        self.removed = False
         self.closed_since: float | None = 0.0
         self._around = around
         self._peers = peers

@@ -13,8 +13,11 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest.mock import patch
 
 import pytest
+
+from tests.dledger.commands.typed_command import Ended, typed
 
 
 @pytest.fixture(scope="module")
@@ -47,6 +50,14 @@ def status(
     )
 
 
+def looked(folder: Path, *options: str, columns: int | None = 160) -> Ended:
+    """The same in this process, which is as wide as its variables say."""
+    with patch.dict(os.environ):
+        os.environ.pop("COLUMNS", None)
+        environment = {} if columns is None else {"COLUMNS": str(columns)}
+        return typed("status", "--dir", folder, *options, environment=environment)
+
+
 def test_a_group_is_shown_with_how_far_each_member_is(group: Path) -> None:
     shown = status(group)
     assert shown.returncode == 0, shown.stderr
@@ -57,7 +68,7 @@ def test_a_group_is_shown_with_how_far_each_member_is(group: Path) -> None:
 
 @pytest.mark.parametrize("columns", [60, 80, 100, 120])
 def test_what_has_no_room_is_left_out_whole_and_named(group: Path, columns: int) -> None:
-    shown = status(group, columns=columns)
+    shown = looked(group, columns=columns)
     assert shown.returncode == 0, shown.stderr
     table = shown.stdout
     assert "…" not in table
@@ -70,7 +81,7 @@ def test_what_has_no_room_is_left_out_whole_and_named(group: Path, columns: int)
 
 
 def test_in_a_pipe_there_is_room_for_everything(group: Path) -> None:
-    shown = status(group, columns=None)
+    shown = looked(group, columns=None)
     assert "no room" not in shown.stdout
     assert "…" not in shown.stdout
     for word in ("snapshot", "disk", "contact", "address", "sync"):
@@ -78,14 +89,14 @@ def test_in_a_pipe_there_is_room_for_everything(group: Path) -> None:
 
 
 def test_in_a_pipe_every_look_is_a_table_of_its_own(group: Path) -> None:
-    shown = status(group, "--watch", "--interval", "0.2", "--count", "3")
+    shown = looked(group, "--watch", "--interval", "0.2", "--count", "3")
     assert shown.returncode == 0, shown.stderr
     assert shown.stdout.count("leader (ready)") == 3
     assert "\x1b" not in shown.stdout
 
 
 def test_with_json_every_look_is_a_line(group: Path) -> None:
-    shown = status(group, "--watch", "--json", "--interval", "0.2", "--count", "2")
+    shown = looked(group, "--watch", "--json", "--interval", "0.2", "--count", "2")
     looks = [json.loads(line) for line in shown.stdout.splitlines()]
     assert [sorted(look) for look in looks] == [["n0", "n1", "n2"]] * 2
     leader = next(said for said in looks[0].values() if said["role"] == "leader")

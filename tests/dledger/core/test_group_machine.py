@@ -27,6 +27,7 @@ from dledger.errors import Rejected
 from tests.dledger.scenarios.scenario_group import ScenarioGroup
 from tests.dledger.scenarios.scenario_language import Scenario, ScenarioFailed
 from tests.dledger.scenarios.scenario_member import ScenarioMember
+from tests.examples import examples
 
 # Enough for every election timeout, lease and read that is open to end, and for an election or two.
 CALM_MS = 4_000
@@ -325,7 +326,7 @@ class GroupMachine(RuleBasedStateMachine):
                 self.reached["conflict"] += 1
 
 
-CHOICE = settings(max_examples=60, stateful_step_count=50, deadline=None)
+CHOICE = settings(max_examples=examples(60), stateful_step_count=50, deadline=None)
 
 
 def test_no_history_of_a_group_breaks_a_promise() -> None:

@@ -1,32 +1,33 @@
-"""A hundred groups on three real processes: one is killed, one is frozen, and all go on."""
+"""Many groups on three real processes: one is killed, one is frozen, and all go on."""
 
 from __future__ import annotations
 
 import signal
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import trio
 
 import dledger
 from bench.groups import GroupProcesses
+from tests.examples import examples
 
-GROUPS = 100
+GROUPS = examples(100)
 # Twice the default: the machine that runs the tests has other things to do.
 ELECTION_TIMEOUT_MS = 1_000
 
 # An election timeout of twice the configured one at most, an election, and one that was split.
 FAIL_OVER_S = 5 * ELECTION_TIMEOUT_MS / 1000
-# What a busy machine may take for all of that a hundred times.
+# What a busy machine may take for all of that, for each of the groups.
 PATIENCE_S = 60.0
 PATIENCE_MS = int(PATIENCE_S * 1000)
 
 
-@pytest.fixture
-def processes(tmp_path: Path) -> Iterator[GroupProcesses]:
-    running = GroupProcesses(tmp_path, GROUPS, ELECTION_TIMEOUT_MS)
+@pytest.fixture(scope="module")
+def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GroupProcesses]:
+    folder = tmp_path_factory.mktemp("groups")
+    running = GroupProcesses(folder, GROUPS, ELECTION_TIMEOUT_MS)
     yield running
     running.stop()
 
