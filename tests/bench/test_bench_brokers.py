@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 
 import click
 import pytest
@@ -22,7 +24,7 @@ from bench.brokers.command import (
     ratio,
     share,
 )
-from bench.brokers.group import BrokerGroup
+from bench.brokers.group import BrokerGroup, Brokers
 from bench.brokers.null import PULLED_MESSAGES, null_broker
 from bench.brokers.ours import OURS
 from bench.brokers.puller import pull_all
@@ -126,7 +128,14 @@ def test_a_group_is_started_loses_its_leader_and_ends(tmp_path: Path) -> None:
     assert all(process.poll() is not None for process in running)
 
 
-def test_a_row_that_fails_is_noted_and_the_others_are_measured(tmp_path: Path) -> None:
+def test_a_row_that_fails_is_noted_and_the_others_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @contextmanager
+    def begun(_brokers: Brokers, folder: Path) -> Iterator[object]:
+        folder.mkdir()
+        yield SimpleNamespace(ready_s=1.5)
+
     def fails(_bench: Bench) -> list[Figure]:
         raise RunFailed("no luck")
 
@@ -134,6 +143,7 @@ def test_a_row_that_fails_is_noted_and_the_others_are_measured(tmp_path: Path) -
         Row("one", "the first", fails),
         Row("two", "the second", lambda bench: [Figure("ready", "s", bench.group.ready_s)]),
     ]
+    monkeypatch.setattr("bench.brokers.command.BrokerGroup", begun)
     results, report = Results(), Report(tmp_path)
     measure(OURS, rows, None, Scale(), tmp_path, results, report)
     assert report.notes == ["dledger, the first: no luck"]

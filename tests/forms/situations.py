@@ -271,14 +271,14 @@ def handled(form: str, loop: LoopThread[Any], call: Call) -> BaseException | Non
     return ended[0]
 
 
-def interrupted_at_each_line(call: Call) -> tuple[int, list[BaseException]]:
+def interrupted_at_lines(call: Call, step: int) -> tuple[int, list[BaseException]]:
     """How many lines a call runs in this thread, and what a signal handler raises, or its first
-    call has for an outcome, that makes the same call at each of them in turn.
+    call has for an outcome, that makes the same call at each of them in turn, or at one of `step`.
     """
     errors: list[BaseException] = []
     line = 0
     while True:
-        line += 1
+        line += step
         handler = CallAtLine(call, line)
         signal.signal(signal.SIGALRM, handler.too_late)
         signal.setitimer(signal.ITIMER_REAL, LIMIT_S)

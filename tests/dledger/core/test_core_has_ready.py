@@ -53,6 +53,7 @@ def beyond_what_waits(copy: Replica, now: float) -> list[object]:
     return found
 
 
+@pytest.mark.hypothesis
 def test_nothing_is_left_out_where_a_replica_says_that_nothing_is_ready(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -329,6 +329,7 @@ class GroupMachine(RuleBasedStateMachine):
 CHOICE = settings(max_examples=examples(60), stateful_step_count=50, deadline=None)
 
 
+@pytest.mark.hypothesis
 def test_no_history_of_a_group_breaks_a_promise() -> None:
     GroupMachine.reached.clear()
     run_state_machine_as_test(GroupMachine, settings=CHOICE)

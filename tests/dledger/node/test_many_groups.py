@@ -11,9 +11,7 @@ import trio
 
 import dledger
 from bench.groups import GroupProcesses
-from tests.examples import examples
 
-GROUPS = examples(100)
 # Twice the default: the machine that runs the tests has other things to do.
 ELECTION_TIMEOUT_MS = 1_000
 
@@ -24,10 +22,11 @@ PATIENCE_S = 60.0
 PATIENCE_MS = int(PATIENCE_S * 1000)
 
 
-@pytest.fixture(scope="module")
-def processes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GroupProcesses]:
-    folder = tmp_path_factory.mktemp("groups")
-    running = GroupProcesses(folder, GROUPS, ELECTION_TIMEOUT_MS)
+@pytest.fixture(scope="module", params=[40, pytest.param(100, marks=pytest.mark.long)])
+def processes(
+    tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[GroupProcesses]:
+    running = GroupProcesses(tmp_path_factory.mktemp("groups"), request.param, ELECTION_TIMEOUT_MS)
     yield running
     running.stop()
 
@@ -68,7 +67,7 @@ def test_all_groups_of_a_killed_process_find_new_leaders_and_lose_nothing(
     written = append_everywhere(processes, b"before")
     victim = max(processes.peers, key=lambda node_id: len(processes.led_by(node_id)))
     orphans = processes.led_by(victim)
-    assert len(orphans) > GROUPS / len(processes.peers)
+    assert len(orphans) > len(processes.groups) / len(processes.peers)
     processes.kill(victim)
     assert processes.watch(processes.all_led, FAIL_OVER_S)
     heirs = Counter(processes.leaders[group][1] for group in orphans)

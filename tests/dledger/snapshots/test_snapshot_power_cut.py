@@ -16,6 +16,7 @@ from dledger.store.snapshot_folder import SnapshotFolder
 from dledger.store.snapshot_format import SnapshotHeader
 from dledger.store.store_config import StoreConfig
 from tests.dledger.store.test_store_power_cut import LosingDisk, PowerCut
+from tests.examples import seeds
 
 CONFIG = StoreConfig(segment_bytes=512, index_segment_bytes=96, max_body_bytes=300)
 KEPT = 2
@@ -117,7 +118,7 @@ def decode_entries_of(store: SegmentStore, first: int) -> list[Entry]:
     return found
 
 
-@pytest.mark.parametrize("block", range(10))
+@pytest.mark.parametrize("block", seeds(10, 4))
 def test_whatever_step_the_power_cuts_the_state_comes_back_from_snapshot_and_log(
     block: int,
 ) -> None:

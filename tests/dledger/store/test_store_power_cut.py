@@ -14,6 +14,7 @@ from dledger.store.batch import verify_batch
 from dledger.store.open_store import open_store
 from dledger.store.segment_store import SegmentStore
 from dledger.store.store_config import StoreConfig
+from tests.examples import seeds
 
 SECTOR = 512
 
@@ -294,7 +295,7 @@ class Life:
         self.committed = max(self.committed, state.committed)
 
 
-@pytest.mark.parametrize("block", range(20))
+@pytest.mark.parametrize("block", seeds(20, 8))
 def test_a_store_opens_after_every_power_cut_with_all_it_promised(block: int) -> None:
     for seed in range(block * 15, block * 15 + 15):
         life = Life(seed)

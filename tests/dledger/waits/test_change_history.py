@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from dledger.changes import Change, Changes, Path
 from dledger.waits import change_history
 from dledger.waits.change_history import ChangeHistory, Waiting
+from tests.examples import examples
 
 KEEPS_ALL = 1 << 30
 
@@ -68,7 +69,7 @@ entries = st.lists(st.lists(told_changes, max_size=4), max_size=6)
 runs = st.lists(entries, max_size=8)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     runs=runs,
     path=paths,
@@ -124,7 +125,7 @@ def test_a_history_keeps_whole_entries_within_its_limit_and_knows_where_it_begin
         assert sum(len(row) + 400 for row in rows) <= limit
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(runs=runs, path=paths)
 def test_who_waits_is_woken_by_a_change_of_its_path_and_by_no_other(
     runs: list[list[list[Told]]], path: Path

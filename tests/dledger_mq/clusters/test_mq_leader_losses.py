@@ -34,24 +34,36 @@ ENOUGH_S = 120
 MESSAGES = 120
 LOST_AT = 40  # the leader
 SEND_S = 30
-FAULTS = ["kill", pytest.param("freeze", marks=pytest.mark.long)]
 
 
-async def lose_leader(group: Cluster, fault: str) -> None:
-    await (group.kill if fault == "kill" else group.freeze)()
+class Losing:
+    """A cluster whose leader is lost once every feature that is tried has got so far."""
+
+    def __init__(self, group: Cluster, fault: str, awaited: int) -> None:
+        self.group = group
+        self._fault = fault
+        self._awaited = awaited
+        self._lost = trio.Event()
+
+    async def lose_leader(self) -> None:
+        self._awaited -= 1
+        if not self._awaited:
+            await (self.group.kill if self._fault == "kill" else self.group.freeze)()
+            self._lost.set()
+        await self._lost.wait()
 
 
-async def send_all(group: Cluster, topic: str, fault: str) -> list[bytes]:
+async def send_all(losing: Losing, topic: str) -> list[bytes]:
     """The acknowledged messages; the leader is lost while they are sent."""
     acknowledged: list[bytes] = []
-    async with Producer("w", nameservers=group.nameservers) as producer:
+    async with Producer("w", nameservers=losing.group.nameservers) as producer:
         for number in range(MESSAGES):
             body = b"%d" % number
             message = Message(topic, body, keys=(f"key{number}",))
             await producer.send(message, timeout_s=SEND_S)
             acknowledged.append(body)
             if number == LOST_AT:
-                await lose_leader(group, fault)
+                await losing.lose_leader()
     return acknowledged
 
 
@@ -75,9 +87,7 @@ async def until(is_so: Callable[[], bool]) -> None:
         await trio.sleep(0.05)
 
 
-@pytest.mark.feature("F39")
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_every_message_is_consumed_or_a_dead_letter(fault: str) -> None:
+async def every_message_is_consumed_or_a_dead_letter(losing: Losing) -> None:
     consumed: Counter[bytes] = Counter()
 
     async def work(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
@@ -86,63 +96,53 @@ async def test_every_message_is_consumed_or_a_dead_letter(fault: str) -> None:
         consumed.update(message.body for message in messages)
         return ConsumeResult.SUCCESS
 
-    with trio.fail_after(ENOUGH_S):
-        async with (
-            cluster() as group,
-            PushConsumer(
-                "billing",
-                "Bills",
-                work,
-                nameservers=group.nameservers,
-                consume_from=ConsumeFrom.FIRST,
-                options=PushOptions(max_reconsume_times=0),
-            ),
-        ):
-            sent = await send_all(group, "Bills", fault)
-            bad = {body for body in sent if body.endswith(b"7")}
-            await until(lambda: set(consumed) >= set(sent) - bad)
-            letters = await all_of(group, "%DLQ%billing", len(bad))
+    async with PushConsumer(
+        "billing",
+        "Bills",
+        work,
+        nameservers=losing.group.nameservers,
+        consume_from=ConsumeFrom.FIRST,
+        options=PushOptions(max_reconsume_times=0),
+    ):
+        sent = await send_all(losing, "Bills")
+        bad = {body for body in sent if body.endswith(b"7")}
+        await until(lambda: set(consumed) >= set(sent) - bad)
+        letters = await all_of(losing.group, "%DLQ%billing", len(bad))
     assert set(letters) == bad
     assert not bad & set(consumed)
 
 
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_what_was_popped_and_acknowledged_never_comes_again(fault: str) -> None:
+async def what_was_popped_and_acknowledged_never_comes_again(losing: Losing) -> None:
     given: Counter[bytes] = Counter()
 
     async def work(messages: Sequence[ReceivedMessage]) -> ConsumeResult:
         given.update(message.body for message in messages)
         return ConsumeResult.SUCCESS
 
-    with trio.fail_after(ENOUGH_S):
-        async with cluster() as group:
+    def consumer() -> PopConsumer:
+        return PopConsumer(
+            "poppers",
+            "Pops",
+            work,
+            nameservers=losing.group.nameservers,
+            from_first=True,
+            options=PopOptions(invisible_s=2),
+        )
 
-            def consumer() -> PopConsumer:
-                return PopConsumer(
-                    "poppers",
-                    "Pops",
-                    work,
-                    nameservers=group.nameservers,
-                    from_first=True,
-                    options=PopOptions(invisible_s=2),
-                )
-
-            async with consumer():
-                sent = await send_all(group, "Pops", fault)
-                await until(lambda: set(given) >= set(sent))
-                await trio.sleep(3)  # an acknowledgement that was lost is sent again until now
-            before = given.copy()
-            async with consumer():
-                await trio.sleep(4)  # longer than any message is invisible
+    async with consumer():
+        sent = await send_all(losing, "Pops")
+        await until(lambda: set(given) >= set(sent))
+        await trio.sleep(3)  # an acknowledgement that was lost is sent again until now
+    before = given.copy()
+    async with consumer():
+        await trio.sleep(4)  # longer than any message is invisible
     assert given == before
     assert set(given) == set(sent)
 
 
-@pytest.mark.feature("F44")
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_questions_are_answered_rightly_or_not_at_all(fault: str) -> None:
+async def questions_are_answered_rightly_or_not_at_all(losing: Losing) -> None:
     answers: dict[bytes, bytes] = {}
-    async with cluster() as group, Producer("w", nameservers=group.nameservers) as producer:
+    async with Producer("w", nameservers=losing.group.nameservers) as producer:
 
         async def work(messages: Sequence[ReceivedMessage]) -> None:
             for question in messages:
@@ -156,34 +156,48 @@ async def test_questions_are_answered_rightly_or_not_at_all(fault: str) -> None:
             except NoReply:
                 answers[body] = b""  # it is not known whether anybody dealt with it
 
-        with trio.fail_after(ENOUGH_S):
-            async with (
-                PushConsumer(
-                    "answerers",
-                    "Questions",
-                    work,
-                    nameservers=group.nameservers,
-                    consume_from=ConsumeFrom.FIRST,
-                ),
-                trio.open_nursery() as nursery,
-            ):
-                await ask(0)
-                await lose_leader(group, fault)
-                for number in range(1, 20):
-                    nursery.start_soon(ask, number)
-            await ask(20)
+        async with (
+            PushConsumer(
+                "answerers",
+                "Questions",
+                work,
+                nameservers=losing.group.nameservers,
+                consume_from=ConsumeFrom.FIRST,
+            ),
+            trio.open_nursery() as nursery,
+        ):
+            await ask(0)
+            await losing.lose_leader()
+            for number in range(1, 20):
+                nursery.start_soon(ask, number)
+        await ask(20)
     assert len(answers) == 21
     assert all(answer in (body * 2, b"") for body, answer in answers.items())
     assert answers[b"0 "]
 
 
-@pytest.mark.feature("F46")
-@pytest.mark.parametrize("fault", FAULTS)
-async def test_every_message_is_found_by_its_key(fault: str) -> None:
+async def every_message_is_found_by_its_key(losing: Losing) -> None:
+    async with Admin(nameservers=losing.group.nameservers) as admin:
+        sent = await send_all(losing, "Found")
+        for body in sent:
+            key = f"key{body.decode()}"
+            found = await admin.find("Found", key)
+            assert body in {message.body for message in found}, key
+
+
+FEATURES = (
+    every_message_is_consumed_or_a_dead_letter,
+    what_was_popped_and_acknowledged_never_comes_again,
+    questions_are_answered_rightly_or_not_at_all,
+    every_message_is_found_by_its_key,
+)
+
+
+@pytest.mark.feature("F39", "F44", "F46")
+@pytest.mark.parametrize("fault", ["kill", pytest.param("freeze", marks=pytest.mark.long)])
+async def test_each_feature_keeps_its_promise_through_the_loss_of_a_leader(fault: str) -> None:
     with trio.fail_after(ENOUGH_S):
-        async with cluster() as group, Admin(nameservers=group.nameservers) as admin:
-            sent = await send_all(group, "Found", fault)
-            for body in sent:
-                key = f"key{body.decode()}"
-                found = await admin.find("Found", key)
-                assert body in {message.body for message in found}, key
+        async with cluster() as group, trio.open_nursery() as nursery:
+            losing = Losing(group, fault, len(FEATURES))
+            for feature in FEATURES:
+                nursery.start_soon(feature, losing, name=feature.__name__)
