@@ -217,7 +217,9 @@ class _LoopChecks:
                 return
             self._thread_of = os.getpid()
             try:
-                threading.Thread(target=self._run, name="dledger-mq-look", daemon=True).start()
+                threading.Thread(
+                    target=self._run, name="dledger-mq-loop-checks", daemon=True
+                ).start()
             except RuntimeError as error:  # blocked loops are not logged
                 self._thread_of = 0
                 NO_THREAD.tell(error)

@@ -118,7 +118,7 @@ async def test_a_thread_looks_while_a_client_is_open_and_ends_after_it(
             nursery.start_soon(ListenerWatch().run)
             await trio.to_thread.run_sync(looked.wait, 10)
             nursery.cancel_scope.cancel()
-        await until(lambda: not [one for one in threading.enumerate() if "check_loop" in one.name])
+        await until(lambda: not [one for one in threading.enumerate() if "loop-checks" in one.name])
 
 
 async def slow_in_trio(_given: Any) -> None:
