@@ -84,6 +84,10 @@ class WaitingTable:
 
     __hash__ = None  # type: ignore[assignment]
 
+    def __repr__(self) -> str:
+        first = self._read("SELECT * FROM waiting ORDER BY due_ms, position LIMIT 8")
+        return f"<{self._count} waiting messages, first {first}>"
+
     def add(self, rows: Iterable[Waiting]) -> None:
         rows = list(rows)
         self._change("INSERT INTO waiting VALUES (?, ?, ?)", rows)
